@@ -1,12 +1,12 @@
 """Dev scores of fine-tuning beside `transformers`: the same checkpoint, rows, recipe and number of
 seeds.
 
-    python benchmarks/glue_parity.py GLUE_FOLDER CHECKPOINT [--tasks rte mrpc sst2] [--seeds 3] [--log runs.jsonl]
-        [--precision bf16]
+    python benchmarks/glue_parity.py GLUE_FOLDER CHECKPOINT [--tasks rte mrpc sst2] [--seeds 3]
+        [--log runs.jsonl] [--precision bf16]
 
 GLUE_FOLDER contains the official files of RTE, MRPC and SST-2 (2,000 of its training sentences are
 used). The recipe is the paper's at one learning rate: 5e-5, batches of 32, 3 epochs, warm-up over
-10 % of the steps. The peer is ``BertForSequenceClassification`` in a plain loop, with random
+10% of the steps. The peer is ``BertForSequenceClassification`` in a plain loop, with random
 batches padded to their longest row and BERT's Adam reimplemented here, so only the tokens come from
 clozeworks. Our score should be within the peer's spread.
 

@@ -1,7 +1,8 @@
 """Pre-training on one GPU in under ten minutes, beside `transformers` compiled in bf16 on the same
 rows.
 
-    python -m benchmarks.gpu [INSTANCES...] [--models base,large] [--lengths 128,512] [--dropouts 0.1,0]
+    python -m benchmarks.gpu [INSTANCES...] [--models base,large] [--lengths 128,512]
+        [--dropouts 0.1,0]
 
 An update is forward, backward, clipping and optimiser step on rows of INSTANCES (directories of
 different lengths), or of `rows.npz`. The utilisation (MFU) is relative to the device's dense bf16
@@ -54,7 +55,10 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 DTYPE = devices.product_dtype("auto", DEVICE)
 UPDATE_TOKENS = 32_768 if ON_GPU else 512
-HEADINGS = f"{'model':<6} {'length':>6} {'dropout':>7} {'trainer':<19} {'tokens/s':>10} {'MFU':>6} {'peak GB':>8}"
+HEADINGS = (
+    f"{'model':<6} {'length':>6} {'dropout':>7} {'trainer':<19} "
+    f"{'tokens/s':>10} {'MFU':>6} {'peak GB':>8}"
+)
 
 
 class Case(NamedTuple):
@@ -66,8 +70,8 @@ class Case(NamedTuple):
     trainer: str
 
     def print(self, *cells: str) -> None:
-        line = f"{self.size:<6} {self.length:>6} {self.dropout:>7} {self.trainer:<19} {' '.join(cells)}"
-        print(line, flush=True)
+        case = f"{self.size:<6} {self.length:>6} {self.dropout:>7} {self.trainer:<19}"
+        print(case, *cells, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -119,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def stop_after(seconds: float) -> None:
-    """End the process then, even in the middle of compiling; what is measured is printed already."""
+    """End the process then, even while it compiles; results so far are printed already."""
 
     def stop() -> None:
         print("\nStopped: --minutes are over.", flush=True)
@@ -138,9 +142,8 @@ def print_setting(options: argparse.Namespace, trainers: list[str]) -> None:
         if "transformers" in trainers
         else "transformers is not installed"
     )
-    print(
-        f"{name}, torch {torch.__version__}, Python {sys.version.split()[0]}, {DTYPE}, {compiled}, {peers}"
-    )
+    versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
+    print(f"{name}, {versions}, {DTYPE}, {compiled}, {peers}")
     print(f"Rows: {', '.join(options.instances) or FILE.name}\n\n{HEADINGS}", flush=True)
 
 
@@ -264,7 +267,7 @@ def figures(config: ModelConfig, rows: InstanceRows, seconds: float) -> list[str
 
 
 def measure_run(options: argparse.Namespace, deadline: float) -> None:
-    """Train for `--run-minutes` as a user does, and print what shares of the time are not training."""
+    """Train for `--run-minutes` as a user does; print the shares of time not spent training."""
     minutes = min(options.run_minutes, (deadline - time.monotonic()) / 60 - 0.5)
     if missing := [name for name in RUN_NEEDS if not importlib.util.find_spec(name)]:
         print(f"\n`pretrain` is left out: it needs {', '.join(missing)}.")
@@ -304,16 +307,18 @@ def measure_run(options: argparse.Namespace, deadline: float) -> None:
         else ""
     )
     print(
-        f"\n`pretrain` of {size}, {summary['step']} steps in {minutes:.1f} min: {speed:,.0f} tokens/s{utilisation}"
+        f"\n`pretrain` of {size}, {summary['step']} steps in {minutes:.1f} min: "
+        f"{speed:,.0f} tokens/s{utilisation}"
     )
     print(
-        f"of its time: evaluation {share:.1%}, checkpoints {saving_s / saves_every:.1%}, data wait {waiting:.1%}"
+        f"of its time: evaluation {share:.1%}, checkpoints {saving_s / saves_every:.1%}, "
+        f"data wait {waiting:.1%}"
     )
     print(f"masked-LM loss held out: {before:.3f} before, {after:.3f} after")
 
 
 def write_instances(path: Path) -> str:
-    """Write the instances of the tests, which a model learns at once, in rows of up to 128 tokens."""
+    """Write the easily learned instances of the tests, in rows of up to 128 tokens."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fixtures"))
     import instances_fixture  # pyright: ignore
 

@@ -43,7 +43,8 @@ class Run(NamedTuple):
     """One run of ingest."""
 
     source: str
-    mb_in: float  # of XML or of text, uncompressed; of the documents' text where the source is taken as it is
+    # Of XML or text, uncompressed; where the source is taken as it is, of the documents' text.
+    mb_in: float
     usage: Usage
     mb_out: float  # of text in the documents
 
@@ -70,9 +71,8 @@ def main() -> None:
             pair = [ingest(path, repeat_dump(arguments.dump, path, size), work) for size in sizes]
             lines += [compare_with_peer(arguments.dump, pair[1]), compare_sizes(*pair)]
             runs += [*pair, ingest(path, pair[1].mb_in, work, workers=2)]
-            lines.append(
-                f"two workers are {pair[1].usage.wall_s / runs[-1].usage.wall_s:.2f} times as fast as one"
-            )
+            speed_up = pair[1].usage.wall_s / runs[-1].usage.wall_s
+            lines.append(f"two workers are {speed_up:.2f} times as fast as one")
         if arguments.table:
             path = work / "table.parquet"
             pair = [ingest(path, repeat_table(arguments.table, path, size), work) for size in sizes]
@@ -174,15 +174,17 @@ def compare_with_peer(dump: Path, run: Run) -> str:
             break
     num_bytes *= done / sum(len(text.encode()) for _, text in articles)
     rate = num_bytes / 1e6 / (time.process_time() - begin)
-    return f"dump: {run.rate:.1f} MB of XML a second, strip_code alone {rate:.1f}: ratio {run.rate / rate:.1f}"
+    speeds = f"{run.rate:.1f} MB of XML a second, strip_code alone {rate:.1f}"
+    return f"dump: {speeds}: ratio {run.rate / rate:.1f}"
 
 
 def compare_sizes(small: Run, large: Run) -> str:
     times = large.mb_in / small.mb_in
     slope = (large.mb_in - small.mb_in) / (large.usage.cpu_s - small.usage.cpu_s)
     return (
-        f"{large.source}: {times:.1f} times the input takes {large.usage.cpu_s / small.usage.cpu_s:.1f} times the CPU "
-        f"time and {large.usage.peak_mb / small.usage.peak_mb:.2f} times the memory; slope {slope:.1f} MB/s"
+        f"{large.source}: {times:.1f} times the input takes "
+        f"{large.usage.cpu_s / small.usage.cpu_s:.1f} times the CPU time and "
+        f"{large.usage.peak_mb / small.usage.peak_mb:.2f} times the memory; slope {slope:.1f} MB/s"
     )
 
 

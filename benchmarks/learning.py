@@ -15,7 +15,8 @@ drawn once, truncated at two standard deviations (`transformers` does not trunca
 instead runs 60 steps of one seed without dropout. Both then compute the same, and the losses of
 each step must agree within 1e-4; otherwise their recipes differ.
 
-    python -m benchmarks.learning INSTANCES --theirs OUTPUT --tokens 105000000 --model mini [--precision bf16]
+    python -m benchmarks.learning INSTANCES --theirs OUTPUT --tokens 105000000 --model mini
+        [--precision bf16]
 
 trains `transformers` alone, seed 0, into a directory for `clozeworks finetune --checkpoint`. A
 checkpoint every `SAVE_EVERY` steps lets the same command resume.
@@ -136,7 +137,8 @@ def check(arguments: argparse.Namespace) -> None:
         theirs = train_theirs(config, arguments.instances, folder)
     apart = max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
     print(
-        f"losses from {ours[0]:.4f} to {ours[-1]:.4f} in {CHECKED_STEPS} steps, at most {apart:.1e} apart"
+        f"losses from {ours[0]:.4f} to {ours[-1]:.4f} in {CHECKED_STEPS} steps, "
+        f"at most {apart:.1e} apart"
     )
     if apart > 1e-4:
         raise SystemExit(
@@ -216,10 +218,9 @@ def train_theirs(
         optimizer.step()
         optimizer.zero_grad()
         if len(losses) % SAVE_EVERY == 0:
-            print(
-                f"{time.strftime('%H:%M')} step {len(losses):,}, loss {statistics.mean(losses[-100:]):.3f}",
-                flush=True,
-            )
+            mean_loss = statistics.mean(losses[-100:])
+            now = time.strftime("%H:%M")
+            print(f"{now} step {len(losses):,}, loss {mean_loss:.3f}", flush=True)
             state = {
                 "model": model.state_dict(),
                 "optimizer": optimizer.state_dict(),

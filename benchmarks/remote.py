@@ -1,6 +1,7 @@
 """Object stores beside a local disk: `ingest`, and how long training waits for instances on S3.
 
-    python -m benchmarks.remote SOURCE INSTANCES [--delay-ms 20] [--rows-per-second 4000] [--block-rows 8192]
+    python -m benchmarks.remote SOURCE INSTANCES [--delay-ms 20] [--rows-per-second 4000]
+        [--block-rows 8192]
 
 The store is moto's S3 server on this machine. For the loader each of its answers is delayed, and
 the model is replaced by a sleep: 4,000 rows a second of 128 tokens are about what a base model

@@ -40,7 +40,9 @@ def main(*languages: str) -> None:
             totals[alone] += lost
             totals[ours] += wrong
             num_sentences += number
-            row = f"| {language} | {pattern} | {number} | {1000 * lost / number:.0f} | {1000 * wrong / number:.0f} |"
+            lost_rate = f"{1000 * lost / number:.0f}"
+            wrong_rate = f"{1000 * wrong / number:.0f}"
+            row = f"| {language} | {pattern} | {number} | {lost_rate} | {wrong_rate} |"
             print(f"{row} {example}".rstrip())
     rates = [f"{1000 * wrong / num_sentences:.1f}" for wrong in totals.values()]
     print(f"| all | | {num_sentences} | {rates[0]} | {rates[1]} |")

@@ -54,8 +54,8 @@ def learn_ours(sentences: pa.ChunkedArray) -> list[str]:
         table["word"], table["count"].to_numpy(), size=SIZE, min_frequency=MIN_FREQUENCY
     )
     print(
-        f"{table.num_rows} distinct words counted in {counted - begin:.1f} s, {report.num_merges} merges learned in "
-        f"{time.process_time() - counted:.1f} s"
+        f"{table.num_rows} distinct words counted in {counted - begin:.1f} s, "
+        f"{report.num_merges} merges learned in {time.process_time() - counted:.1f} s"
     )
     return tokens
 
@@ -94,7 +94,8 @@ def main(path: str, held_out_path: str | None = None) -> None:
 
     _, peer_seconds, peer_fertility, _ = rows[-1]
     print(
-        f"{'':20}{'s':>8}{'times as fast':>15}{'fertility':>12}{'difference':>12}  md5 of the tokens"
+        f"{'':20}{'s':>8}{'times as fast':>15}{'fertility':>12}{'difference':>12}"
+        "  md5 of the tokens"
     )
     for name, seconds, fertility, digest in rows:
         ratio, difference = peer_seconds / seconds, fertility / peer_fertility - 1
@@ -110,7 +111,8 @@ def learn_made_up(num_words: int, seed: int) -> None:
     digest = hashlib.md5("\n".join(tokens).encode()).hexdigest()[:12]
     left_out = f"the {report.num_words_rare:,} rarest left out"
     print(
-        f"{num_words:,} distinct words ({left_out}): {len(tokens):,} tokens in {seconds:.1f} s, md5 {digest}"
+        f"{num_words:,} distinct words ({left_out}): "
+        f"{len(tokens):,} tokens in {seconds:.1f} s, md5 {digest}"
     )
     print(f"peak of the process {peak_mb():,.0f} MB, {before:,.0f} MB before the learning")
 

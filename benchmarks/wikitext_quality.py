@@ -88,10 +88,9 @@ def measure(dump: Path) -> None:
     peer_seconds = time.process_time() - start
     print(f"\n{dump.name}: {len(articles)} articles, {num_bytes / 1e6:.1f} MB of XML")
     print(
-        f"  speed     {num_bytes / 1e6 / seconds:.1f} MB/s; strip_code {num_bytes / 1e6 / peer_seconds:.1f} MB/s; ",
-        end="",
+        f"  speed     {num_bytes / 1e6 / seconds:.1f} MB/s; "
+        f"strip_code {num_bytes / 1e6 / peer_seconds:.1f} MB/s; ratio {peer_seconds / seconds:.1f}"
     )
-    print(f"ratio {peer_seconds / seconds:.1f}")
     print_residue(articles, cleaned, site.language)
     print_coverage(articles, cleaned)
 
@@ -131,10 +130,9 @@ def print_residue(articles: list[tuple[str, str]], cleaned: list[list[str]], lan
                     f"{title}: … {sentence[max(0, found.start() - 60) : found.end() + 40]}"
                 )
     print(
-        f"  residue   {len(worst) / num_sentences * 2000:.2f} in 2,000 sentences ({len(worst)} of {num_sentences}); ",
-        end="",
+        f"  residue   {len(worst) / num_sentences * 2000:.2f} in 2,000 sentences "
+        f"({len(worst)} of {num_sentences}); {num_gaps} more have a gap"
     )
-    print(f"{num_gaps} more have a gap")
     for line in worst[:NUM_WORST]:
         print(f"      {line}")
 

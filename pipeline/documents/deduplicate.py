@@ -29,14 +29,16 @@ MIN_VALIDATION_DOCUMENTS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplicated(Record):
-    """The record of a unit: what stays and what is removed; the latter also per bucket, as in
-    `Scattered`.
-    """
+    """The record of a unit: counts of the documents that stay and of those removed."""
 
     documents: int
+    """Documents that stay."""
     left_out: int
+    """Documents removed."""
     bucket_bytes: bytes
+    """Bytes of text removed from each bucket, as in `Scattered`."""
     bucket_documents: bytes
+    """Documents removed from each bucket, as in `Scattered`."""
     lowest_validation_hashes: list[int]
     """The lowest ones of the documents that stay, ascending; each counts once, because versions of
     a document under one id share theirs."""
@@ -47,7 +49,7 @@ class Deduplicate(Phase[KeyRange, Deduplicated]):
     """List the documents to remove."""
 
     num_shards: int | None
-    """As the user asked for."""
+    """`IngestConfig.shards`, the number that the user asked for."""
     max_bad: float
     also_removed: tuple[TemporaryTable, ...]
     """Tables like `NEAR_DUPLICATES`, of texts to remove besides exact duplicates."""

@@ -38,11 +38,14 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
             text = text.replace(f"{mark} ", mark)
     encoded = text.encode()
     digest = sha256(encoded).digest()
-    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(encoded)
+    # Two halves, as Arrow has no integers of 128 bits.
+    high = int.from_bytes(digest[:8], "big")
+    low = int.from_bytes(digest[8:16], "big")
+    return high, low, len(encoded)
 
 
 class Decision(NamedTuple):
-    """Which documents stay."""
+    """The documents that stay, and the others."""
 
     kept: pa.Table
     """Rows of `KEYS`."""
@@ -68,12 +71,16 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
     keys = keys.filter(pa.array(_differs_from_before(keys, "text_hash", "text_hash_low", "hash")))
     is_first = _differs_from_before(keys, "text_hash", "text_hash_low")
     is_listed = np.isin(keys["text_hash"].to_numpy(), near_duplicates["text_hash"].to_numpy())
+    # The first of a text stands for it among the near-duplicates; its copies are duplicates anyway.
     is_near_duplicate = is_first & is_listed
     is_removed = ~is_first | is_near_duplicate
 
     removed_rows = np.flatnonzero(is_removed)
     removed_keys = keys.take(pa.array(removed_rows))
-    row_of_first = np.maximum.accumulate(np.where(is_first, np.arange(len(is_first)), 0))
+    #   is_first        1  0  0  1  1  0
+    #   row if first    0  0  0  3  4  0        the running maximum  0  0  0  3  4  4
+    row_if_first = np.where(is_first, np.arange(len(is_first)), 0)
+    row_of_first = np.maximum.accumulate(row_if_first)
     first_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
     similar_ids = dict(
         zip(
@@ -120,8 +127,10 @@ def empty_left_out(
     left_out_keys = np.sort(_document_keys(left_out))
     for batch in batches:
         keys = _document_keys(batch)
-        positions = np.searchsorted(left_out_keys, keys)
-        is_removed = np.searchsorted(left_out_keys, keys, side="right") > positions
+        # Not `np.isin`, which would sort the keys of all that are left out again for each batch.
+        first_position = np.searchsorted(left_out_keys, keys)
+        end_position = np.searchsorted(left_out_keys, keys, side="right")
+        is_removed = end_position > first_position
         yield batch.filter(pa.array(~is_removed))
         removed = batch.filter(pa.array(is_removed))
         index = batch.schema.get_field_index("sentences")
@@ -132,7 +141,11 @@ def empty_left_out(
 
 def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
-    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
+    id_hashes = rows["hash"].to_numpy()
+    text_hashes = rows["text_hash"].to_numpy()
+    # One number instead of pairs, which NumPy cannot search. A plain sum or XOR would be the same
+    # for (a, b) and (b, a); the product wraps around at 2**64.
+    return id_hashes * np.uint64(_ODD) + text_hashes
 
 
 def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:

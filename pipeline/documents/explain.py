@@ -52,8 +52,8 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
                 sentences=sentences,
                 left_out=_without_marks(trace.left_out),
             )
+        # A reader may have met the document and left out all of it: it never came as `raw`.
         if trace.doc_id:
-            # A reader met the document, and left out all of it.
             return Explanation(
                 doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace.left_out)
             )
@@ -63,4 +63,8 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
 
 def _without_marks(texts: Sequence[LeftOut]) -> list[LeftOut]:
     """Return the texts without the marks that removals within them left."""
-    return [replace(left_out, text=_MARKS.sub("", left_out.text).strip()) for left_out in texts]
+    without_marks: list[LeftOut] = []
+    for left_out in texts:
+        text = _MARKS.sub("", left_out.text).strip()
+        without_marks.append(replace(left_out, text=text))
+    return without_marks

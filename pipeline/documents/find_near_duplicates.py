@@ -32,9 +32,9 @@ class FindCandidates(Phase[KeyRange, Record]):
     """Pair up texts that share a band."""
 
     share: float
-    """Of the word 5-grams that near-duplicates have in common."""
+    """The share of their word 5-grams that near-duplicates have in common."""
     num_shards: int | None
-    """As the user asked for."""
+    """`IngestConfig.shards`, the number that the user asked for."""
     max_bad: float
 
     name = "candidates"
@@ -53,10 +53,11 @@ class FindCandidates(Phase[KeyRange, Record]):
         rows = pa.Table.from_batches(batches, BANDS.schema)
         bands = rows["band_hash"].to_numpy()
         texts = rows["text_hash"].to_numpy()
-        del rows  # tens of millions of rows, copied above
+        del rows  # millions of rows, copied above
         pairs = pair_up(bands, texts)
+        one, other = pairs.T
         with CANDIDATES.write(directory, unit.name) as writer:
-            writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=CANDIDATES.schema))
+            writer.write(pa.table([one, other], schema=CANDIDATES.schema))
         return Record(files=(CANDIDATES.file(unit.name),))
 
 
@@ -76,24 +77,40 @@ class FindClusters(Phase[None, Record]):
 
     def do(self, directory: StageDirectory, unit: Unit[None]) -> Record:
         """Write the texts to remove as near-duplicates."""
-        pairs = np.empty((0, 2), np.uint64)
-        for batch in CANDIDATES.read(directory):
-            more = np.stack([batch["one"].to_numpy(), batch["other"].to_numpy()], axis=1)
-            pairs = distinct(np.concatenate([pairs, more]))
-        sketches = first_sketches(self._read_sketches(directory, np.unique(pairs)))
+        pairs = _read_pairs(directory)
+        sketches = first_sketches(_read_sketches(directory, np.unique(pairs)))
         similar = similar_pairs(pairs, sketches, self.share)
-        first_of_cluster = find_first(sketches.num_rows, similar)
-        removed = np.flatnonzero(first_of_cluster != np.arange(sketches.num_rows))
-        texts = sketches["text_hash"].to_numpy()[removed]
-        kept_ids = sketches["doc_id"].take(pa.array(first_of_cluster[removed]))
+        # Each row of the sketches is a node of the graph. They are in the order of the documents'
+        # hashes, so the first of a cluster is the document that stays:
+        #   rows               0  1  2  3  4         similar pairs  (0, 2) (2, 4)
+        #   first of cluster   0  1  0  3  0         removed        2 and 4, for 0
+        num_texts = sketches.num_rows
+        first_of_cluster = find_first(num_texts, similar)
+        removed = np.flatnonzero(first_of_cluster != np.arange(num_texts))
+        removed_texts = sketches["text_hash"].to_numpy()[removed]
+        kept_rows = first_of_cluster[removed]
+        kept_ids = sketches["doc_id"].take(pa.array(kept_rows))
         with NEAR_DUPLICATES.write(directory, unit.name) as writer:
-            writer.write(pa.table([texts, kept_ids], schema=NEAR_DUPLICATES.schema))
+            writer.write(pa.table([removed_texts, kept_ids], schema=NEAR_DUPLICATES.schema))
         return Record(files=(NEAR_DUPLICATES.file(unit.name),))
 
-    def _read_sketches(self, directory: StageDirectory, texts: np.ndarray) -> pa.Table:
-        """Return the sketches of some texts, of all documents that have them."""
-        chosen: list[pa.RecordBatch] = []
-        for batch in SKETCHES.read(directory):
-            is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
-            chosen.append(batch.filter(pa.array(is_candidate)))
-        return pa.Table.from_batches(chosen, SKETCHES.schema)
+
+def _read_pairs(directory: StageDirectory) -> np.ndarray:
+    """Return the distinct pairs of texts (pairs, 2) that share a band, of all units."""
+    pairs = np.empty((0, 2), np.uint64)
+    for batch in CANDIDATES.read(directory):
+        one = batch["one"].to_numpy()
+        other = batch["other"].to_numpy()
+        pairs_of_batch = np.stack([one, other], axis=1)
+        # After each batch: two nearly equal texts share most bands, so repeats outnumber the rest.
+        pairs = distinct(np.concatenate([pairs, pairs_of_batch]))
+    return pairs
+
+
+def _read_sketches(directory: StageDirectory, texts: np.ndarray) -> pa.Table:
+    """Return the sketches of some texts, of all documents that have them."""
+    chosen: list[pa.RecordBatch] = []
+    for batch in SKETCHES.read(directory):
+        is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
+        chosen.append(batch.filter(pa.array(is_candidate)))
+    return pa.Table.from_batches(chosen, SKETCHES.schema)

@@ -45,7 +45,7 @@ class Gathered(Record):
 
 @dataclass(frozen=True)
 class ByShard:
-    """How a unit cuts its documents: a partition for each of its shards."""
+    """Cut a unit's documents into a partition for each of its shards."""
 
     run: ShardRun
 
@@ -63,7 +63,7 @@ class Gather(Phase[ShardRun, Gathered]):
     """Write the shards."""
 
     num_shards: int | None
-    """As the user asked for."""
+    """`IngestConfig.shards`, the number that the user asked for."""
 
     name = "gather"
     payload_type = ShardRun
@@ -87,20 +87,22 @@ class Gather(Phase[ShardRun, Gathered]):
         left_out = pa.Table.from_batches(left_out_batches, LEFT_OUT.schema)
         shard_of_left_out = run.shard_of(left_out)
         batches = _of_these_shards(SCATTERED.read(directory, partitions), run)
+        # Lazily: the documents of one shard are in memory at a time.
         documents_of_shards = _deal(directory, unit, empty_left_out(batches, left_out))
+        names = run.names()
         shards: list[DocumentsShard] = []
         for index, documents in enumerate(documents_of_shards):
-            left_out_here = left_out.filter(pa.array(shard_of_left_out == index))
-            order = choose_rows(
-                documents.select(["hash", "text_hash", "doc_id"]), left_out_here, counters
-            )
+            is_of_shard = shard_of_left_out == index
+            left_out_here = left_out.filter(pa.array(is_of_shard))
+            keys = documents.select(["hash", "text_hash", "doc_id"])
+            order = choose_rows(keys, left_out_here, counters)
             check_shard_size(run.split, len(order), self.num_shards)
-            shards.append(_write_shard(directory, run, run.names()[index], documents, order))
-        return Gathered(files=tuple(run.names()), counters=counters.to_record(), shards=shards)
+            shards.append(_write_shard(directory, run, names[index], documents, order))
+        return Gathered(files=tuple(names), counters=counters.to_record(), shards=shards)
 
 
 def _of_these_shards(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the unit's shards; a partition holds those of others too."""
+    """Yield the rows of the unit's shards; a partition holds rows of other units too."""
     for batch in batches:
         chosen = batch.filter(pa.array(run.shard_of(batch) >= 0))
         if chosen.num_rows:
@@ -120,8 +122,8 @@ def _deal(
         for batch in batches:
             writer.write(pa.Table.from_batches([batch]))
     for index in range(num_shards):
-        batches = dealt.read(directory, [index], [unit.name])
-        yield pa.Table.from_batches(batches, dealt.schema).combine_chunks()
+        batches_of_shard = dealt.read(directory, [index], [unit.name])
+        yield pa.Table.from_batches(batches_of_shard, dealt.schema).combine_chunks()
     directory.remove(dealt.file(unit.name))
 
 
@@ -153,29 +155,36 @@ def _write_shard(
 
 def _lengths(documents: pa.Table) -> pa.Table:
     """Return source, language and length in characters of each document."""
-    #   sentences            "I am."  "No."  "So."      lengths         5  3  3
-    #   documents (offsets)  0               2     3    characters   0  5  8  11  ->  8 and 3
+    #   sentences            "I am."  "No."  "So."      lengths            5  3  3
+    #   offsets of documents 0               2     3    characters before  0  5  8  11
+    #                                                   at the offsets     0     8  11 -> 8 and 3
     sentences = documents["sentences"].combine_chunks()
     sentence_lengths = pc.call_function("utf8_length", [sentences.flatten()]).to_numpy()
     characters_before = np.append(0, np.cumsum(sentence_lengths))
-    offsets = sentences.offsets.to_numpy() - sentences.offsets[0].as_py()
-    document_lengths = np.diff(characters_before[offsets])
+    # The offsets of a slice do not begin at 0, as its flattened values do.
+    offsets = sentences.offsets.to_numpy()
+    offsets = offsets - offsets[0]
+    num_characters = np.diff(characters_before[offsets])
     columns = documents.select(["source", "language"])
-    return columns.append_column("characters", pa.array(document_lengths))
+    return columns.append_column("characters", pa.array(num_characters))
 
 
 def _groups(lengths: pa.Table) -> list[DocumentsGroup]:
+    """Return the documents and characters of each source and language, in alphabetical order."""
     keys = ["source", "language"]
-    summed = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
-    return [
-        DocumentsGroup(
-            source=group["source"],
-            language=group["language"],
-            documents=group["characters_count"],
-            characters=group["characters_sum"],
+    sums = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
+    sums = sums.sort_by([(key, "ascending") for key in keys])
+    groups: list[DocumentsGroup] = []
+    for row in sums.to_pylist():
+        groups.append(
+            DocumentsGroup(
+                source=row["source"],
+                language=row["language"],
+                documents=row["characters_count"],
+                characters=row["characters_sum"],
+            )
         )
-        for group in summed.sort_by([(key, "ascending") for key in keys]).to_pylist()
-    ]
+    return groups
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
@@ -183,13 +192,15 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
 
     Rows that are `left_out`, or repeat an id, are not among them, but counted.
     """
-    stays = np.flatnonzero(~_is_left_out(documents, left_out, counters))
-    numbered = documents.take(pa.array(stays)).append_column("row", pa.array(stays))
-    rows = numbered.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
+    remaining = np.flatnonzero(~_is_left_out(documents, left_out, counters))
+    rows = _numbered(documents, remaining)
+    rows = rows.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
     counters.count("repeated_ids", 0)  # reported even if there are none
     chosen: list[int] = []
     previous_id = None
-    for row, doc_id in zip(rows["row"].to_pylist(), rows["doc_id"].to_pylist(), strict=True):
+    row_numbers = rows["row"].to_pylist()
+    doc_ids = rows["doc_id"].to_pylist()
+    for row, doc_id in zip(row_numbers, doc_ids, strict=True):
         if doc_id == previous_id:
             counters.note("repeated_ids", doc_id)
         else:
@@ -198,17 +209,28 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
     return np.array(chosen, np.int64)
 
 
+def _numbered(documents: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return some rows of a table, with a column of their numbers, which sorting takes along."""
+    numbers = pa.array(rows)
+    return documents.take(numbers).append_column("row", numbers)
+
+
 def _is_left_out(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
     """Return which documents are `left_out`, and count each under its reason."""
     counters.count(DUPLICATE, 0)  # reported even if there are none
-    removals = {(row["hash"], row["text_hash"]): row for row in left_out.to_pylist()}
+    # By hash (of the id) and text: another version under the same id may stay.
+    removals: dict[tuple[int, int], dict[str, Any]] = {}
+    for removal in left_out.to_pylist():
+        removals[removal["hash"], removal["text_hash"]] = removal
     # Few documents share a hash with a removed one; only these are looked at one by one.
-    candidates = np.flatnonzero(np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy()))
-    rows = documents.take(pa.array(candidates)).append_column("row", pa.array(candidates))
+    may_be_left_out = np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy())
+    candidates = np.flatnonzero(may_be_left_out)
+    rows = _numbered(documents, candidates)
     is_left_out = np.zeros(documents.num_rows, bool)
-    for row in rows.sort_by(_ORDER).to_pylist():
-        removal = removals.get((row["hash"], row["text_hash"]))
+    # Sorted, so that the first examples do not depend on the order in which files were read.
+    for document in rows.sort_by(_ORDER).to_pylist():
+        removal = removals.get((document["hash"], document["text_hash"]))
         if removal is not None:
-            is_left_out[row["row"]] = True
-            counters.note(removal["reason"], f"{row['doc_id']} repeats {removal['kept']}")
+            is_left_out[document["row"]] = True
+            counters.note(removal["reason"], f"{document['doc_id']} repeats {removal['kept']}")
     return is_left_out

@@ -1,4 +1,4 @@
-"""The input files of ingest: their fingerprints, and the units that read them."""
+"""Fingerprint the input files of ingest, and plan the units that read them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
 
 
 def _digest(file: Input) -> str:
-    """Return the digest of an input; of a large one that of samples, so as not to read it twice."""
+    """Return the digest of an input; a large one is sampled, to avoid reading it twice."""
     if file.digest:
         return file.digest
     most_bytes = WHOLE_BYTES
@@ -52,6 +52,8 @@ def _digest(file: Input) -> str:
         if file.num_bytes <= most_bytes:
             blake2b = partial(hashlib.blake2b, digest_size=16)
             return hashlib.file_digest(cast(Any, content), blake2b).hexdigest()
+        # The first and the last bytes, where formats have their headers and footers, and 14 samples
+        # in between.
         offsets = np.linspace(0, file.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
         samples = [_sample(content, offset) for offset in offsets.tolist()]
         return digest_of(b"".join(samples))

@@ -1,9 +1,14 @@
-"""Partitions and shards: which range of the documents' hashes lies where.
+"""Cut the range of the documents' hashes into partitions, buckets and shards.
 
 A document has a hash, by which it is shuffled, and a validation hash, by which it is held out.
-Temporary files are cut into *partitions*, equal ranges of the hash: first those of the validation
-documents, then those of the others. Shards are cut at finer borders, of *buckets*, so that they
-come out equal. Borders are the upper 32 bits of a hash.
+Temporary files are cut into *partitions*, equal ranges of the hash: first for the validation
+documents, then for the others. Shards are cut at the finer borders of *buckets*, so that they come
+out equal. Borders are the upper 32 bits of a hash::
+
+    hash         0                                                  2**64
+    partitions   |       0       |       1       |       2       |  3   ...  what a reader can skip
+    buckets      | | | | | | | | | | | | | | | | | | | | | | | | | | | |     where text is counted
+    shards       |          0          |          1        |      2          what ingest writes
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,6 +43,7 @@ class Layout:
     num_partitions: int
     """Of the training documents."""
     num_validation_partitions: int
+    """Of the validation documents, which come first in a file."""
     validation_below: int
     """Documents with a validation hash below are held out."""
 
@@ -71,9 +77,13 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
     """Return the layout for sources of this size; beyond `MAX_PARTITIONS`, a partition holds
     several shards.
     """
-    wanted = max(1 << (input_bytes // PARTITION_INPUT_BYTES).bit_length(), config.shards or 1)
-    most = HUGE_PARTITIONS if input_bytes > HUGE_INPUT_BYTES else MAX_PARTITIONS
-    num_partitions = min(max(1 << (wanted - 1).bit_length(), MIN_PARTITIONS), most)
+    most_partitions = MAX_PARTITIONS
+    if input_bytes > HUGE_INPUT_BYTES:
+        most_partitions = HUGE_PARTITIONS
+    wanted = max(input_bytes // PARTITION_INPUT_BYTES + 1, config.shards or 1)
+    # A power of two, because `cut_shards` deals out 2**12 buckets evenly among the partitions.
+    num_partitions = 1 << (wanted - 1).bit_length()
+    num_partitions = min(max(num_partitions, MIN_PARTITIONS), most_partitions)
     return Layout(
         num_buckets=config.shards or NUM_BUCKETS,
         num_partitions=num_partitions,
@@ -84,7 +94,7 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestSetup:
-    """What all phases of ingest need to know."""
+    """Facts about the inputs that all phases of ingest need."""
 
     layout: Layout
     left_out: CounterRecord
@@ -107,6 +117,7 @@ class KeyRange:
 def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> list[Unit[KeyRange]]:
     """Return the units that read all of the small rows of one kind."""
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
+    # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
     units: list[Unit[KeyRange]] = []
     for partitions in cut_evenly(layout.num_key_partitions, num_units):
         units.append(
@@ -145,18 +156,25 @@ def cut_shards(
     if len(starts) <= num_partitions:
         starts = _with_two_documents_each(starts, bucket_documents)
         return borders([*starts, len(sizes)], len(sizes))
-    ranges_per_bucket = -(-int(sizes.max()) // (SHARD_TEXT_BYTES // 8))
-    sizes = np.repeat(sizes / ranges_per_bucket, ranges_per_bucket)
+    # The buckets of a huge corpus may be too large for equal shards. They are cut further, without
+    # counting again: the many documents of a bucket lie evenly in its range, as hashes do.
+    #   bytes of buckets   40          8           with 2 ranges for each bucket
+    #   bytes of ranges    20    20    4     4
+    most_range_bytes = SHARD_TEXT_BYTES // 8
+    ranges_per_bucket = _divided_up(int(sizes.max()), most_range_bytes)
+    range_sizes = np.repeat(sizes / ranges_per_bucket, ranges_per_bucket)
+    num_ranges = len(range_sizes)
     starts = []
     first_of_partition = 0
-    for partition_sizes in np.split(sizes, num_partitions):
-        starts += [first_of_partition + start for start in merge_buckets(partition_sizes)]
+    for partition_sizes in np.split(range_sizes, num_partitions):
+        for start in merge_buckets(partition_sizes):
+            starts.append(first_of_partition + start)
         first_of_partition += len(partition_sizes)
-    return borders([*starts, len(sizes)], len(sizes))
+    return borders([*starts, num_ranges], num_ranges)
 
 
 def _with_two_documents_each(starts: Sequence[int], bucket_documents: Sequence[int]) -> list[int]:
-    """Return the starts of shards, those of shards with a single document left out."""
+    """Return the starts of shards, without those that would leave a shard a single document."""
     documents_before = np.concatenate([[0], np.cumsum(bucket_documents)])
     num_documents = documents_before[-1]
     remaining_starts = [0]
@@ -169,30 +187,49 @@ def _with_two_documents_each(starts: Sequence[int], bucket_documents: Sequence[i
 
 
 def merge_buckets(sizes: np.ndarray) -> list[int]:
-    """Return the first index of each run of neighbours, the runs as equal as they can be."""
+    """Return the first index of each run of neighbours, the runs as equal as they can be.
+
+    The buckets are laid end to end and cut into equal shares; the last byte of a bucket decides to
+    which share it goes.
+    """
+    #   sizes        3      2    4        2          11 bytes for 3 shards: 3.7 bytes for each
+    #   bytes        0 1 2  3 4  5 6 7 8  9 10
+    #   shares       0 0 0  0 1  1 1 1 2  2 2
+    #   shards       0      1    2        2          they begin at the buckets 0, 1 and 2
+    num_bytes = sizes.sum()
+    # A shard gets less than a bucket more than its share: with this room it stays in bounds.
     room = max(SHARD_TEXT_BYTES - sizes.max(), SHARD_TEXT_BYTES // 2)
-    num_shards = max(1, int(-(-sizes.sum() // room)))
-    target = sizes.sum() / num_shards
-    # The last byte of a bucket decides where it goes; empty buckets at the start join the first
-    # that is not empty.
+    num_shards = max(1, int(_divided_up(num_bytes, room)))
+    share = max(num_bytes / num_shards, 1)
+    # Empty buckets at the start have no last byte: they join the first that is not empty.
     last_bytes = np.maximum(np.cumsum(sizes) - 1, 0)
-    shard_of = np.minimum(last_bytes // max(target, 1), num_shards - 1).astype(int)
-    return [0, *(np.flatnonzero(np.diff(shard_of)) + 1).tolist()]
+    # Rounding may put the last byte of all behind the last share.
+    shard_of_bucket = np.minimum(last_bytes // share, num_shards - 1).astype(int)
+    later_starts = np.flatnonzero(np.diff(shard_of_bucket)) + 1
+    return [0, *later_starts.tolist()]
 
 
 def cut_validation(num_bytes: int) -> list[int]:
     """Return the borders of the validation shards: equal ranges, each below `SHARD_TEXT_BYTES` if
     several.
     """
-    count = 1 if num_bytes <= SHARD_TEXT_BYTES else -(-num_bytes // (SHARD_TEXT_BYTES * 7 // 8))
-    return borders(range(count + 1), count)
+    num_shards = 1
+    if num_bytes > SHARD_TEXT_BYTES:
+        # An eighth of room, as equal ranges of hashes hold only about the same text.
+        num_shards = _divided_up(num_bytes, SHARD_TEXT_BYTES * 7 // 8)
+    return borders(range(num_shards + 1), num_shards)
 
 
 def borders(starts: Sequence[int], num_ranges: int) -> list[int]:
     """Return where ranges start, as the upper 32 bits of the first hash in each, of `num_ranges`
     equal ones.
     """
-    return [-(-(start << BORDER_BITS) // num_ranges) for start in starts]
+    return [_divided_up(start << BORDER_BITS, num_ranges) for start in starts]
+
+
+def _divided_up(total: int, size: int) -> int:
+    """Return ``total / size``, rounded up; `math.ceil` of it would be wrong beyond 2**53."""
+    return -(-total // size)
 
 
 def group_by_partition(edges: Sequence[int], num_partitions: int) -> Iterator[range]:

@@ -69,9 +69,12 @@ def hash_shingles(text: str) -> np.ndarray:
     >>> len(a), len(b), bool(a[0] == b[0])
     (1, 2, True)
     """
-    words = np.concatenate(
-        [_hash_words(text[start : start + _CHUNK]) for start in range(0, max(len(text), 1), _CHUNK)]
-    )
+    # In chunks, as the powers reach only so far; a word at a border becomes two, which is rare and
+    # the same in equal texts. An empty text still has one chunk to concatenate.
+    words_of_chunks: list[np.ndarray] = []
+    for start in range(0, max(len(text), 1), _CHUNK):
+        words_of_chunks.append(_hash_words(text[start : start + _CHUNK]))
+    words = np.concatenate(words_of_chunks)
     length = min(SHINGLE_WORDS, len(words))
     if not length:
         return words
@@ -83,7 +86,8 @@ def hash_shingles(text: str) -> np.ndarray:
     shifted = np.stack([words[start : start + num_shingles] for start in range(length)])
     powers, _ = _powers()
     # The powers differ from row to row, so that the order of the words counts.
-    sums = (shifted * powers[1 : length + 1, None]).sum(axis=0, dtype=np.uint64)
+    power_of_row = powers[1 : length + 1, None]
+    sums = (shifted * power_of_row).sum(axis=0, dtype=np.uint64)
     return _mix(sums)
 
 
@@ -100,14 +104,21 @@ def _hash_words(text: str) -> np.ndarray:
     """
     codes = np.frombuffer(text.lower().encode("utf-32-le"), "<u4")
     kinds = _kinds()[np.minimum(codes, 0xFFFF)]
+    #   text           i t ' s   我 们        kinds: word, separator or alone
+    #   kinds          w w - w - a  a
+    #   word starts    ^     ^   ^  ^
     kinds_before = np.concatenate([[_SEPARATOR], kinds[:-1]])
     begins_word = (kinds == _WORD) & (kinds_before != _WORD)
-    starts = np.flatnonzero((kinds == _ALONE) | begins_word)
+    is_alone = kinds == _ALONE
+    starts = np.flatnonzero(is_alone | begins_word)
     if not len(starts):
         return np.empty(0, np.uint64)
     powers, inverses = _powers()
-    terms = np.where(kinds != _SEPARATOR, codes, 0) * powers[: len(codes)]
-    return _mix(np.add.reduceat(terms, starts) * inverses[starts])
+    # A sum runs on to the start of the next word: separators in between must not count.
+    codes_of_words = np.where(kinds != _SEPARATOR, codes, 0)
+    terms = codes_of_words * powers[: len(codes)]
+    sums = np.add.reduceat(terms, starts)
+    return _mix(sums * inverses[starts])
 
 
 @cache
@@ -150,8 +161,10 @@ def sign(shingles: np.ndarray) -> np.ndarray:
     """Return the MinHash signature, uint32 [NUM_HASHES], of at least one hashed shingle."""
     from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]
 
-    ends = np.array([0, len(shingles)], np.uint64)
-    matrix = RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends, NUM_HASHES, 1)
+    # The offsets of a single set of hashes. The last argument is the seed of the hash functions:
+    # signatures of different seeds cannot be compared.
+    offsets = np.array([0, len(shingles)], np.uint64)
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(shingles, offsets, NUM_HASHES, 1)
     return np.array(matrix.to_rows()[0], np.uint32)
 
 
@@ -161,17 +174,25 @@ def hash_bands(signatures: np.ndarray, num_bands: int, length: int) -> np.ndarra
 
     Only bands of one column can match: the column's number is part of the hash.
     """
-    used = signatures[:, : num_bands * length].astype(np.uint64)
-    bands = used.reshape(-1, num_bands, length)
+    #   signature      7 1 9 4 4 2 8 3        the hashes behind the last whole band are not used
+    #   bands         [7 1 9][4 4 2]
+    #   band hashes    h0     h1
+    hashes_in_bands = num_bands * length
+    used_hashes = signatures[:, :hashes_in_bands].astype(np.uint64)
+    bands = used_hashes.reshape(-1, num_bands, length)
     powers, _ = _powers()
     terms = (bands + np.uint64(1)) * powers[1 : length + 1]
-    hashes = _mix(terms.sum(axis=2, dtype=np.uint64))
-    return _mix(hashes + np.arange(num_bands, dtype=np.uint64))
+    band_hashes = _mix(terms.sum(axis=2, dtype=np.uint64))
+    columns = np.arange(num_bands, dtype=np.uint64)
+    return _mix(band_hashes + columns)
 
 
 def shorten(signatures: np.ndarray) -> np.ndarray:
     """Return one byte of each hash in signatures, which suffices for `estimate_similarity`."""
-    return ((signatures * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8)
+    # The upper byte of a product (Fibonacci hashing) depends on all bits; the upper bytes of the
+    # hashes themselves are mostly 0, because they are minima.
+    products = signatures * np.uint32(0x9E3779B1)
+    return (products >> np.uint32(24)).astype(np.uint8)
 
 
 def estimate_similarity(ones: np.ndarray, others: np.ndarray) -> np.ndarray:

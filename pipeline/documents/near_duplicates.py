@@ -23,13 +23,15 @@ from .minhash import (
 from .tables import BANDS, SKETCHES
 
 PAIRS_AT_ONCE = 20_000
-"""Whose signatures are in memory."""
+"""Pairs whose signatures are in memory at a time."""
 
 
 def sketch_text(sentences: Sequence[str]) -> np.ndarray | None:
     """Return the MinHash signature (uint32) of a document; None if it has no words."""
     shingles = hash_shingles("\n".join(sentences))
-    return sign(shingles) if len(shingles) else None
+    if not len(shingles):
+        return None
+    return sign(shingles)
 
 
 def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Table, pa.Table]:
@@ -44,12 +46,18 @@ def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Tabl
     hashes = np.array([row["hash"] for row in rows], np.uint64)
     doc_ids = [row["doc_id"] for row in rows]
 
+    # A row for each band of each text:
+    #   band hashes [texts, bands]   a0 a1     flat   a0 a1 b0 b1
+    #                                b0 b1     text   a  a  b  b
     num_bands, band_length = choose_bands(share)
-    band_hashes = hash_bands(signatures, num_bands, band_length).ravel()
-    bands = pa.table([band_hashes, text_hashes.repeat(num_bands)], schema=BANDS.schema)
+    band_hashes = hash_bands(signatures, num_bands, band_length)
+    text_of_band = text_hashes.repeat(num_bands)
+    bands = pa.table([band_hashes.ravel(), text_of_band], schema=BANDS.schema)
 
-    short = pa.FixedSizeListArray.from_arrays(shorten(signatures).ravel(), NUM_HASHES)
-    sketches = pa.table([text_hashes, hashes, doc_ids, short], schema=SKETCHES.schema)
+    # The bands need whole hashes, but to compare two texts a byte of each is enough.
+    short_signatures = shorten(signatures)
+    lists = pa.FixedSizeListArray.from_arrays(short_signatures.ravel(), NUM_HASHES)
+    sketches = pa.table([text_hashes, hashes, doc_ids, lists], schema=SKETCHES.schema)
     return bands, sketches
 
 
@@ -66,17 +74,23 @@ def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
     texts = texts[order]
     begins_band = np.ones(len(bands), bool)
     begins_band[1:] = bands[1:] != bands[:-1]
+    band_starts = np.flatnonzero(begins_band)
     later = np.flatnonzero(~begins_band)
-    first_of_band = np.flatnonzero(begins_band)[np.cumsum(begins_band)[later] - 1]
+    band_of_later = np.cumsum(begins_band)[later] - 1
+    first_of_band = band_starts[band_of_later]
     with_first = np.stack([texts[first_of_band], texts[later]], axis=1)
     with_previous = np.stack([texts[later - 1], texts[later]], axis=1)
     pairs = np.concatenate([with_first, with_previous])
-    return distinct(pairs[pairs[:, 0] != pairs[:, 1]])
+    # Equal texts share all bands; `duplicates` finds them.
+    is_of_two_texts = pairs[:, 0] != pairs[:, 1]
+    return distinct(pairs[is_of_two_texts])
 
 
 def distinct(pairs: np.ndarray) -> np.ndarray:
     """Return the distinct rows of (pairs, 2), sorted."""
-    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    # Much faster than `np.unique` with an axis, which sorts rows as structured values.
+    one, other = pairs.T
+    pairs = pairs[np.lexsort((other, one))]
     differs = np.ones(len(pairs), bool)
     differs[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
     return pairs[differs]
@@ -88,7 +102,9 @@ def first_sketches(sketches: pa.Table) -> pa.Table:
     hashes = sketches["hash"].to_numpy()
     order = np.lexsort((texts, hashes))
     _, first_of_text = np.unique(texts[order], return_index=True)
-    return sketches.take(pa.array(order[np.sort(first_of_text)])).combine_chunks()
+    # `np.unique` returns them in the order of the texts: sorted, they are in that of the hashes.
+    rows = order[np.sort(first_of_text)]
+    return sketches.take(pa.array(rows)).combine_chunks()
 
 
 def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.ndarray:
@@ -97,6 +113,7 @@ def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nda
     """
     texts = sketches["text_hash"].to_numpy()
     order = np.argsort(texts)
+    # All are there: `pairs` chose the sketches.
     rows = order[np.searchsorted(texts[order], pairs)]
     signatures = sketches["signature"].combine_chunks().flatten().to_numpy()
     signatures = signatures.reshape(-1, NUM_HASHES)
@@ -122,6 +139,7 @@ def find_first(num_nodes: int, pairs: np.ndarray) -> np.ndarray:
         return node
 
     for one, other in pairs.tolist():
+        # The lower root wins, so that the root of a component is its first node.
         low, high = sorted((root(one), root(other)))
         parents[high] = low
     return np.array([root(node) for node in range(num_nodes)], np.int64)

@@ -1,6 +1,6 @@
-"""Other languages: the language of a document, to keep only some of them (`keep_language`).
+"""Identify the language of a document, to leave out others than those of `keep_language`.
 
-py3langid identifies it from a sample of sentences, whatever language the source names.
+py3langid judges by a sample of sentences, whatever language the source names.
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ from .tables import NEAR_DUPLICATES
 
 
 class InputFiles(NamedTuple):
-    """What is read."""
+    """The files and data sets to read."""
 
     inputs: list[Input]
     left_out: Counters
@@ -77,12 +77,11 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
     def plan(self) -> StagePlan[IngestSetup]:
         """Find the input files, and cut them into ranges."""
         inputs, left_out = self.find_inputs()
+        num_bytes = sum(file.num_bytes for file in inputs)
+        layout = choose_layout(num_bytes, self.config)
         return StagePlan(
             head=manifest_head("ingest", self.config, fingerprints(inputs), *self._libraries()),
-            setup=IngestSetup(
-                layout=choose_layout(sum(file.num_bytes for file in inputs), self.config),
-                left_out=left_out.to_record(),
-            ),
+            setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
             units=plan_ranges(inputs, self.config),
         )
 
@@ -121,6 +120,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
         if self.config.near_duplicates is not None:
             counters.count(NEAR_DUPLICATE, 0)  # reported even if there are none
         shards = [shard for record in gathered for shard in record.shards]
+        # Of the documents that stay; the counters above have also seen the others.
         languages: Counter[str] = Counter()
         for shard in shards:
             for group in shard.groups:

@@ -70,16 +70,17 @@ class Scatter(Phase[list[InputRange], Scattered]):
         if self.config.near_duplicates is not None:
             tables += [BANDS, SKETCHES]
         with ExitStack() as open_files:
-            writers = {
-                table.name: open_files.enter_context(table.write(directory, unit.name))
-                for table in tables
-            }
+            writers: dict[str, TableWriter] = {}
+            for table in tables:
+                writer = open_files.enter_context(table.write(directory, unit.name))
+                writers[table.name] = writer
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
             for rows in cut_by_size(rows_of_documents, PART_TEXT_BYTES):
                 self._write(rows, writers)
                 hashes = np.array([row["hash"] for row in rows], np.uint64)
                 validation_hashes = np.array([row["validation_hash"] for row in rows], np.uint64)
                 buckets = layout.bucket_of(hashes, validation_hashes)
+                # Not `bucket_bytes[buckets] += ...`, which counts a bucket that repeats only once.
                 np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
                 np.add.at(bucket_documents, buckets, 1)
                 del rows  # or these and the next ones would be in memory at once
@@ -109,9 +110,11 @@ def check_input(directory: StageDirectory, num_shards: int | None, max_bad: floa
     scattered = Scatter.records(directory)
     sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
     if num_shards is not None:
-        documents_of_unit = [np.frombuffer(each.bucket_documents, np.uint32) for each in scattered]
+        documents_of_units: list[np.ndarray] = []
+        for record in scattered:
+            documents_of_units.append(np.frombuffer(record.bucket_documents, np.uint32))
         # Bucket 0 is held out; with `shards`, each of the others is a shard.
-        documents_of_shard = np.sum(documents_of_unit, axis=0)[1:]
+        documents_of_shard = np.sum(documents_of_units, axis=0)[1:]
         check_shard_size("train", int(documents_of_shard.min()), num_shards)
     return sum(record.documents for record in scattered)
 
@@ -129,23 +132,31 @@ def _read_rows(
             continue
         doc_id = f"{raw.source}:{raw.id}"
         text_hash, text_hash_low, num_bytes = hash_text(sentences)
+        sketch = None
+        if config.near_duplicates is not None:
+            sketch = sketch_text(sentences)
         yield {
             "doc_id": doc_id,
             "source": raw.source,
             "language": language_tag(_language_of(raw, config)),
             "title": raw.title,
             "sentences": sentences,
+            # Hashes of the id, not of the text or position: a document keeps its place and its
+            # split when others are added or sources are cut otherwise.
             "hash": stable_hash(config.seed, "document", doc_id),
             "validation_hash": stable_hash(config.seed, "validation", doc_id),
             "text_hash": text_hash,
             "text_hash_low": text_hash_low,
             "num_bytes": num_bytes,
-            "sketch": None if config.near_duplicates is None else sketch_text(sentences),
+            "sketch": sketch,
         }
 
 
 def _language_of(raw: RawDocument, config: IngestConfig) -> str:
-    return raw.language or ("" if config.language == "auto" else config.language)
+    """Return the language that the source states, else the option's; empty if neither does."""
+    if raw.language or config.language == "auto":
+        return raw.language
+    return config.language
 
 
 def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:
@@ -165,6 +176,7 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)
         return []
+    # Last, because it takes longest; and a text too short to keep is too short to identify.
     if config.keep_language:
         language = identify_language(sentences)
         if language not in config.keep_language:

@@ -1,6 +1,4 @@
-"""Which shards ingest writes, and which documents go into each: cut by the sizes that earlier
-phases counted.
-"""
+"""Plan the shards of ingest and the documents in each, by the sizes that earlier phases counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,12 +50,13 @@ class ShardRun:
 
     def partitions(self, layout: Layout) -> list[int]:
         """Return the partitions of `SCATTERED` that hold the documents."""
-        start, stop = self.edges[0], self.edges[-1]
+        start = self.edges[0]
+        stop = self.edges[-1]
+        # A file has first the partitions of the validation documents: V0 V1 T0 T1 T2 T3.
         num_held_out = layout.num_validation_partitions
-        training = [
-            num_held_out + partition
-            for partition in partitions_between(start, stop, layout.num_partitions)
-        ]
+        training: list[int] = []
+        for partition in partitions_between(start, stop, layout.num_partitions):
+            training.append(num_held_out + partition)
         if self.split == "train":
             return training
         validation = list(partitions_between(start, stop, num_held_out))
@@ -69,12 +68,21 @@ class ShardRun:
 
     def shard_of(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         """Return for each row the index of its shard, `NO_SHARD` if it belongs to none of these."""
-        is_validation = rows["validation_hash"].to_numpy() < np.uint64(self.validation_below)
-        upper = rows["hash"].to_numpy() >> np.uint64(32)
-        index = np.searchsorted(np.array(self.edges, np.uint64), upper, side="right") - 1
-        index[index == len(self.edges) - 1] = NO_SHARD
-        index[is_validation != (self.split == "validation")] = NO_SHARD
-        return index
+        #   edges             20          40          60
+        #   upper bits    19  20  21  39  40  41  59  60
+        #   index         -1   0   0   0   1   1   1   2      2 belongs to the next unit
+        #   shard         -1   0   0   0   1   1   1  -1      -1 is NO_SHARD already
+        num_shards = len(self.edges) - 1
+        edges = np.array(self.edges, np.uint64)
+        upper_bits = rows["hash"].to_numpy() >> np.uint64(32)
+        shard_index = np.searchsorted(edges, upper_bits, side="right") - 1
+        shard_index[shard_index == num_shards] = NO_SHARD
+
+        validation_hashes = rows["validation_hash"].to_numpy()
+        is_validation = validation_hashes < np.uint64(self.validation_below)
+        is_of_other_split = is_validation != (self.split == "validation")
+        shard_index[is_of_other_split] = NO_SHARD
+        return shard_index
 
 
 def plan_shards(
@@ -95,18 +103,31 @@ def plan_shards(
         train_edges = cut_shards(bucket_bytes, bucket_documents, layout.num_partitions)
     else:
         train_edges = borders(range(num_shards + 1), num_shards)
-    lowest_hashes = {value for record in deduplicated for value in record.lowest_validation_hashes}
-    below = max(layout.validation_below, sorted(lowest_hashes)[:MIN_VALIDATION_DOCUMENTS][-1] + 1)
-    return [
-        *_plan_split("train", train_edges, sum(bucket_bytes), layout.num_partitions, below),
-        *_plan_split(
-            "validation",
-            cut_validation(validation_bytes),
-            validation_bytes,
-            layout.num_validation_partitions,
-            below,
-        ),
-    ]
+    validation_below = _validation_below(deduplicated, layout)
+    train_units = _plan_split(
+        "train", train_edges, sum(bucket_bytes), layout.num_partitions, validation_below
+    )
+    validation_units = _plan_split(
+        "validation",
+        cut_validation(validation_bytes),
+        validation_bytes,
+        layout.num_validation_partitions,
+        validation_below,
+    )
+    return [*train_units, *validation_units]
+
+
+def _validation_below(deduplicated: Sequence[Deduplicated], layout: Layout) -> int:
+    """Return the validation hash below which documents are held out.
+
+    The one of the layout, or the next that holds out `MIN_VALIDATION_DOCUMENTS`.
+    """
+    lowest_hashes: set[int] = set()
+    for record in deduplicated:
+        lowest_hashes.update(record.lowest_validation_hashes)
+    # Each record has the lowest of its unit, so that the lowest of all are among them.
+    needed_hashes = sorted(lowest_hashes)[:MIN_VALIDATION_DOCUMENTS]
+    return max(layout.validation_below, needed_hashes[-1] + 1)
 
 
 def _plan_split(
@@ -140,9 +161,11 @@ def _remaining(
 def _summed(
     records: Sequence[Scattered] | Sequence[Deduplicated], field: str, dtype: type
 ) -> np.ndarray:
+    """Return the sums of a field of counts per bucket, which records hold as bytes."""
     total = np.int64(0)
     for record in records:  # one at a time: 15,000 records of 4,097 counts would be 1 GB at once
-        total = total + np.frombuffer(getattr(record, field), dtype).astype(np.int64)
+        content: bytes = getattr(record, field)
+        total = total + np.frombuffer(content, dtype).astype(np.int64)
     return np.asarray(total)
 
 

@@ -1,4 +1,15 @@
-"""The temporary tables of ingest: their columns, which phase writes them, and how they are cut."""
+"""Define the temporary tables of ingest: their columns, the phases that write them, their cuts.
+
+The phases, with the tables between them in brackets. Near-duplicates are found on request::
+
+    scatter -+-> [documents] ------------------------------------------> gather
+             |                                                             ^
+             +-> [keys] ----------------------> deduplicate -> [left-out] -+
+             |                                       ^
+             +-> [bands] -> candidates -> [pairs]    |
+             |                               v       |
+             +-> [sketches] -----------> clusters -> [near]
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ByDocument:
-    """By the hash of the document, those that are held out apart: a shard needs a few of these."""
+    """By the hash of the document, held-out ones apart: a shard needs a few of these partitions."""
 
     def num_partitions(self, setup: "IngestSetup") -> int:
         """Return the number of partitions of the layout."""
@@ -48,17 +59,9 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-SCATTERED = TemporaryTable(
-    "documents",
-    "scatter",
-    pa.schema(
-        [
-            *_schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64()),
-            *DOCUMENTS,
-        ]
-    ),
-    ByDocument(),
-)
+_HASHES = _schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64())
+
+SCATTERED = TemporaryTable("documents", "scatter", pa.schema([*_HASHES, *DOCUMENTS]), ByDocument())
 """All documents that were read."""
 
 KEYS = TemporaryTable(
@@ -77,7 +80,10 @@ KEYS = TemporaryTable(
 """A small row for each document, to find equal texts by."""
 
 BANDS = TemporaryTable(
-    "bands", "scatter", _schema(band_hash=pa.uint64(), text_hash=pa.uint64()), ByHash("band_hash")
+    "bands",
+    "scatter",
+    _schema(band_hash=pa.uint64(), text_hash=pa.uint64()),
+    ByHash("band_hash"),
 )
 """The bands of the documents' signatures: texts that share one may be similar."""
 
@@ -95,12 +101,18 @@ SKETCHES = TemporaryTable(
 """Shortened signatures, to estimate how similar two texts are."""
 
 CANDIDATES = TemporaryTable(
-    "pairs", "candidates", _schema(one=pa.uint64(), other=pa.uint64()), Whole()
+    "pairs",
+    "candidates",
+    _schema(one=pa.uint64(), other=pa.uint64()),
+    Whole(),
 )
 """Pairs of texts, by their hashes, that may be similar."""
 
 NEAR_DUPLICATES = TemporaryTable(
-    "near", "clusters", _schema(text_hash=pa.uint64(), kept=pa.string()), ByHash("text_hash")
+    "near",
+    "clusters",
+    _schema(text_hash=pa.uint64(), kept=pa.string()),
+    ByHash("text_hash"),
 )
 """Texts to remove, and the document that is kept instead."""
 

@@ -1,4 +1,4 @@
-"""Data stages as Apache Beam transforms, and pipelines of them: the only module that imports Beam.
+"""Run data stages as Apache Beam transforms; the only module that imports Beam.
 
 An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners
 keep what passes a `GroupByKey` in memory or bill for it. One stage, with two phases::
@@ -53,7 +53,7 @@ NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
 METRICS = "clozeworks"
-"""Namespace of the metrics; those of a stage are in, for example, ``clozeworks.ingest``."""
+"""Namespace of the metrics; a stage adds its name, as in ``clozeworks.ingest``."""
 
 
 class RunStage(beam.PTransform):
@@ -141,6 +141,7 @@ def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any]) -> list[int]:
 
 
 def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any]) -> int:
+    # A group: the number, and the list of its single copy.
     number, _ = dealt
     if number != NO_UNIT:
         directory = opened_directory(stage)
@@ -185,6 +186,7 @@ def run_pipeline(transforms: Sequence[RunStage], options: RunOptions) -> None:
 
 
 def _stop(stages: Sequence[Stage[Any, Any]]) -> None:
+    """Let no unit of the stages begin."""
     for stage in stages:
         with suppress(UserError, RunError):  # not opened yet
             directory = opened_directory(stage)
@@ -200,6 +202,7 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
     """
     results: SimpleQueue[Exception | None] = SimpleQueue()
 
+    # In a thread, so that the wait for it can end at Ctrl-C, or when DirectRunner never would.
     def run() -> None:
         try:
             pipeline.run().wait_until_finish()
@@ -214,13 +217,16 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
             results.put(DeadWorkerError())
         hook_before(args)
 
-    hook_before, threading.excepthook = threading.excepthook, on_thread_death
+    hook_before = threading.excepthook
+    threading.excepthook = on_thread_death
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
         error = _wait_for(results)
+        if isinstance(error, DeadWorkerError):
+            raise error
         if error is not None:
-            raise error if isinstance(error, DeadWorkerError) else in_a_line(error) from error
+            raise in_a_line(error) from error
     except KeyboardInterrupt:
         stop()
         _wait_for(results)
@@ -246,10 +252,12 @@ def in_a_line(error: Exception) -> Exception:
     """
     if isinstance(error, UserError | RunError):
         return type(error)(_without_steps(str(error)))
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    noise = ("[while running", "File ", "return ", "raise ")
-    causes = [line for line in lines if not line.startswith(noise)]
-    cause = causes[-1] if causes else type(error).__name__
+    # The last line that is not part of a traceback.
+    cause = type(error).__name__
+    for line in str(error).splitlines():
+        line = line.strip()
+        if line and not line.startswith(("[while running", "File ", "return ", "raise ")):
+            cause = line
     cause = _without_steps(cause)
     users_mistake = re.search(r"\bUserError: (.*)", cause)
     if users_mistake:
@@ -303,6 +311,7 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
         ]
     else:
         flags = [f"--runner={runner}", *flags]
+    # As `PipelineOptions` parses them, except that it only logs options it does not know.
     parser = _OptionParser()
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):
@@ -353,8 +362,10 @@ class ReadParallel(beam.PTransform):
 def _read_ranges(
     keyed: tuple[int, Iterable[Any]], read: Callable[[Any, Counters], Iterable[Any]]
 ) -> Iterator[Any]:
-    for input_range in keyed[1]:
+    _, ranges = keyed
+    for input_range in ranges:
         counters = Counters()
         yield from read(input_range, counters)
-        for name, amount in {**counters.counts, **counters.bad}.items():
+        amounts = {**counters.counts, **counters.bad}
+        for name, amount in amounts.items():
             Metrics.counter(METRICS, name).inc(amount)

@@ -121,21 +121,24 @@ def count_words(text: str | bytes) -> int:
     """
     import numpy as np
 
-    raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    if len(raw) < _SHORT_BYTES:
-        return len(raw.translate(_BLANKS).split())
+    if isinstance(text, str):
+        text = text.encode("utf-8", "replace")
+    if len(text) < _SHORT_BYTES:
+        return len(text.translate(_BLANKS).split())
     # A word begins where a blank is followed by something else:
     #   text       " " a b " " c      (with a blank put in front)
     #   is_space    1  0 0  1  0
     #   word starts    ^       ^
-    is_space = np.frombuffer(b" " + raw, np.uint8) <= ord(" ")
-    return int(np.count_nonzero(is_space[:-1] > is_space[1:]))
+    is_space = np.frombuffer(b" " + text, np.uint8) <= ord(" ")
+    begins_word = is_space[:-1] > is_space[1:]
+    return int(np.count_nonzero(begins_word))
 
 
 def _words_without(text: str, kept: str) -> str:
-    """Return the words of `text` that are not among those of `kept`."""
+    """Return the words of `text` that are not among the words of `kept`."""
     if not kept:
         return " ".join(text.split())
+    # Counted: of a word that occurs three times in the text and twice in `kept`, one was lost.
     lost = Counter(text.split()) - Counter(kept.split())
     return " ".join(lost.elements())
 
@@ -152,6 +155,7 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
     num_bad = sum(total.bad.values())
     num_all = num_bad + total.counts[seen]
     if num_bad > max_bad * num_all:
+        # Neutral counts have examples too.
         reason = next(reason for reason in total.examples if total.bad[reason])
         raise UserError(
             f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than "

@@ -1,9 +1,8 @@
-"""What a data stage will take in disk, memory and time, estimated from the sizes of its input
-before it runs.
+"""Estimate disk, memory and time of a data stage before it runs, from the sizes of its input.
 
-Each stage has a formula of its own; here is what they share. The rates were measured on an AMD EPYC
-server with Python 3.11 and set so that their sum matches the total time of each stage on 86 MB of
-Wikipedia text. Expect errors of up to a factor of two.
+Each stage has a formula of its own, built from the constants here. The rates were measured on an
+AMD EPYC server with Python 3.11 and set so that their sum matches the total time of each stage on
+86 MB of Wikipedia text. Expect errors of up to a factor of two.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ OutputState = Literal["new", "begun", "finished"]
 
 PHASE_START_S = 2.5  # start the workers and load their libraries
 
-SHARD_TEXT_BYTES = 64 << 20  # at most, unless --shards is given
+SHARD_TEXT_BYTES = 64 << 20  # at most, unless `shards` is given
 PART_TEXT_BYTES = 32 << 20  # how much of a unit ingest holds at a time
 STORED_SHARE = 0.44  # bytes of documents on disk per byte of text
 
@@ -26,7 +25,7 @@ HELD_PER_TEXT_BYTE = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a run will do and need: sizes in bytes, times in seconds."""
+    """The work and needs of a run: sizes in bytes, times in seconds."""
 
     state: OutputState
     units: str

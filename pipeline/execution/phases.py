@@ -36,7 +36,7 @@ class Phase(Generic[P, R]):
     payload_type: ClassVar[Any]
     """Of the units' payloads: P."""
     record_type: ClassVar[Any]
-    """R."""
+    """Of the units' records: R."""
 
     def plan(self, directory: StageDirectory) -> Sequence[Unit[P]]:
         """Return the units; may read the records of earlier phases, and raise `UserError`.
@@ -63,10 +63,12 @@ def plan_phase(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
     """
     raise_first_error(directory)
     with errors_written_down(directory, f"{phase.name}-plan"):
+        # A plan that exists stays, because the records of its units refer to it by number.
         if not is_planned(directory, phase.name):
             write_units(directory, phase.name, phase.plan(directory))
         units = read_units(directory, phase.name, phase.payload_type)
         unfinished = unfinished_units(directory, phase.name, phase.record_type)
+        # An expensive unit that began last would keep one worker busy while the others idle.
         return sorted(unfinished, key=lambda number: (-units[number].cost, number))
 
 

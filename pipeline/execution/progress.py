@@ -15,7 +15,7 @@ REMOTE_POLL_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a phase is."""
+    """The part of a phase that is done."""
 
     stage: str
     phase: str
@@ -37,7 +37,9 @@ def progress_shown(
     if show is None:
         yield
         return
-    poll_s = REMOTE_POLL_S if is_remote(output) else POLL_S
+    poll_s = POLL_S
+    if is_remote(output):
+        poll_s = REMOTE_POLL_S
     body_is_done = threading.Event()
 
     def poll() -> None:

@@ -62,6 +62,7 @@ def _run_phases(
     """Run the phases in this process or in worker processes; the first one has `num_units`."""
     phases = list(stage.phases())
     only_one_unit = len(phases) == 1 and num_units <= 1
+    # Without worker processes where they would gain nothing: each takes seconds to start.
     if num_workers(options) == 1 or only_one_unit:
         for phase in phases:
             for number in plan_phase(directory, phase):

@@ -1,4 +1,4 @@
-"""Data stages: phases over one output directory, run to the manifest on this machine or on Beam.
+"""Open and finish data stages: phases over one output directory, up to its manifest.
 
 A stage is done in three steps, and any of them may run on another machine than the one before:
 
@@ -51,12 +51,12 @@ M = TypeVar("M", bound=Manifest)
 
 @dataclass(frozen=True, kw_only=True)
 class StagePlan(Generic[S]):
-    """What a stage is going to do, known once its inputs are read."""
+    """The work of a stage, known once its inputs are read."""
 
     head: dict[str, Any]
     """The first part of the manifest; see `storage.stage.manifest_head`."""
     setup: S
-    """What all phases need to know: a small dataclass."""
+    """Facts about the inputs that all phases need: a small dataclass."""
     units: Sequence[Unit[Any]]
     """Of the first phase."""
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Stage(Generic[S, M]):
     """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
 
     name: ClassVar[str]
-    """Of its command, which is also that in the manifest."""
+    """The name of its command, and its ``stage`` in the manifest."""
     setup_type: ClassVar[Any]
     """S."""
     manifest_type: ClassVar[Any]
@@ -119,6 +119,8 @@ def open_stage(
     clear_errors(directory)
     for name, content in plan.files.items():
         directory.write_bytes(name, content)
+    # Again when resuming, which changes nothing: the same inputs, by the fingerprint, give the same
+    # units. Later phases are planned once those before them are done.
     first_phase = next(stage.phases())
     write_units(directory, first_phase.name, plan.units)
     # The setup goes last: with it, workers take the stage for opened.
@@ -163,6 +165,7 @@ def finish_stage(stage: Stage[Any, M]) -> M:
         return cast(M, read_any_manifest(stage.output))
     with errors_written_down(directory, "finish"):
         begun = _read_setup(stage).begun
+        # Not from `stage.plan`, which would read the inputs again, perhaps on another machine.
         head = msgspec.json.decode(storage.read_bytes(directory.file(HEAD_FILE)))
         manifest = {**head, **stage.results(directory)}
         return cast(M, write_manifest(directory, manifest, time.time() - begun))

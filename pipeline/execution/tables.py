@@ -1,4 +1,4 @@
-"""Temporary tables: rows that the units of one phase leave to those of a later one.
+"""Write and read temporary tables: rows that the units of one phase leave to a later phase.
 
 Each unit writes an Arrow file, cut into *partitions* so that a reader takes what it needs and no
 more. The file is written in chunks of about `CHUNK_BYTES`, so that a unit of any size is written
@@ -24,7 +24,7 @@ from ..storage.stage import StageDirectory
 from .units import unit_names
 
 CHUNK_BYTES = 32 << 20
-"""In memory."""
+"""Rows held in memory until they are written."""
 
 # Batches are small: sharing out their columns to threads costs more than compressing them.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
@@ -32,7 +32,7 @@ _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class Cut(Protocol):
-    """How rows are cut into partitions."""
+    """A way to cut rows into partitions."""
 
     def num_partitions(self, setup: Any) -> int:
         """Return the number of partitions, which may depend on `StageDirectory.setup`."""
@@ -104,6 +104,7 @@ class TemporaryTable:
             storage.open_input(path) as file,
             pa.ipc.open_file(file, options=_READ_OPTIONS) as reader,
         ):
+            # Partition p of chunk c is batch c * num_partitions + p: no index is needed.
             for first_of_chunk in range(0, reader.num_record_batches, num_partitions):
                 for partition in partitions:
                     batch = reader.get_batch(first_of_chunk + partition)
@@ -123,7 +124,7 @@ class TableWriter:
         self._num_bytes = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, each behind those of its partition that are there."""
+        """Add rows; those of one partition keep the order in which they were added."""
         self._held.append(rows)
         self._num_bytes += rows.nbytes
         if self._num_bytes >= CHUNK_BYTES:
@@ -137,6 +138,7 @@ class TableWriter:
         self._held = []  # or the rows would be in memory three times
         partition_of_row = self._table.cut.partition_of(table, self._setup)
         empty = pa.RecordBatch.from_pylist([], self._table.schema)
+        # A combined table is one batch, or none if it has no rows.
         rows = next(iter(table.to_batches()), empty)
         # Rows in the order of their partitions, and where each partition ends among them:
         #   partition_of_row  2 0 1 0        order  1 3 2 0        ends  2 3 4
@@ -145,9 +147,13 @@ class TableWriter:
         ends = np.searchsorted(partition_of_row[order], all_partitions, side="right")
         start = 0
         for end in ends:
-            # Not a slice: it would be written with all the values of its lists, not only its own.
-            chosen = rows.take(pa.array(order[start:end])) if end > start else empty
-            self._writer.write_batch(chosen)
+            # An empty partition gets a batch too, because readers count batches.
+            rows_of_partition = empty
+            if end > start:
+                # Not a slice: it would be written with all the values of its lists, not only its
+                # own.
+                rows_of_partition = rows.take(pa.array(order[start:end]))
+            self._writer.write_batch(rows_of_partition)
             start = end
         self._num_bytes = 0
 

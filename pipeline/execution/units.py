@@ -1,4 +1,4 @@
-"""Units of work, and what they leave in the output directory so that any runner can resume.
+"""Keep plans and records of units of work in the output directory, so that any runner can resume.
 
 A *unit* (a range of input, a partition, a shard) reads, transforms and writes whole files in one
 step, and leaves a *record*: counters and the names of its files. A unit is done whole or not at
@@ -54,11 +54,10 @@ class Unit(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What a unit leaves behind: its files, by their names in the directory, and what subclasses
-    add.
-    """
+    """The trace of a finished unit; subclasses add counts and results."""
 
     files: tuple[str, ...]
+    """The names of its files in the directory."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,7 @@ def read_units(directory: StageDirectory, phase: str, payload_type: Any) -> Sequ
     if is_planned(directory, phase):
         units = read_stamped(directory, _plan_file(phase), list[Unit[payload_type]])
     if units is None:
+        # Another version may cut the work otherwise: its records would not fit these units.
         path = directory.file(_plan_file(phase))
         raise UserError(f"{path} is missing or was written by another version. {_ADVICE}")
     return units
@@ -140,6 +140,7 @@ def unfinished_units(directory: StageDirectory, phase: str, kind: type[Record]) 
 
 def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R | None]:
     """Yield the record of each unit; None if it has none, or if one of its files is missing."""
+    # One listing, so that no unit that has no record costs a request of an object store.
     finished = finished_units(directory, phase)
     names_in_folder: dict[str, set[str]] = {}
 
@@ -164,6 +165,7 @@ def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R
 
 def finished_units(directory: StageDirectory, phase: str) -> set[int]:
     """Return the numbers of the units that have left a record."""
+    # 00012.json, but not plan.json.
     files = storage.file_names(directory.file(f"{WORK}/{phase}"))
     stems = (file.removesuffix(".json") for file in files)
     return {int(stem) for stem in stems if stem.isdecimal()}

@@ -1,5 +1,4 @@
-"""Worker processes on this machine: each does one unit of work at a time, and takes the next when
-it is done.
+"""Run worker processes on this machine: each does one unit of work at a time, then takes the next.
 
 A worker is a new process of this interpreter, which imports only what the work needs. It reads
 pickles of a step and the number of a unit from standard input, and answers each with None or the
@@ -88,6 +87,8 @@ def do_all(
 
     Raises `WorkError` or `DeadWorkerError`.
     """
+    # All threads take from one iterator, which is safe: `next` on a sequence's iterator holds the
+    # interpreter's lock.
     remaining = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
         try:

@@ -1,7 +1,7 @@
 """Read collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, in place.
 
 Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a
-piece at a time, so memory depends on no size but that of a zip's table of contents. The id of a
+piece at a time, so memory depends on no size but a zip's table of contents. The id of a
 document is the archive's name without its suffix, then the member's without ``.txt``. Bad members
 are counted and cost only themselves.
 """
@@ -88,7 +88,9 @@ def read_archive(
     for member, stream in members:
         name = f"{archive_name}/{member}"
         text = decompressed(stream, name, counters)
-        book_format = "gutenberg" if config.format == "gutenberg" else "text"
+        book_format = "text"
+        if config.format == "gutenberg":
+            book_format = "gutenberg"
         book = InputRange(path=name, name=stem_of(name), format=book_format)
         if counters.trace:
             counters.trace.restart()
@@ -137,6 +139,7 @@ def _zip_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
             counters.skip("not_an_archive", f"{input_range.name}: {error}")
         return
     with archive:
+        # In the order of the file, so that a range is read forwards; the table's order may differ.
         infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
         if input_range.start == 0 and not any(_is_text(_zip_path(info)) for info in infos):
             counters.skip("archive_without_text", input_range.name)
@@ -238,8 +241,11 @@ class _TarStream:
 
     def __init__(self, stream: BinaryIO, *, can_seek: bool) -> None:
         self._stream = stream
-        self._size = stream.seek(0, io.SEEK_END) if can_seek else None
-        self._offset = stream.seek(0) if can_seek else 0
+        self._size: int | None = None
+        self._offset = 0
+        if can_seek:
+            self._size = stream.seek(0, io.SEEK_END)
+            stream.seek(0)
         self.last_block = b""
 
     def tell(self) -> int:

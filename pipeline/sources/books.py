@@ -9,7 +9,7 @@
   hard-wrapped);
 - ``line``: each line;
 - ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
-  of several lines, nearly all of which end a sentence, separated by blank lines), else ``file``.
+  of several lines between blank lines; nearly every line ends a sentence), else ``file``.
 
 Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
 ``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of
@@ -50,9 +50,12 @@ WRAP_WIDTH = 100
 _SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
 # "CHAPTER IV. The Storm", "Book the Second", "* EPILOGUE *"
 _HEADING = re.compile(
-    r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza|epilogue|prologue|preface)"
-    r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
-    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty\W?\w*|thirty\W?\w*|forty\W?\w*)\b"
+    r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza"
+    r"|epilogue|prologue|preface)"
+    r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+"
+    r"|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
+    r"|twenty\W?\w*|thirty\W?\w*|forty\W?\w*)\b"
     r".{0,60})?\W*$",
     re.IGNORECASE,
 )
@@ -83,6 +86,7 @@ def read_book(
     """
     name = input_range.name
     stream = _as_utf8(peekable(decompressed(file, name, counters)))
+    # The form of the text is judged by the first piece; the rest is read while it is consumed.
     chunks = _chunks(stream, counters)
     first_chunk = next(chunks, b"")
     if b"\0" in first_chunk:  # no text has it, but nearly all other files
@@ -201,6 +205,7 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
 
     A line of more than a piece is cut after a word.
     """
+    # One piece ahead, because only then it is known whether this one ends in the middle of a line.
     chunk = stream.read(HEAD_BYTES) + stream.readline(LONGEST_LINE_BYTES)
     while chunk:
         following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)
@@ -249,9 +254,8 @@ def _decoded_line(line: bytes, counters: Counters) -> str:
 
 
 def _width(head: list[str]) -> int:
-    """Return the width in characters at which lines are wrapped.
-
-    It is 0 if a line is a whole paragraph or sentence.
+    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph
+    or sentence.
     """
     lines = [line.rstrip() for line in head if line.strip()]
     if not lines:
@@ -261,8 +265,11 @@ def _width(head: list[str]) -> int:
     width = lengths[len(lengths) * 95 // 100]
     if width > WRAP_WIDTH:
         return 0
+    # Wrapping cuts sentences anywhere: few of its lines end with one.
     num_sentence_ends = sum(map(ends_sentence, lines))
-    return width if num_sentence_ends <= 0.6 * len(lines) else 0
+    if num_sentence_ends > 0.6 * len(lines):
+        return 0
+    return width
 
 
 def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
@@ -333,6 +340,7 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
             continue
         length = len(line)
         if length >= short_width:
+            # A full line of wrapped text goes on in the next, even if it ends a sentence by chance.
             ends_paragraph = not width or length > LONGEST_WRAPPED_LINE
         else:
             is_heading = _HEADING.match(line) is not None
@@ -396,7 +404,11 @@ def _is_in_capitals(text: str) -> bool:
 
     In a script without capitals, such as Korean, one acronym does not make it so.
     """
-    return text.isupper() and sum(map(str.isupper, text)) > sum(map(str.isalpha, text)) / 2
+    if not text.isupper():  # it has a small letter, as most texts, and needs no count
+        return False
+    num_capitals = sum(map(str.isupper, text))
+    num_letters = sum(map(str.isalpha, text))
+    return num_capitals > num_letters / 2
 
 
 def _has_page_number(line: str) -> bool:
@@ -443,6 +455,8 @@ def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
         num_characters += len(paragraph)
         if num_characters > most_characters:
             most_characters = 2 * BOOK_CHARACTERS
+            #   lengths   150k  200k  100k  300k  ...
+            #   ends      150k  350k  450k  750k  ...     450k is the first end at 400k or beyond
             while num_characters > most_characters:
                 ends = list(accumulate(map(len, document)))
                 num_paragraphs = bisect_left(ends, BOOK_CHARACTERS) + 1

@@ -129,8 +129,10 @@ def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
     """
     suffix = name.lower().rpartition(".")[2]
     if suffix == "zst":
+        # By Arrow, because Python's library has no Zstandard before 3.14.
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
         return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
+    # Not `read`, which goes on until it has all of `size`, and at damage loses what it had.
     return _OPENERS[suffix](file).read1
 
 

@@ -120,6 +120,7 @@ def csv_rows(
     # The module's default of 128 KiB is less than an article.
     csv.field_size_limit(LONGEST_LINE_BYTES + 1)
     source = _Lines(lines)
+    # The first line shows the delimiter, and is then read as the header.
     first_line = next(source, "")
     source.give_back([(0, first_line.removesuffix("\n"))])
     # Strict, because a lenient reader would take a missing quote for the rest of the file.
@@ -132,7 +133,9 @@ def csv_rows(
             return
         except (csv.Error, _OversizedRowError) as error:
             (offset, _), *following = source.taken
-            reason = "not_csv" if isinstance(error, csv.Error) else "oversized_row"
+            reason = "oversized_row"
+            if isinstance(error, csv.Error):
+                reason = "not_csv"
             counters.skip(reason, f"{name}, byte {offset}")
             if source.may_give_back(following):
                 source.give_back(following)

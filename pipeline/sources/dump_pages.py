@@ -111,12 +111,16 @@ def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Bloc
 
 
 def _plain_blocks(stream: BinaryIO, input_range: InputRange) -> Blocks:
-    stop = sys.maxsize if input_range.stop is None else input_range.stop
+    stop = input_range.stop
+    if stop is None:
+        stop = sys.maxsize
     position = input_range.start
     while True:
         in_range = position < stop
-        # No block lies on both sides of the range's end.
-        num_bytes = min(READ_BYTES, stop - position) if in_range else READ_BYTES
+        num_bytes = READ_BYTES
+        if in_range:
+            # No block lies on both sides of the range's end.
+            num_bytes = min(READ_BYTES, stop - position)
         block = stream.read(num_bytes)
         if not block:
             return
@@ -181,9 +185,11 @@ def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
     while True:
         chunk = file.read(READ_BYTES)
         buffer += chunk
-        # A header may span two chunks: keep the last bytes, which could be its beginning, for the
-        # next one.
-        usable = len(buffer) - (_STREAM_HEADER_BYTES - 1) if chunk else len(buffer)
+        usable = len(buffer)
+        if chunk:
+            # A header may span two chunks: keep the last bytes, which could be its beginning, for
+            # the next one.
+            usable -= _STREAM_HEADER_BYTES - 1
         begin = 0
         for header in _STREAM_HEADER.finditer(buffer):
             if stream_offset is not None and header.start() > begin:
@@ -226,6 +232,8 @@ def _split_pages(
         while (close := buffer.find(_PAGE_CLOSE, searched)) >= 0:
             end = close + len(_PAGE_CLOSE)
             searched = end
+            #   buffer    ..</page> <page> cut off <page> whole </page>
+            #                begin  ^ first_open   ^ last_open         ^ end
             first_open = buffer.find(_PAGE_OPEN, begin, end)
             last_open = buffer.rfind(_PAGE_OPEN, begin, end)
             if first_open < last_open:

@@ -1,6 +1,6 @@
 """Find the prose in articles that another program extracted from a wiki, and repair it.
 
-Such programs are WikiExtractor and that of ``wikimedia/wikipedia``. In their text a line is a
+WikiExtractor is one, the builder of ``wikimedia/wikipedia`` another. In their text a line is a
 paragraph, a heading, or the rest of a list or a table (a third of the lines, with 2% of the words).
 Removed templates leave holes, as in "Apollo (; Greek: …)", in one English article of seven.
 """
@@ -229,7 +229,8 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     space, opening, inside, closing = match.groups()
     if not _HOLLOW.search(match[0]):
         return match[0]
-    if not inside and not space and match.string[match.start() - 1 : match.start()].isascii():
+    character_before = match.string[match.start() - 1 : match.start()]
+    if not inside and not space and character_before.isascii():
         return match[0]  # the call of a function
     # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.
     first_item, *others = _SEPARATOR.split(inside)

@@ -177,7 +177,9 @@ def _sniffed_format(path: str) -> str | None:
     # Parquet cannot be read as a stream.
     if head.startswith(b"PAR1") and not is_compressed(path):
         return "parquet"
-    return "jsonl" if _begins_with_object(head) else None
+    if _begins_with_object(head):
+        return "jsonl"
+    return None
 
 
 def _begins_with_object(head: bytes) -> bool:
@@ -199,7 +201,10 @@ def _name_of(path: str, source: str) -> str:
     It begins with the source's own name: ``/data/books/a/b.txt`` of the source ``/data/books`` is
     ``books/a/b.txt``.
     """
-    root = _absolute(source if path == source else storage.glob_root(source))
+    if path == source:  # a file, whose own name may contain the characters of a glob
+        root = _absolute(source)
+    else:
+        root = _absolute(storage.glob_root(source))
     path = _absolute(path)
     root_name = posixpath.basename(root)
     if path == root:
@@ -242,8 +247,9 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
     path_by_name: dict[str, str] = {}
     for file in inputs:
         path = _absolute(file.path)
-        is_local_file = file.format != "hf" and not storage.is_remote(path)
-        real_path = os.path.realpath(path) if is_local_file else path
+        real_path = path
+        if file.format != "hf" and not storage.is_remote(path):
+            real_path = os.path.realpath(path)  # two links may lead to one file
         twin = path_by_real_path.get(real_path)
         if twin:
             if _absolute(twin) == path:
@@ -267,6 +273,8 @@ def choose_range_bytes(total_bytes: int) -> int:
 
     It reads 1/64 of a small corpus, 64 MB of a large one, and more to stay below 4,096 units.
     """
+    #   total     below 16 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
+    #   a unit    256 kB         a 64th      64 MB        a 4,096th     640 MB
     range_bytes = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
     return min(max(range_bytes, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
 
@@ -285,6 +293,7 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
             file = file._replace(format=EMPTY_FILE)
         file_format = FORMATS[file.format]
         ranges = file_format.plan(file, file_format.open, range_bytes, config)
+        # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
             last = units[-1]
             units[-1] = PlannedUnit([*last.ranges, *ranges], last.num_bytes + file.num_bytes)

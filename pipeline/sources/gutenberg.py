@@ -171,8 +171,10 @@ def read_header(head: str) -> dict[str, str]:
         fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
         # "English and French", "English (United States)": the first word decides.
-        first_word = re.search(r"\w+", fields["language"].lower())
-        fields["language"] = LANGUAGES.get(first_word[0], "") if first_word else ""
+        words = re.findall(r"\w+", fields["language"].lower())
+        fields["language"] = ""
+        if words:
+            fields["language"] = LANGUAGES.get(words[0], "")
     return fields
 
 
@@ -186,7 +188,9 @@ def header_end(text: str, start: int = 0) -> int:
     book_end = first_mark.end() + _book_end(text[first_mark.end() : stop])
     *_, last_mark = _START.finditer(text, start, book_end)
     line_end = text.find("\n", last_mark.end())
-    return line_end + 1 if line_end >= 0 else len(text)
+    if line_end < 0:
+        return len(text)
+    return line_end + 1
 
 
 def split_books(
@@ -213,7 +217,10 @@ def split_books(
                     header = ""
             else:
                 mark = _START.search(text)
-                end = header_end(text, mark.start()) if mark else len(text)
+                end = len(text)
+                if mark:
+                    end = header_end(text, mark.start())
+                # The licence behind a book may be long; its successor's header comes last.
                 header = (header + text[:end])[-_HEADER_CHARACTERS:]
                 counters.leave_out("boilerplate", [text[:end]])
                 within_book = mark is not None
@@ -272,14 +279,16 @@ def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
         text = " ".join(block.lines)
         is_note = True
         if _NOTE.match(text):
-            num_open = 0 if "]" in text else _NOTE_PARAGRAPHS
+            num_open = _NOTE_PARAGRAPHS
         elif _PICTURE_OPENED.match(text):
             num_open = _PICTURE_PARAGRAPHS
         elif num_open and block.gap < 3:
-            num_open = 0 if "]" in text else num_open - 1
+            num_open -= 1
         else:
             num_open = 0
             is_note = may_be_credits and _names_makers(text)
+        if "]" in text:
+            num_open = 0
         if is_note:
             counters.leave_out("notes", block.lines)
         else:
@@ -352,6 +361,8 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
     They follow "The End", or their heading, state prices up to the end, and are not longer than
     such lists. Paragraphs are held as soon as they may belong to one.
     """
+    # `held` grows from a heading on, and is released as prose at the next "The End", or once it is
+    # too long for a list. What is held when the book ends is a list, if it states enough prices.
     held: list[Block] = []
     num_priced = 0
     for block in blocks:

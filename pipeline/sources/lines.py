@@ -43,6 +43,8 @@ def read_lines(
     offset = input_range.start
     if offset:
         # One byte earlier: if it is a line break, the line at `start` is ours.
+        #   bytes     s e c o n d \n t h i r d          start 8: skipping from 7 ends at 12
+        #   offsets   0 1 2 3 4 5 6  7 8 ...            start 7: skipping from 6 ends at 7
         stream.seek(offset - 1)
         offset += _skip_line(stream) - 1
     while beyond or input_range.stop is None or offset < input_range.stop:

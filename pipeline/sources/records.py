@@ -1,7 +1,7 @@
 """Define what finding and reading sources pass on: inputs, ranges of them, raw documents."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import BinaryIO, NamedTuple
 
@@ -37,11 +37,12 @@ class Input(NamedTuple):
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
+        whole = InputRange(path=self.path, name=self.name, format=self.format)
         stops = [*starts[1:], None]
-        return [
-            InputRange(path=self.path, name=self.name, format=self.format, start=start, stop=stop)
-            for start, stop in zip(starts, stops, strict=True)
-        ]
+        ranges: list[InputRange] = []
+        for start, stop in zip(starts, stops, strict=True):
+            ranges.append(replace(whole, start=start, stop=stop))
+        return ranges
 
     def as_one_range(self) -> list[InputRange]:
         """Return the whole as the only range."""

@@ -1,7 +1,7 @@
 """Turn rows of any table into documents, with the columns of ``wikimedia/wikipedia`` or others.
 
 The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a
-Wikimedia address, source and language are those of the wiki (``enwiki``, ``en``), the id is the
+Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is the
 page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
 hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
 """
@@ -36,7 +36,8 @@ _HEAD_CHARACTERS = 1 << 14
 
 _WIKIMEDIA_ADDRESS = re.compile(
     r"https?://([a-z-]+)\.(?:m\.)?"
-    r"(wikipedia|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)\.org(?![\w.-])"
+    r"(wikipedia|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)"
+    r"\.org(?![\w.-])"
 )
 # The one Wikipedia whose database kept the name of an older code.
 _DATABASE_CODES = {"be-tarask": "be-x-old"}
@@ -149,7 +150,8 @@ def _joined_documents(
     lines: list[str] = []
     first_number = 0
     num_characters = 0
-    # An empty row behind the last ends the last document.
+    #   rows        "A."  "B."  ""  "C."  and the empty one behind the last
+    #   documents   [ A.   B. ]     [ C.]
     for number, row in chain(rows, [(0, {})]):
         text = row.get(table.text_column)
         if text is not None and not isinstance(text, str):

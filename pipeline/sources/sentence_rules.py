@@ -33,6 +33,7 @@ class Join(NamedTuple):
 
 
 _QUOTE_END = r"[\"'”’」』》)）]"
+# Words that begin a sentence although their first letter is one of the particles that continue it.
 _JA_NEW_SENTENCE = (
     "ところ|とても|とにかく|とくに|とはいえ|なお|なぜ|なんと|ならば|でも|では、|のち|はじめ|もし|もちろん|もっと|"
     "にもかか|かつて|かれ|やがて|やっと|やはり"
@@ -43,8 +44,9 @@ LOWER_CASE = "".join(char for char in map(chr, range(0x590)) if char.islower())
 UPPER_CASE = "".join(char for char in map(chr, range(0x590)) if char.isupper())
 SMALL_LETTER = f"[{LOWER_CASE}]"
 _DE_NEW_SENTENCE = (
-    r"(?:D(?:er|ie|as|em|en|ort|ann|a|anach|abei|amit|iese\w*)|E[rs]|Sie|I[mn]|A[mnb]|Auf|Aus|Mit|Nach|Bei|Beim|"
-    r"Seit\w*|Ein\w*|Vo[mnr]|Zu[mr]?|Auch|Für|Als|Ab|Unter|Über|Während|Sein\w*|Ihre?\w*|So|Wegen|Heute|Später|Hier)\b"
+    r"(?:D(?:er|ie|as|em|en|ort|ann|a|anach|abei|amit|iese\w*)|E[rs]|Sie|I[mn]|A[mnb]|"
+    r"Auf|Aus|Mit|Nach|Bei|Beim|Seit\w*|Ein\w*|Vo[mnr]|Zu[mr]?|Auch|Für|Als|Ab|Unter|Über|"
+    r"Während|Sein\w*|Ihre?\w*|So|Wegen|Heute|Später|Hier)\b"
 )
 
 JOINS = (

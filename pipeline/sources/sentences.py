@@ -282,6 +282,7 @@ def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
 
 def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
     """Cut at the empty matches of `marks`, outside quotes and brackets, which it matches too."""
+    # "A。1「B。2」C。3" is cut before 1 and 3; at 2 the depth is 1.
     parts = []
     start = 0
     depth = 0
@@ -327,6 +328,9 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
     So it also does after a mark that does not end a sentence in this language.
     """
     # "in 1890 г. Later" has the mark ".", the word "г" and the number "1890 " before it.
+    #   before    i n   1 8 9 0   г .
+    #                             ^ ^ stop, where the mark is
+    #                             start
     stop = len(before) - 1
     if before.endswith(" "):
         stop -= 1
@@ -338,8 +342,9 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
         return False
     start = max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1
     word = before[start:stop].lstrip(_OPENING)
-    # The last part of "С.-Петерб" or "m.in".
-    last_part = word if word.isalpha() else _PARTS.split(word)[-1]
+    last_part = word
+    if not word.isalpha():
+        last_part = _PARTS.split(word)[-1]  # of "С.-Петерб" or "m.in"
     abbreviations = rules.abbreviations
     is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
     if not is_listed and (mark == "۔" or not _is_initial(last_part)):

@@ -76,17 +76,23 @@ def read_table(
     """
     name = input_range.name
     # Parquet is compressed inside: the name has one suffix, never ``.parquet.gz``.
-    stem = name[: -len(".parquet")] if name.lower().endswith(".parquet") else name
+    stem = name
+    if name.lower().endswith(".parquet"):
+        stem = name[: -len(".parquet")]
     table = Table(name=name, stem=stem, source="parquet", text_column=config.text_column)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
     schema = parquet.schema_arrow
     columns = _text_columns(schema, input_range.path, config.text_column)
     first_row = 0
-    stop = parquet.num_row_groups if input_range.stop is None else input_range.stop
+    stop = input_range.stop
+    if stop is None:
+        stop = parquet.num_row_groups
+    # Groups before the range are not read, but their rows count: rows are numbered in the file.
     for group in range(stop):
         metadata = parquet.metadata.row_group(group)
         if group >= input_range.start:
+            # `iter_batches` counts rows only: a few books are as large as thousands of abstracts.
             fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
             num_rows = min(BATCH_ROWS, fitting_rows + 1)
             batches = parquet.iter_batches(num_rows, row_groups=[group], columns=columns)
@@ -181,14 +187,18 @@ def _shards(
     if columns:
         rows = rows.select_columns(list(columns))
     rows = rows.with_format("arrow")
+    # A range of rows if the data set was saved to disk, else of shards: see `_data_set_starts`.
     start = input_range.start
     stop = input_range.stop
     if data_set.is_on_disk:
-        selected = range(start, len(rows) if stop is None else stop)
-        yield _Shard(number=0, first_row=start, rows=rows.select(selected))
+        if stop is None:
+            stop = len(rows)
+        yield _Shard(number=0, first_row=start, rows=rows.select(range(start, stop)))
         return
     num_shards = rows.num_shards
-    for index in range(start, num_shards if stop is None else stop):
+    if stop is None:
+        stop = num_shards
+    for index in range(start, stop):
         shard = rows.shard(num_shards=num_shards, index=index)
         yield _Shard(number=index, first_row=0, rows=shard)
 
@@ -260,6 +270,7 @@ def _documents(
     counters: Counters,
 ) -> Iterator[RawDocument]:
     """Yield the documents of some rows; `schema` is the table's, None if only its rows show it."""
+    # The first batch shows the form of the table, and is then read like the others.
     first = next(batches, None)
     if first is None:
         return
@@ -280,6 +291,7 @@ def _rows(
     for first_row, batch in batches:
         numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
         texts = batch.column(columns[0])
+        # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
         num_bytes = pc.call_function("binary_length", [texts]).fill_null(0)
         fits = num_bytes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
         if not fits.all():
@@ -288,9 +300,8 @@ def _rows(
             numbers = compress(numbers, fits)
             batch = batch.filter(pa.array(fits))
         values_by_column = [_values(batch.column(name)) for name in columns]
-        rows = zip(*values_by_column, strict=True)
-        for number, row in zip(numbers, rows, strict=True):
-            yield number, dict(zip(columns, row, strict=True))
+        for number, *values in zip(numbers, *values_by_column, strict=True):
+            yield number, dict(zip(columns, values, strict=True))
 
 
 def _holds_sentences(batch: pa.RecordBatch) -> bool:
@@ -306,5 +317,8 @@ def _values(column: pa.Array) -> list[Any]:
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        raw = column.cast(pa.large_binary()).to_pylist()
-        return [None if text is None else text.decode("utf-8", "replace") for text in raw]
+        values: list[Any] = column.cast(pa.large_binary()).to_pylist()
+        for index, raw in enumerate(values):
+            if raw is not None:
+                values[index] = raw.decode("utf-8", "replace")
+        return values

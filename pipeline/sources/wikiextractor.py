@@ -90,7 +90,9 @@ def _articles(
             if article:
                 counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
                 yield article
-            article = _DocElement(offset, line, []) if in_range else None
+            article = None
+            if in_range:
+                article = _DocElement(offset, line, [])
             counts_outside = False
         elif line.strip() == _END:
             if article:

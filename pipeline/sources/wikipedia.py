@@ -218,7 +218,9 @@ def is_disambiguation(title: str, text: str) -> bool:
         qualifier = title.rpartition("(")[2].removesuffix(")").lower()
         if qualifier in NAMES.disambiguation_titles:
             return True
-    names = {name.replace("_", " ").lower() for name in set(_TEMPLATE_NAME.findall(text))}
+    # A set first: a long article uses a few templates thousands of times.
+    used_templates = set(_TEMPLATE_NAME.findall(text))
+    names = {name.replace("_", " ").lower() for name in used_templates}
     if not names.isdisjoint(NAMES.disambiguation_templates):
         return True
     for name in names:

@@ -52,8 +52,9 @@ def canonical_json(value: Any) -> bytes:
 
 def digest_of(value: Any) -> str:
     """Return the blake2b digest (32 hexadecimal digits) of a JSON value or of bytes."""
-    content = value if isinstance(value, bytes) else canonical_json(value)
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    if not isinstance(value, bytes):
+        value = canonical_json(value)
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
 
 
 @contextmanager
@@ -100,6 +101,7 @@ def lock(path: str, output: str | None = None) -> None:
     with unwritable_as_user_error(output or path):
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY)
+    # On the folder itself: a lock file would stay behind after a kill.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -135,7 +137,9 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     """Open a single file for writing, which appears when it is complete; raise `UserError` if it
     cannot be written.
     """
-    if not storage.is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
+    # Renaming a file over /dev/stdout or a pipe would replace it instead of writing to it.
+    exists_here = not storage.is_remote(path) and os.path.exists(path)
+    if exists_here and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
     with locked(work, path), unwritable_as_user_error(path):
@@ -247,7 +251,7 @@ def claimed(
             resumes = not changes
         directory.remove(WORK)  # of a process that was killed
         if not resumes:
-            # The identity goes last: until then, what a kill leaves still has an owner.
+            # The identity is deleted last: until then, files that a kill leaves have an owner.
             directory.remove(*own_files, identity_file)
             directory.write_json(identity_file, identity)
         yield directory
@@ -261,6 +265,7 @@ def _read_identity(path: str) -> dict[str, Any]:
 def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Return the fields in which two identities differ, in words."""
     changes = []
+    # The names of both, in the order of the stored ones and then new ones.
     for name in {**stored, **wanted}:
         before = stored.get(name)
         now = wanted.get(name)

@@ -31,7 +31,9 @@ def join(directory: str, *names: str) -> str:
 
 def absolute(path: str) -> str:
     """Return `path` as every worker understands it, whatever folder it runs in."""
-    return path if is_remote(path) else os.path.abspath(path)
+    if is_remote(path):
+        return path
+    return os.path.abspath(path)
 
 
 def open_input(path: str) -> BinaryIO:
@@ -82,7 +84,10 @@ def file_sizes(directory: str) -> dict[str, int]:
     if is_remote(directory):
         sizes = list_remote(directory, recursive=False)
         return {path.rsplit("/", 1)[1]: num_bytes for path, num_bytes in sizes.items()}
-    return {name: os.path.getsize(os.path.join(directory, name)) for name in file_names(directory)}
+    sizes: dict[str, int] = {}
+    for name in file_names(directory):
+        sizes[name] = os.path.getsize(os.path.join(directory, name))
+    return sizes
 
 
 @contextmanager
@@ -121,8 +126,9 @@ def remove(path: str) -> None:
     if is_remote(path):
         remove_remote(path)
     elif os.path.isdir(path):
+        # If another process removes it too, rmtree stops at a file that is gone: go on after it.
         while os.path.isdir(path):
-            with suppress(FileNotFoundError):  # another process removes it too
+            with suppress(FileNotFoundError):
                 shutil.rmtree(path)
     else:
         with suppress(FileNotFoundError, NotADirectoryError):

@@ -63,7 +63,9 @@ class DataSet:
     @property
     def schema(self) -> pa.Schema | None:
         """The types of the columns; None if they are known only after reading."""
-        return self.rows.features.arrow_schema if self.rows.features else None
+        if not self.rows.features:
+            return None
+        return self.rows.features.arrow_schema
 
 
 class _Name(NamedTuple):
@@ -87,7 +89,9 @@ def is_saved(path: str) -> bool:
 def folder_of(name: str) -> str | None:
     """Return the folder that a name gives; None for a data set of the Hub."""
     path = _parse(name).path
-    return path if os.path.isdir(path) else None
+    if os.path.isdir(path):
+        return path
+    return None
 
 
 def splits(name: str) -> list[str]:
@@ -196,10 +200,13 @@ def _open_streamed(named: _Name, split: str | None) -> DataSet:
         source = named.path
         sizes = _sizes_on_hub(files, named)
         content = {"revision": named.revision, "config": config, "split": split}
+    part = f"{config}/{split}"
+    if config == "default":  # the library's name for data files without configurations
+        part = split
     return DataSet(
         address=f"{PREFIX}{path}:{config}:{split}",
         source=source,
-        part=split if config == "default" else f"{config}/{split}",
+        part=part,
         num_bytes=sum(sizes),
         digest=digest_of(content),
         rows=opened.splits[split],
@@ -221,16 +228,21 @@ def _open_builder(named: _Name) -> _Opened:
     with _errors_as_user_error(named.path):
         configs = datasets.get_dataset_config_names(named.path, revision=named.revision)
         default = datasets.get_dataset_default_config_name(named.path, revision=named.revision)
-        parts = named.parts
-        if len(configs) == 1 and len(parts) == 1 and parts != configs:
-            parts = [*configs, *parts]  # with a single configuration people name only the split
-        config = _choose("configuration", _first(parts), configs, default, named)
+        asked_config = _first(named.parts)
+        asked_split = _first(named.parts[1:])
+        if len(configs) == len(named.parts) == 1 and asked_config not in configs:
+            # With a single configuration people name only the split.
+            asked_split = asked_config
+            asked_config = configs[0]
+        config = _choose("configuration", asked_config, configs, default, named)
         builder = datasets.load_dataset_builder(named.path, config, revision=named.revision)
-        return _Opened(config, _first(parts[1:]), builder, builder.as_streaming_dataset())
+        return _Opened(config, asked_split, builder, builder.as_streaming_dataset())
 
 
 def _first(parts: Sequence[str]) -> str | None:
-    return parts[0] if parts else None
+    if parts:
+        return parts[0]
+    return None
 
 
 def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
@@ -252,6 +264,8 @@ def _datasets() -> Any:
     import datasets.config
 
     datasets.disable_progress_bars()
+    # Not by USE_TORCH, which is read at the import: the caller may have imported it before us. A
+    # program that has loaded PyTorch already may rely on it.
     if "torch" not in sys.modules:
         datasets.config.TORCH_AVAILABLE = False
     return datasets
@@ -267,9 +281,7 @@ def _pinned(named: _Name) -> _Name:
     from huggingface_hub import HfApi, errors
 
     try:
-        revision = (
-            HfApi().dataset_info(named.path, revision=named.revision, timeout=REACH_TIMEOUT_S).sha
-        )
+        info = HfApi().dataset_info(named.path, revision=named.revision, timeout=REACH_TIMEOUT_S)
     except errors.GatedRepoError as error:
         raise UserError(
             f"{PREFIX}{named.path} is gated: ask for access on its page, then `hf auth login`."
@@ -287,7 +299,7 @@ def _pinned(named: _Name) -> _Name:
         # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
         # than once.
         raise _unreachable(named.path, error) from error
-    return named._replace(revision=revision)
+    return named._replace(revision=info.sha)
 
 
 @contextmanager
@@ -348,7 +360,9 @@ def _file_heads(files: Sequence[str]) -> list[Any]:
     for path in files:
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES)
-        heads.append([os.path.basename(path), os.path.getsize(path), digest_of(head)])
+        # Not their times: a copy on another machine has the same content.
+        name = os.path.basename(path)
+        heads.append([name, os.path.getsize(path), digest_of(head)])
     return heads
 
 

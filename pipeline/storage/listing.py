@@ -47,6 +47,7 @@ def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
 
 def _list_remote_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
     root = glob_root(pattern)
+    # Without a wildcard it is a file, or else a folder, which is listed below.
     if root == pattern:
         kind, num_bytes = stat_remote(pattern)
         if kind == "File":
@@ -75,7 +76,10 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
     for folder, folders, names in os.walk(Path(path), onerror=errors.append):
         for name in (*folders, *names):
             below = os.path.join(folder, name)
-            kind = HIDDEN if name.startswith(".") else _kind(below)
+            if name.startswith("."):
+                yield below, HIDDEN
+                continue
+            kind = _kind(below)
             if kind != FOLDER:
                 yield below, kind
         # os.walk goes down only into what is left in this list.
@@ -87,10 +91,15 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
 def _kind(path: str) -> str:
     """Return the kind of a path, "" for a file."""
     if os.path.isdir(path):
-        return "linked_folders" if os.path.islink(path) else FOLDER
+        # Not followed: a link to a folder above would never end.
+        if os.path.islink(path):
+            return "linked_folders"
+        return FOLDER
     if os.path.isfile(path):
         return ""
-    return "special_files" if os.path.exists(path) else "broken_link"
+    if os.path.exists(path):
+        return "special_files"
+    return "broken_link"
 
 
 def _glob_expression(pattern: str) -> re.Pattern[str]:
@@ -99,14 +108,16 @@ def _glob_expression(pattern: str) -> re.Pattern[str]:
 
     For instance ``a/*.[!x]z`` becomes ``a/[^/]*\.[^x]z(/.*)?``.
     """
+    # Into wildcards, sets of characters, and the plain text between them.
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])", pattern.rstrip("/"))
     expression = ""
-    for word in re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])", pattern.rstrip("/")):
-        if word in _WILDCARDS:
-            expression += _WILDCARDS[word]
-        elif re.match(r"\[.+\]$", word):
-            expression += re.sub(r"^\[!", "[^", word)
+    for piece in pieces:
+        if piece in _WILDCARDS:
+            expression += _WILDCARDS[piece]
+        elif re.match(r"\[.+\]$", piece):
+            expression += re.sub(r"^\[!", "[^", piece)
         else:
-            expression += re.escape(word)
+            expression += re.escape(piece)
     return re.compile(f"{expression}(/.*)?", re.S)
 
 

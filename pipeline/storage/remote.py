@@ -77,6 +77,7 @@ def _connect(path: str) -> tuple["FileSystem", str]:
             f"{path} cannot be opened: "
             "use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://."
         )
+    # The first that is set and not empty.
     endpoint = None
     for variable in ENDPOINT_VARIABLES.get(scheme, ()):
         endpoint = endpoint or os.environ.get(variable) or None
@@ -96,9 +97,11 @@ def _client(
 
     if scheme == "s3":
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        if not region:
+        if not region and endpoint:
             # Servers other than Amazon's take any region, and cannot be asked for a bucket's.
-            region = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
+            region = "us-east-1"
+        elif not region:
+            region = fs.resolve_s3_region(bucket)
         # With allow_delayed_open a small file takes one request instead of three.
         options: dict[str, Any] = {"region": region, "allow_delayed_open": True}
         return fs.S3FileSystem(endpoint_override=endpoint, **options), bucket
@@ -167,6 +170,8 @@ class _RemoteReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         offset = self._position - self._start
         if not 0 <= offset < len(self._fetched):
+            # Ever more while reading on, because a request takes as long for 8 MB as for 64 kB;
+            # after a seek, as in the footer of a Parquet file, most of it would be thrown away.
             reads_on = offset == len(self._fetched) > 0
             if reads_on:
                 self._read_ahead = max(2 * self._read_ahead, len(buffer))
@@ -258,6 +263,7 @@ def download(path: str, local: str) -> None:
 
 
 def _is_copy(local: str, num_bytes: int, modified_ns: int) -> bool:
+    """Return whether a local file has the size and the time that `download` gave its copy."""
     if not os.path.isfile(local):
         return False
     status = os.stat(local)

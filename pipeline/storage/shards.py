@@ -41,9 +41,10 @@ def write_parquet(
     otherwise.
     """
     written = Written()
-    schema = schema.with_metadata({**(schema.metadata or {}), VERSION_KEY: str(SCHEMA_VERSION)})
+    metadata = {**(schema.metadata or {}), VERSION_KEY: str(SCHEMA_VERSION)}
+    writer_options: dict[str, Any] = {"compression": "zstd", **options}
     with directory.write(name) as file:
-        with pq.ParquetWriter(file, schema, **{"compression": "zstd", **options}) as writer:
+        with pq.ParquetWriter(file, schema.with_metadata(metadata), **writer_options) as writer:
             yield writer, written
         written.num_bytes = file.tell()
         file.seek(0)  # read back from the disk's cache, before it is renamed or uploaded
@@ -73,6 +74,7 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
         ):
             footer = file.schema_arrow.metadata or {}
             check_schema_version(int(footer.get(VERSION_KEY, b"1")), path)
+            # Errors of the caller's reading are caught below too: pages are checked when read.
             yield file
     except (OSError, ValueError, pa.ArrowException) as error:
         contents = {"ingest": "documents", "build": "instances"}[stage]
@@ -88,6 +90,7 @@ def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     """Return the columns of `schema` in `batches` as one; raise `ValueError` naming a column that
     does not fit.
     """
+    # Column by column, because an error of a whole table's cast does not name its column.
     table = pa.Table.from_batches(batches)
     columns: list[pa.Array] = []
     for field in schema:
@@ -119,11 +122,13 @@ def read_columns(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
     batches: list[pa.RecordBatch] = []
     num_bytes = 0
     with open_shard(path, "ingest") as file:
+        # Small batches make large ones of equal size: a number of rows would not.
         for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
             batches.append(batch)
             num_bytes += batch.nbytes
             if num_bytes >= TABLE_BYTES:
                 yield checked(batches, schema)
-                batches, num_bytes = [], 0
+                batches = []
+                num_bytes = 0
         if batches:
             yield checked(batches, schema)

@@ -1,4 +1,11 @@
-"""The output directory of a data stage: begin, resume or refuse it; read and write its manifest."""
+"""Begin, resume or refuse the output directory of a data stage; read and write its manifest.
+
+The files tell the state of a directory::
+
+    (nothing, or only hidden files)    new
+    .work/plan.json                    begun: the first fields of the manifest to come
+    manifest.json                      finished, even if a kill has left .work/ beside it
+"""
 
 import json
 import os
@@ -55,7 +62,7 @@ class StageDirectory(OutputDirectory):
     fingerprint: str
     """Of the work: configuration, inputs, library versions."""
     setup: Any = field(default=None, compare=False)
-    """What all phases of the stage need to know of its inputs; see `execution.stages.StagePlan`."""
+    """Facts about the inputs that all phases need; see `execution.stages.StagePlan`."""
 
 
 def write_manifest(
@@ -68,6 +75,7 @@ def write_manifest(
     content = canonical_json(manifest)
     checked = parse_manifest(content, directory.file(MANIFEST))
     directory.write_bytes(TIMINGS, canonical_json({"seconds": round(seconds, 3)}))
+    # From here on the stage is finished; a kill before the next line only leaves litter.
     directory.write_bytes(MANIFEST, content)
     directory.remove(WORK)
     return checked
@@ -79,7 +87,7 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
     Raise `UserError` if there is none, or a shard that it lists is missing or does not have its
     size.
     """
-    [stage] = [name for name, each in KINDS.items() if each is kind]
+    stage = next(name for name, stage_kind in KINDS.items() if stage_kind is kind)
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
     if not isinstance(manifest, kind):
         raise UserError(
@@ -87,10 +95,10 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
             f"not by `clozeworks {stage}`."
         )
     damage = _damage(directory, manifest)
-    if not isinstance(manifest, VocabularyManifest) and not any(
-        shard.split == "train" for shard in manifest.shards
-    ):
-        damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
+    if not isinstance(manifest, VocabularyManifest):
+        splits = {shard.split for shard in manifest.shards}
+        if "train" not in splits:
+            damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
     if damage:
         raise UserError(f"{damage}: recreate it with `clozeworks {stage} … --overwrite`.")
     return manifest
@@ -118,7 +126,9 @@ def describe_absence(directory: str) -> str:
         return f"{directory} does not exist"
     if os.path.isfile(directory):
         return f"{directory} is a file"
-    return "" if os.listdir(directory) else f"The folder {directory} is empty"
+    if not os.listdir(directory):
+        return f"The folder {directory} is empty"
+    return ""
 
 
 def unfinished_stage(directory: str) -> str | None:
@@ -130,13 +140,16 @@ def unfinished_stage(directory: str) -> str | None:
 
 
 def _damage(directory: str, manifest: Manifest) -> str | None:
-    """Return what is wrong with a finished directory: a file is missing or cut off, or all are of
-    an old version.
+    """Return the damage of a finished directory: a file is missing or cut off, or all are of an old
+    version.
     """
+    # By sizes, not digests: this is checked before each command, and a corpus may have terabytes.
     sizes = storage.file_sizes(directory)
     if isinstance(manifest, VocabularyManifest):
         missing = {manifest.word_counts.name, *VOCABULARY_FILES} - sizes.keys()
-        return f"{storage.join(directory, min(missing))} is missing" if missing else None
+        if missing:
+            return f"{storage.join(directory, min(missing))} is missing"
+        return None
     for shard in manifest.shards:
         path = storage.join(directory, shard.name)
         if shard.name not in sizes:
@@ -151,20 +164,20 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
 def manifest_head(
     stage: str, config: Any, inputs: Sequence[dict[str, Any]], *libraries: str
 ) -> dict[str, Any]:
-    """Return what a manifest begins with: the stage, what it was asked for, and the fingerprint of
-    that.
+    """Return the first fields of a manifest: the stage, its configuration, inputs and libraries,
+    and the fingerprint of them all.
 
-    `libraries` are those that the output depends on, besides NumPy and PyArrow.
+    The output depends on the `libraries`, and on NumPy and PyArrow.
     """
-    asked = {
+    versions = {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)}
+    work = {
         "stage": stage,
+        # As read back from a file: tuples are lists there, and would differ from them.
         "config": json.loads(json.dumps(asdict(config))),
         "inputs": list(inputs),
-        "versions": {
-            name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)
-        },
+        "versions": versions,
     }
-    return {**asked, "fingerprint": digest_of(asked), "schema_version": SCHEMA_VERSION}
+    return {**work, "fingerprint": digest_of(work), "schema_version": SCHEMA_VERSION}
 
 
 def check_output(
@@ -176,7 +189,10 @@ def check_output(
     or if no unit of it is done: most often it is the same command, corrected.
     """
     manifest = _read_manifest(path)
-    stored_head = _read_head(path, HEAD_FILE if manifest is None else MANIFEST)
+    if manifest is None:
+        stored_head = _read_head(path, HEAD_FILE)
+    else:
+        stored_head = _read_head(path, MANIFEST)
     if stored_head is None:
         refuse_foreign(path)
         return "new"
@@ -184,6 +200,7 @@ def check_output(
         return "new"
     changes = _stage_changes(msgspec.to_builtins(stored_head), head, with_versions=manifest is None)
     if changes:
+        # Nothing is lost if no unit is done.
         if manifest is None and not _has_records(path):
             refuse_foreign(path, but=_STAGE_FILES)
             return "new"
@@ -204,7 +221,9 @@ def finished_manifest(path: str, head: dict[str, Any], overwrite: bool) -> Any:
     if check_output(path, head, overwrite) != "finished":
         return None
     manifest = _read_manifest(path)
-    return None if manifest is None else structs.replace(manifest, already_finished=True)
+    if manifest is None:  # removed by another process just now
+        return None
+    return structs.replace(manifest, already_finished=True)
 
 
 def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
@@ -243,14 +262,16 @@ def _read_manifest(directory: str) -> Manifest | None:
     """
     path = storage.join(directory, MANIFEST)
     with suppress(FileNotFoundError):  # another process may remove it at any time
-        return parse_manifest(storage.read_bytes(path), path) if storage.exists(path) else None
+        if storage.exists(path):
+            return parse_manifest(storage.read_bytes(path), path)
     return None
 
 
 def _read_head(directory: str, name: str = HEAD_FILE) -> Plan | None:
     path = storage.join(directory, name)
     with suppress(FileNotFoundError):  # another process may remove it at any time
-        return parse_json(storage.read_bytes(path), Plan, path) if storage.exists(path) else None
+        if storage.exists(path):
+            return parse_json(storage.read_bytes(path), Plan, path)
     return None
 
 
@@ -270,13 +291,14 @@ def _stage_changes(
 
 
 def _first_changed_input(stored: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:
-    stored_by_digest = {digest_of(entry): entry for entry in stored}
-    wanted_by_digest = {digest_of(entry): entry for entry in wanted}
-    changed = sorted(stored_by_digest.keys() ^ wanted_by_digest.keys())
-    if not changed:
+    stored_by_digest = {digest_of(each_input): each_input for each_input in stored}
+    wanted_by_digest = {digest_of(each_input): each_input for each_input in wanted}
+    only_in_one = sorted(stored_by_digest.keys() ^ wanted_by_digest.keys())
+    if not only_in_one:
         return "their order"
-    entry = (stored_by_digest | wanted_by_digest)[changed[0]]
-    return str(entry.get("name", entry.get("stage")))
+    changed_input = (stored_by_digest | wanted_by_digest)[only_in_one[0]]
+    # A file has a name; the output of another stage has that stage instead.
+    return str(changed_input.get("name", changed_input.get("stage")))
 
 
 def _has_records(path: str) -> bool:

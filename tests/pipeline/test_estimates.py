@@ -1,4 +1,4 @@
-"""What a dry run estimates: sizes and times that grow with the input and shrink with the workers."""
+"""A dry run estimates sizes and times that grow with the input and shrink with workers."""
 
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions

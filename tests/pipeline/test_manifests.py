@@ -140,10 +140,8 @@ def test_every_command_reports_it_in_a_line(
     reported = capsys.readouterr().err
     assert ended.value.code == 2
     assert reported.count("\n") == 1
-    assert (
-        f"{tmp_path / 'dir'}/manifest.json is damaged or was not written by clozeworks (object missing"
-        in reported
-    )
+    damaged = f"{tmp_path / 'dir'}/manifest.json is damaged or was not written by clozeworks"
+    assert f"{damaged} (object missing" in reported
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest["stage"])
@@ -160,7 +158,8 @@ def test_a_later_schema_version_is_one_clear_line(manifest: dict[str, Any]):
     with pytest.raises(UserError) as raised:
         parse(later)
     assert str(raised.value) == (
-        "d/manifest.json has schema version 2, but this clozeworks reads versions up to 1: upgrade clozeworks."
+        "d/manifest.json has schema version 2, "
+        "but this clozeworks reads versions up to 1: upgrade clozeworks."
     )
     with pytest.raises(UserError, match="schema_version: expected int"):
         parse({**manifest, "schema_version": "1"})

@@ -18,7 +18,12 @@ from instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 
-HOLD = "import sys; from clozeworks.pipeline.storage.directory import lock; lock(sys.argv[1]); print('held', flush=True)"
+HOLD = """
+import sys
+from clozeworks.pipeline.storage.directory import lock
+lock(sys.argv[1])
+print('held', flush=True)
+"""
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {
     "ingest": ("OUT", "ingest TEXTS --output OUT --workers 1", "--seed 7"),
@@ -36,7 +41,8 @@ COMMANDS = {
     ),
     "finetune": (
         "OUT",
-        "finetune sst2 DATA --checkpoint MODEL --output OUT --epochs 0.1 --max-length 24 --device cpu",
+        "finetune sst2 DATA --checkpoint MODEL --output OUT "
+        "--epochs 0.1 --max-length 24 --device cpu",
         "--weight-decay 0.5",
     ),
     "features": ("OUT.work", "features MODEL TEXT --output OUT --device cpu", "--per text"),
@@ -95,7 +101,7 @@ def run(command: str, paths: dict[str, str]) -> int:
 def held(path: str) -> Iterator[None]:
     """Hold the lock of `path` in another process, which is killed at the end."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", f"{HOLD}; sys.stdin.read()", path]
+    command = [sys.executable, "-c", f"{HOLD}sys.stdin.read()", path]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as holder:

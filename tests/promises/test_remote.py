@@ -34,7 +34,10 @@ pytestmark = pytest.mark.slow
 
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 TIME_LIMIT_S = 120
-PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --steps 24 --checkpoint-every 10"
+PRETRAIN = (
+    "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 "
+    "--batch-size 8 --steps 24 --checkpoint-every 10"
+)
 FINETUNE = "--learning-rates 1e-3 --epochs 1 --batch-size 4 --max-length 16 --device cpu"
 
 

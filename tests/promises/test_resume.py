@@ -20,7 +20,10 @@ from instances_fixture import write_instances
 pytestmark = pytest.mark.slow
 
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
-PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --learning-rate 1e-3 --device cpu"
+PRETRAIN = (
+    "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 "
+    "--batch-size 8 --learning-rate 1e-3 --device cpu"
+)
 FINETUNE = "--learning-rates 1e-3,2e-3,3e-3 --epochs 12 --batch-size 8 --max-length 24 --device cpu"
 TIME_LIMIT_S = 120
 

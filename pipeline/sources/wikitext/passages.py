@@ -59,6 +59,7 @@ def wikitext_to_paragraphs(
     ['Ada (born London, 5 km away).']
     """
     dropped: Dropped = defaultdict(list)
+    # With a line break in front, every line begins behind one.
     text = _resolve_tags("\n" + _CONTROLS.sub("", markup), dropped)
     structures = _Structures(text, language, frozenset(namespaces), dropped)
     text = _drop_lines(structures.render(), dropped)
@@ -200,8 +201,10 @@ def _tag(
     if name in _BREAKING_TAGS:
         return PARAGRAPH_BREAK, end
     opens = not match[1] and not match[3].endswith("/")
+    if name == "ref" and not opens:
+        return REMOVED, end  # <ref name="a"/>, or a stray </ref>
     if not opens or name not in _CLOSING_TAGS:
-        return (REMOVED if name == "ref" else ""), end
+        return "", end
     closing = _closing_tag(text, name, end, next_closing)
     if closing is None:
         return "", end
@@ -212,8 +215,10 @@ def _tag(
         return _DROPPED_ELEMENTS[name], closing.end()
     if name == "nowiki":
         content = text[end : closing.start()]
-        # The passes below would read markup in it as markup.
-        return (GAP if _MARKUP_CHARACTERS.search(content) else content), closing.end()
+        if _MARKUP_CHARACTERS.search(content):
+            # The passes below would read it as markup.
+            content = GAP
+        return content, closing.end()
     # What is left is <sup>.
     if closing.start() - end <= _MAX_EXPONENT:
         exponent = text[end : closing.start()]
@@ -263,7 +268,8 @@ class _Structures:
 
     def _render(self, first: int, stop: int, depth: int) -> str:
         """Render parts[first:stop]; both ends are text."""
-        parts, closer = self.parts, self.closer
+        parts = self.parts
+        closer = self.closer
         out = [parts[first]]
         index = first + 1
         while index < stop:
@@ -272,6 +278,7 @@ class _Structures:
                 out.append(self._unmatched(index))
                 index += 2
                 continue
+            # The structure is parts[index:close + 1]; the text behind it is parts[close + 1].
             token = parts[index]
             if token == "[[":
                 words = self._link(index, close, depth)
@@ -422,7 +429,8 @@ _DROPPED_LINE = re.compile(
 )
 # "[https://example.org the label]"; without a label it is a footnote.
 _EXTERNAL_LINK = re.compile(
-    r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
+    r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+"
+    r"([^\[\]\n]{0,1000}+)\]"
 )
 # Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
 # one letter.
@@ -438,9 +446,11 @@ _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 def _drop_lines(text: str, dropped: Dropped) -> str:
     """Replace the lines that are not prose by breaks of paragraphs."""
+    # `re.split` keeps the lines that match, because they are a group: prose, line, prose, line, ...
     parts = _DROPPED_LINE.split(text)
     for line in parts[1::2]:
-        dropped["headings" if line.startswith("\n=") else "lists"].append(line)
+        reason = "headings" if line.startswith("\n=") else "lists"
+        dropped[reason].append(line)
     return PARAGRAPH_BREAK.join(parts[::2])
 
 

@@ -198,13 +198,20 @@ class _Pattern:
 
 
 def _parse_pattern(text: str) -> _Pattern:
-    # `re.split` returns for each field its three groups and the literal behind it.
+    # `re.split` returns for each field its three groups and the literal behind it:
+    #   "about {#1|value:0} km"   ->   "about "   "#"  "1|value"  "0"  " km"
     literal, *pieces = _FIELD.split(text)
-    fields = []
+    fields: list[_Field] = []
     for index in range(0, len(pieces), 4):
-        number, names, default, following = pieces[index : index + 4]
-        field = _Field(tuple(names.split("|")), default, bool(number), following)
-        fields.append(field)
+        number_sign, names, default, following = pieces[index : index + 4]
+        fields.append(
+            _Field(
+                names=tuple(names.split("|")),
+                default=default,
+                is_number=bool(number_sign),
+                literal=following,
+            )
+        )
     return _Pattern(literal, tuple(fields))
 
 
@@ -237,7 +244,10 @@ def _language_of(name: str) -> str | None:
     if tagged is None:
         return None
     prefix, code = tagged.groups()
-    return code if prefix == "lang" or code in NAMES.languages else None
+    # Any word before a known code, such as "Vol-ru"; after "lang" any code.
+    if prefix == "lang" or code in NAMES.languages:
+        return code
+    return None
 
 
 def _foreign(name: str, arguments: Arguments, language: str) -> str | None:
@@ -265,7 +275,11 @@ def _language_text(arguments: Arguments, language: str) -> str | None:
 def _convert(arguments: Arguments, language: str) -> str | None:
     """Words of ``convert``: the value as given with its own unit; the converted one is left out."""
     # A range is ``5|to|7|km``, a compound of units ``5|ft|7|in``, both followed by the unit to
-    # convert to, which may be missing.
+    # convert to, which may be missing:
+    #   position           1    2    3    4    5
+    #   range              5    to   7    km   mi        the value moves on by 2
+    #   compound           5    ft   7    in   m         it does if the fourth is such a unit
+    #   plain              5    km   mi
     words = ""
     position = 1
     while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
@@ -359,6 +373,7 @@ def _format_number(value: str, language: str) -> str:
     grouped = f"{int(whole):,}".replace(",", separator)
     if not fraction:
         return grouped
+    # Languages that group digits with commas have a decimal point, all others a decimal comma.
     decimal_point = "." if separator == "," else ","
     return grouped + decimal_point + fraction
 
@@ -386,7 +401,10 @@ def _format_date(
     month_number = int(month)
     if not 1 <= month_number <= 12:
         return None
-    month_name = style.months[month_number - 1] if style.months else str(month_number)
+    month_name = str(month_number)
+    if style.months:
+        month_name = style.months[month_number - 1]
+    # Three digits or more are a year: 5|3|1900, else 1900|3|5.
     if len(last) > 2:
         day, year = first, last
     else:
@@ -418,8 +436,9 @@ def _last_argument(arguments: Arguments, language: str) -> str:
 
     For example ``transl|ar|ALA|Allāh``. A third argument in lower case is a code, too.
     """
-    names = ("2", "1") if arguments.get("3", "").islower() else ("3", "2", "1")
-    return _first_value(arguments, names)
+    if arguments.get("3", "").islower():
+        return _first_value(arguments, ("2", "1"))
+    return _first_value(arguments, ("3", "2", "1"))
 
 
 def _audio(arguments: Arguments, language: str) -> str:

@@ -223,7 +223,7 @@ def test_documents_of_one_sentence_are_reported():
 
 
 def test_sentences_alone_that_are_too_long_to_pair_are_reported():
-    """Those of over half a row are split into short free pairs, the others make long NotNext pairs."""
+    """Those over half a row are split into short free pairs; others make long NotNext pairs."""
     pairs = pairs_of(corpus_of([[length] for length in range(50, 75) for _ in range(20)]))
     assert 2 * pairs.forced < len(pairs)
     assert auc(pairs.a_length + pairs.b_length, pairs.label) > 0.6
