@@ -1,8 +1,8 @@
 """Torture clozeworks: damaged files, kills, double starts, full disks and limits, each drawn from a
 fixed seed.
 
-    python -m tests.torture                      # everything: 200 mutations of each kind of file, 200 kills
-    python -m tests.torture --share 0.02         # a short form
+    python -m tests.torture         # everything: 200 mutations of each kind of file, 200 kills
+    python -m tests.torture --share 0.02        # a short form
     python -m tests.torture --only mutations --match manifest --keep failures
 
 Prints a line for each fault and a table at the end; exits with 1 if there was a fault. Damaged
@@ -165,7 +165,7 @@ class Torture:
                 self.finish_and_compare(f"killed {stage}", line)
 
     def finish_and_compare(self, name: str, line: str) -> None:
-        """Run a disturbed command to its end; it must succeed with the bytes of an undisturbed run."""
+        """Run a disturbed command to its end; it must write the bytes of an undisturbed run."""
         outcome = run(self.folder, line.split())
         if outcome.exit_code not in (0, line.startswith("audit")):
             fault = f"not resumed: {outcome.errors.strip()}"
@@ -243,9 +243,8 @@ class Torture:
         rows = ["| | trials | succeeded | refused | faults |", "|---|---|---|---|---|"]
         for name, tally in self.tallies.items():
             refused = tally.exit_codes[1] + tally.exit_codes[2]
-            rows.append(
-                f"| {name} | {tally.trials} | {tally.exit_codes[0]} | {refused} | {len(tally.faults)} |"
-            )
+            cells = (name, tally.trials, tally.exit_codes[0], refused, len(tally.faults))
+            rows.append(f"| {' | '.join(map(str, cells))} |")
         return "\n".join(rows)
 
 

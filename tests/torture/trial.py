@@ -20,7 +20,7 @@ SYSTEM_FOLDERS = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr", 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended: exit code (negative: killed by a signal), what it printed, peak memory."""
+    """The end of a command: exit code (negative: killed by a signal), output, peak memory."""
 
     exit_code: int
     output: str

@@ -23,10 +23,13 @@ NUM_PAGES = 24
 COMMANDS = {
     "ingest": "ingest sources --output OUT --shards 3 --min-characters 50 --workers 1",
     "vocab": "vocab documents --output OUT --size 400 --workers 1",
-    "build": "build documents --vocab vocab --output OUT --duplicates 2 --max-length 32 --workers 1",
-    "pretrain": f"pretrain instances --output OUT {SIZE} --steps 12 --checkpoint-every 4 --evaluate-every 4",
-    "finetune": "finetune classify word-order --checkpoint run --output OUT --learning-rates 1e-3,2e-3 --epochs 2"
-    " --checkpoint-every 3 --batch-size 8 --max-length 24 --device cpu",
+    "build": "build documents --vocab vocab --output OUT --duplicates 2 --max-length 32"
+    " --workers 1",
+    "pretrain": f"pretrain instances --output OUT {SIZE} --steps 12 --checkpoint-every 4"
+    " --evaluate-every 4",
+    "finetune": "finetune classify word-order --checkpoint run --output OUT"
+    " --learning-rates 1e-3,2e-3 --epochs 2 --checkpoint-every 3 --batch-size 8 --max-length 24"
+    " --device cpu",
     "features": "features run lines.txt --output OUT --batch-tokens 256 --device cpu",
     "predict": "predict task lines.txt --output OUT --device cpu",
     "audit": "audit instances --report OUT",
@@ -150,7 +153,8 @@ def _write_tasks(folder: Path) -> None:
     (folder / "ner").mkdir()
     words = "".join("Mr. O\nDickens B-PER\nlived O\nin O\nLondon B-LOC\n. O\n\n" for _ in range(8))
     (folder / "swag").mkdir()
-    columns = "video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
+    endings = ",".join(f"ending{number}" for number in range(4))
+    columns = f"video-id,fold-ind,startphrase,sent1,sent2,gold-source,{endings},label\n"
     for split in ("train", "dev"):
         (folder / "squad" / f"{split}.json").write_text(
             json.dumps({"version": "1.1", "data": articles})
@@ -171,7 +175,7 @@ def _write_tasks(folder: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    """Return one digest of all files at and below `path`, without times and what depends on them."""
+    """Return one digest of all files at and below `path`, without times."""
     sha = hashlib.sha256()
     for file in sorted([path] if path.is_file() else path.rglob("*")):
         if (
