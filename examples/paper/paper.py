@@ -70,7 +70,10 @@ def experiment(
             scale: str,
             **values: Any,
         ) -> None:
-            settings = {each.name: values.pop(each.name) for each in fields(Scale)}
+            # Options of the scale; what is left in `values` are the function's own.
+            settings = {}
+            for each in fields(Scale):
+                settings[each.name] = values.pop(each.name)
             if task:
                 tasks = [_parse_task(given) for given in task]
             elif scale == "hour" and task_at_an_hour:

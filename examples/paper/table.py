@@ -170,11 +170,12 @@ def csv_text(cells: Sequence[Cell]) -> str:
 def draw_table(table: PaperTable, cells: Sequence[Cell]) -> Figure:
     """Return a picture with a panel for each column that has a cell, and a line for each row."""
     rows = _row_labels(table, cells)
-    columns = {
-        name: column
-        for name, column in _columns(table, cells).items()
-        if any(cell.column == name for cell in cells)
-    }
+    measured = {cell.column for cell in cells}
+    columns = {}
+    for name, column in _columns(table, cells).items():
+        if name in measured:
+            columns[name] = column
+    # The first row at the top.
     heights = {row: -index for index, row in enumerate(rows)}
     size = (2.5 + 2.4 * len(columns), 1.6 + 0.32 * len(rows))
     figure = Figure(figsize=size, dpi=120, layout="constrained")

@@ -149,7 +149,9 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
         # Rounded so that 0.28 does not become 28.000000000000004.
         values = [round(factor * run.scores[metric], 6) for run in runs]
         # What is degenerate is judged by the first metric alone.
-        is_judged = summary is not None and metric == metrics[0]
+        degenerate_runs = None
+        if summary is not None and metric == metrics[0]:
+            degenerate_runs = summary["degenerate_runs"]
         yield ResultLine(
             task=first.row.task,
             variant=first.row.variant,
@@ -161,7 +163,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             median=statistics.median(values),
             best=max(values),
             spread=max(values) - min(values),
-            degenerate_runs=summary["degenerate_runs"] if summary and is_judged else None,
+            degenerate_runs=degenerate_runs,
         )
 
 
@@ -229,18 +231,17 @@ def draw_results(lines: Sequence[ResultLine]) -> bytes:
             name = " ".join(filter(None, (line.task, line.variant, line.metric)))
             panels.setdefault(name, []).append(line)
 
+    # Each panel needs the height of about two more rows for its title and its axis.
     num_rows = len(drawn) + 2 * len(panels)
     figure = Figure(figsize=(7, 0.6 + 0.3 * num_rows), dpi=120, layout="constrained")
     heights = [len(panel) + 1 for panel in panels.values()]
     all_axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
     for axes, (name, panel) in zip(all_axes, panels.items(), strict=True):
         medians = [line.median for line in panel]
-        ranges = [
-            [line.median - line.lowest for line in panel],
-            [line.best - line.median for line in panel],
-        ]
+        below = [line.median - line.lowest for line in panel]
+        above = [line.best - line.median for line in panel]
         rows = list(range(len(panel), 0, -1))  # the first at the top
-        axes.errorbar(medians, rows, xerr=ranges, fmt="o", capsize=3)
+        axes.errorbar(medians, rows, xerr=[below, above], fmt="o", capsize=3)
         axes.set(
             title=f"{name.replace('_', ' ')}, in percent",
             yticks=rows,
