@@ -90,7 +90,7 @@ def compare(
     models[RANDOM] = next(iter(models.values()))
     scores: dict[tuple[str, str], Score] = {}
     for task, folder in _tasks_in(data).items():
-        stride = None  # the task's
+        stride = None  # the task's own
         if task == "squad" and max_length:
             stride = max_length // 2  # windows of a passage must overlap
         for row, model in models.items():

@@ -104,7 +104,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
 
     def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
         super().__init__(config, num_outputs)
-        # The LSTM takes its place. Weight decay would still shrink weights without a gradient.
+        # The LSTM takes its place; otherwise the optimiser would keep averages for it.
         self.bert.pooler.requires_grad_(False)
         self.lstm = BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob)
         self.classifier = nn.Linear(2 * lstm_size, num_outputs)
@@ -148,7 +148,7 @@ class BiLstmClassification(Classification):
 
     @property
     def variant(self) -> str:
-        """What ``results.csv`` calls it."""
+        """The variant in ``results.csv``."""
         return "bilstm"
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
@@ -173,7 +173,7 @@ class BiLstmSquad(Squad):
 
     @property
     def variant(self) -> str:
-        """What ``results.csv`` calls it."""
+        """The variant in ``results.csv``."""
         return f"{super().variant} bilstm"
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
@@ -317,7 +317,7 @@ class FeatureTagging(EntityRecognition):
 
     @property
     def variant(self) -> str:
-        """What ``results.csv`` calls it."""
+        """The variant in ``results.csv``."""
         return self.features
 
     def model(self, config: ModelConfig) -> TaskModel:

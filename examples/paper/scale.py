@@ -1,4 +1,4 @@
-"""How large an experiment is: its settings at three scales, and an option for each of them."""
+"""The settings of an experiment at three scales, and an option for each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -96,7 +96,7 @@ def make_scale(name: str, at_an_hour: dict[str, Any], given: dict[str, Any]) -> 
 def scale_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--scale`` and an option for each setting to a command."""
     types = get_type_hints(Scale)
-    # Click lists options in the order of decorators, of which the last to be applied is the first.
+    # Click lists the option that was added last first, as it does for a stack of decorators.
     for each in reversed(fields(Scale)):
         flag = f"--{each.name.replace('_', '-')}"
         help_text = each.metadata["help"]

@@ -41,7 +41,9 @@ def finetuned_cell(table: PaperTable, row: str, column: str, outputs: Sequence[P
     if column in table.columns:
         metric = table.columns[column].metric
     else:
-        metric = list(runs[0])[5]  # the first: before it are task, variant, checkpoint, seed, rate
+        # Task, variant, checkpoint, seed and learning rate come before the first metric.
+        columns = list(runs[0])
+        metric = columns[5]
 
     by_rate: dict[float, list[float]] = {}
     for run in runs:

@@ -184,7 +184,7 @@ class FinetuneConfig:
 
     @property
     def task_options(self) -> TaskOptions:
-        """Those of the options that the task itself is made from."""
+        """The options that the task itself is made from."""
         return TaskOptions(**self.given(*(field.name for field in fields(TaskOptions))))
 
     def given(self, *names: str) -> dict[str, Any]:

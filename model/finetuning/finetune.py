@@ -266,9 +266,12 @@ def _is_complete(job: Job) -> bool:
     """Return whether all runs are done, the card has this licence, and the predictions are of these
     test files.
     """
-    card = job.output / CARD
-    if not card.is_file() or not all(job.is_done(rate, seed) for rate, seed in job.grid()):
+    if not all(job.is_done(rate, seed) for rate, seed in job.grid()):
         return False
+    card = job.output / CARD
+    if not card.is_file():
+        return False
+    # The licence is no part of the identity: another one only needs a new card.
     license = job.config.license
     text = card.read_text(encoding="utf-8", errors="replace")
     if license is not None and f"\nlicense: {license}\n" not in text:

@@ -37,7 +37,7 @@ class BestRun(TypedDict):
 
 
 class RunRecord(BestRun):
-    """What a run of `finetune` leaves in its ``run.json``."""
+    """The content of a run's ``run.json``, which says that the run is done."""
 
     task: str
     variant: str
@@ -47,7 +47,7 @@ class RunRecord(BestRun):
 
 
 class SearchSummary(TypedDict):
-    """What ``summary.json`` holds after all runs of `finetune`."""
+    """The content of ``summary.json``, after all runs of `finetune`."""
 
     status: Literal["finished"]
     task: str
@@ -70,7 +70,7 @@ class SearchSummary(TypedDict):
 
 
 class RunRow(Struct):
-    """What describes a run in ``results.csv``, beside its scores."""
+    """The description of a run in ``results.csv``, beside its scores."""
 
     task: str
     checkpoint: str
@@ -224,15 +224,15 @@ def draw_results(lines: Sequence[ResultLine]) -> bytes:
         raise UserError("A picture needs matplotlib: pip install matplotlib.") from None
 
     panels: dict[str, list[ResultLine]] = {}
-    drawn = set()
+    directories_drawn = set()
     for line in lines:
-        if line.directory not in drawn:  # the first metric of each directory
-            drawn.add(line.directory)
+        if line.directory not in directories_drawn:  # the first metric of each directory
+            directories_drawn.add(line.directory)
             name = " ".join(filter(None, (line.task, line.variant, line.metric)))
             panels.setdefault(name, []).append(line)
 
     # Each panel needs the height of about two more rows for its title and its axis.
-    num_rows = len(drawn) + 2 * len(panels)
+    num_rows = len(directories_drawn) + 2 * len(panels)
     figure = Figure(figsize=(7, 0.6 + 0.3 * num_rows), dpi=120, layout="constrained")
     heights = [len(panel) + 1 for panel in panels.values()]
     all_axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]

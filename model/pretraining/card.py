@@ -134,6 +134,7 @@ def _num_rows(manifest: InstancesManifest, split: str) -> int:
 
 def _data(manifest: InstancesManifest) -> dict[str, Any]:
     """Return rows, tokens by source, documents by language, and the options of `build`."""
+    # Of all passes: with several, a text counts as often as its rows are stored.
     tokens_by_source = Counter[str]()
     for shard in manifest.shards:
         if shard.split == "train":

@@ -77,7 +77,7 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
             if continues:
                 # "##" says where the token stands in a word, and is no part of its text.
                 text = token.removeprefix("##")
-            # Normalising puts spaces around Chinese characters, which would be words of their own.
+            # Normalising puts spaces around Chinese characters, and a token has none.
             text = normalizer.normalize_str(text).replace(" ", "")
             pieces = _word_pieces(text, old, continues=bool(continues))
         else:

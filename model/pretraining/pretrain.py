@@ -162,6 +162,7 @@ def train_into(
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
     directories = open_directories(config, instances)
+    # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         mirrored(output) as folder,
         unwritable_as_user_error(folder, NO_SPACE),
@@ -403,6 +404,7 @@ def _settle(run: PretrainRun, due: DueWork) -> bool:
             is_time = time.monotonic() >= run.saved_at + 60 * minutes
             if due.checkpoint or is_time or ends or stops:
                 _save(run, run.log)
+    # A run that was asked to stop at its last update is finished.
     return ends or not stops
 
 

@@ -149,6 +149,7 @@ def publish(checkpoint: Path, output: Path) -> None:
         except OSError:  # a file system without hard links
             shutil.copyfile(checkpoint / name, partial)
         partial.replace(output / name)
+    # Only now: a kill before this leaves two checkpoints, never none.
     *older, _newest = _checkpoints(output)
     for checkpoint_before in older:
         shutil.rmtree(checkpoint_before)

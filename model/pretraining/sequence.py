@@ -79,8 +79,8 @@ class RowSequence:
         """Row groups of the next block, which are read while the current one is used."""
         self._readers: ThreadPoolExecutor | None = None
         self._process_id = os.getpid()
-        # Batches of ascending positions need the latest only.
-        # Caches of the object, not of the class, so that a sequence's rows go when it goes.
+        # Batches of ascending positions need the latest only. A decorator would cache for all
+        # objects of the class together, and keep their rows in memory.
         self._block_ends = lru_cache(1)(self._count_blocks)
         self._block = lru_cache(1)(self._read_block)
         self._masked = lru_cache(1)(self._mask)

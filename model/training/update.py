@@ -127,7 +127,7 @@ class Updater(Generic[BatchT]):
         #
         #     rank 0     sums of its rows    1 if asked to stop    its seconds
         #     rank 1     sums of its rows    1 if asked to stop    0
-        #     all see    sums of all rows    ranks that were       rank 0's seconds
+        #     all see    sums of all rows    ranks asked to stop   rank 0's seconds
         first_rank_seconds = 0.0
         if self._ranks.rank == 0:
             first_rank_seconds = seconds
