@@ -166,7 +166,7 @@ def _training(
     }
     if config.checkpoint:
         training["initial weights"] = as_code(model_name(config.checkpoint))
-    options = list(_OPTIONS)
+    options: list[str] = list(_OPTIONS)
     if num_phases > 1:
         options.append("phase_shares")
     for name in options:
