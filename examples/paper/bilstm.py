@@ -114,8 +114,11 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
         lengths_B = batch.attention_mask_BL.sum(1)
         # Not `states`, which moves [SEP] to the front of a left-to-right encoder's rows: the LSTM
         # reads the tokens in their order.
-        states_BLD = F.dropout(self.bert(*batch[:4]), self.rate, self.training)
-        right_BLU, left_BLU = self.lstm(states_BLD, lengths_B).chunk(2, dim=2)
+        encoder_inputs = batch[:4]  # the fields of a batch begin with the encoder's arguments
+        states_BLD = self.bert(*encoder_inputs)
+        states_BLD = F.dropout(states_BLD, self.rate, self.training)
+        hidden_BLU = self.lstm(states_BLD, lengths_B)
+        right_BLU, left_BLU = hidden_BLU.chunk(2, dim=2)
         # Each direction has read the whole row at its end: the last token, and the first.
         rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
         last_right_BU = right_BLU[rows_B, lengths_B - 1]
@@ -134,7 +137,9 @@ class BiLstmForQuestionAnswering(BertForQuestionAnswering):
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (B, L, 2)."""
-        states_BLD = F.dropout(self.bert(*batch[:4]), self.rate, self.training)
+        encoder_inputs = batch[:4]  # the fields of a batch begin with the encoder's arguments
+        states_BLD = self.bert(*encoder_inputs)
+        states_BLD = F.dropout(states_BLD, self.rate, self.training)
         hidden_BLU = self.lstm(states_BLD, batch.attention_mask_BL.sum(1))
         return self.qa_outputs(F.dropout(hidden_BLU, self.rate, self.training))
 
