@@ -90,6 +90,9 @@ def compare(
     models[RANDOM] = next(iter(models.values()))
     scores: dict[tuple[str, str], Score] = {}
     for task, folder in _tasks_in(data).items():
+        stride = None  # the task's own
+        if task == "squad" and max_length:
+            stride = max_length // 2  # windows of a passage must overlap
         for row, model in models.items():
             click.echo(f"{time.strftime('%H:%M')} {task} from {row}")
             config = FinetuneConfig(
@@ -97,8 +100,7 @@ def compare(
                 epochs=epochs,
                 seeds=seeds,
                 max_length=max_length,
-                # Windows of a passage must overlap.
-                stride=max_length // 2 if max_length and task == "squad" else None,
+                stride=stride,
                 random_weights=row == RANDOM,
                 precision=precision,
             )
@@ -120,13 +122,15 @@ def _tasks_in(data: Path) -> dict[str, Path]:
     """Return the folders of the tasks that are there."""
     folders = {name: data / "glue" / folder for name, folder in GLUE_FOLDERS.items()}
     folders |= {"ner": data / "ner", "squad": data / "squad"}
+    tasks = {}
     for task, folder in folders.items():
-        if not folder.exists():
+        if folder.exists():
+            tasks[task] = folder
+        else:
             click.echo(f"{task} is skipped: {folder} does not exist")
-    there = {task: folder for task, folder in folders.items() if folder.exists()}
-    if not there:
+    if not tasks:
         raise click.ClickException(f"There is no task in {data}.")
-    return there
+    return tasks
 
 
 def _score(task: str, summary: dict[str, Any]) -> Score:
@@ -142,10 +146,14 @@ def _score(task: str, summary: dict[str, Any]) -> Score:
 
 def _markdown(rows: list[str], scores: dict[tuple[str, str], Score]) -> str:
     """Return a table with a row per start and a column per task."""
+    # Every start has a score on every task.
     columns = {task: f"{task} ({score.metric})" for (_, task), score in scores.items()}
-    lines = [["", *columns.values()], ["---", *("---:" for _ in columns)]]
+    head = ["", *columns.values()]
+    alignment = ["---"] + ["---:"] * len(columns)
+    lines = [head, alignment]
     for row in rows:
-        lines.append([row, *(str(scores[row, task]) for task in columns)])
+        cells = [str(scores[row, task]) for task in columns]
+        lines.append([row, *cells])
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{body}\n\nOn dev, in percent: median [lowest, highest] over the seeds.\n"
 

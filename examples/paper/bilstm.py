@@ -69,8 +69,10 @@ class BiLstm(nn.Module):
         nothing.
         """
         device = values_BLD.device
-        # A row a b c - - (length 3) is read backwards at 2 1 0 0 0: c b a a a. Turned round once
-        # more, the outputs stand at their tokens again.
+        #     row of length 3       a b c - -
+        #     turned_BL             2 1 0 0 0
+        #     read from the end     c b a a a     (the outputs C B A ...)
+        #     turned once more      A B C C C     (so each output stands at its token again)
         positions_L = torch.arange(values_BLD.shape[1], device=device)
         turned_BL = (lengths_B[:, None] - 1 - positions_L).clamp(min=0)
         rows_B1 = torch.arange(len(lengths_B), device=device)[:, None]
@@ -84,8 +86,10 @@ class BiLstm(nn.Module):
                 if layer > 0:
                     values_BLD = F.dropout(values_BLD, self.dropout_rate, self.training)
                 right_BLU, _ = self.rightwards[layer](values_BLD)
-                left_BLU, _ = self.leftwards[layer](values_BLD[rows_B1, turned_BL])
-                values_BLD = torch.cat([right_BLU, left_BLU[rows_B1, turned_BL]], dim=2)
+                from_end_BLD = values_BLD[rows_B1, turned_BL]
+                from_end_BLU, _ = self.leftwards[layer](from_end_BLD)
+                left_BLU = from_end_BLU[rows_B1, turned_BL]
+                values_BLD = torch.cat([right_BLU, left_BLU], dim=2)
         return values_BLD
 
 
@@ -100,6 +104,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
 
     def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
         super().__init__(config, num_outputs)
+        # The LSTM takes its place; otherwise the optimiser would keep averages for it.
         self.bert.pooler.requires_grad_(False)
         self.lstm = BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob)
         self.classifier = nn.Linear(2 * lstm_size, num_outputs)
@@ -109,10 +114,16 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
         lengths_B = batch.attention_mask_BL.sum(1)
         # Not `states`, which moves [SEP] to the front of a left-to-right encoder's rows: the LSTM
         # reads the tokens in their order.
-        states_BLD = F.dropout(self.bert(*batch[:4]), self.rate, self.training)
-        right_BLU, left_BLU = self.lstm(states_BLD, lengths_B).chunk(2, dim=2)
+        encoder_inputs = batch[:4]  # the fields of a batch begin with the encoder's arguments
+        states_BLD = self.bert(*encoder_inputs)
+        states_BLD = F.dropout(states_BLD, self.rate, self.training)
+        hidden_BLU = self.lstm(states_BLD, lengths_B)
+        right_BLU, left_BLU = hidden_BLU.chunk(2, dim=2)
+        # Each direction has read the whole row at its end: the last token, and the first.
         rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
-        return self.classify(torch.cat([right_BLU[rows_B, lengths_B - 1], left_BLU[:, 0]], dim=1))
+        last_right_BU = right_BLU[rows_B, lengths_B - 1]
+        last_left_BU = left_BLU[:, 0]
+        return self.classify(torch.cat([last_right_BU, last_left_BU], dim=1))
 
 
 class BiLstmForQuestionAnswering(BertForQuestionAnswering):
@@ -126,7 +137,9 @@ class BiLstmForQuestionAnswering(BertForQuestionAnswering):
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (B, L, 2)."""
-        states_BLD = F.dropout(self.bert(*batch[:4]), self.rate, self.training)
+        encoder_inputs = batch[:4]  # the fields of a batch begin with the encoder's arguments
+        states_BLD = self.bert(*encoder_inputs)
+        states_BLD = F.dropout(states_BLD, self.rate, self.training)
         hidden_BLU = self.lstm(states_BLD, batch.attention_mask_BL.sum(1))
         return self.qa_outputs(F.dropout(hidden_BLU, self.rate, self.training))
 
@@ -140,7 +153,7 @@ class BiLstmClassification(Classification):
 
     @property
     def variant(self) -> str:
-        """What ``results.csv`` calls it."""
+        """The variant in ``results.csv``."""
         return "bilstm"
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
@@ -165,7 +178,7 @@ class BiLstmSquad(Squad):
 
     @property
     def variant(self) -> str:
-        """What ``results.csv`` calls it."""
+        """The variant in ``results.csv``."""
         return f"{super().variant} bilstm"
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
@@ -227,6 +240,7 @@ class BiLstmTagger(TaskModel):
         self.is_weighted = features.startswith("weighted")
         input_size = config.hidden_size
         if self.is_weighted:
+            # Before `softmax`: all layers begin with the same weight.
             self.layer_weights = nn.Parameter(torch.zeros(len(self.layers)))
             self.scale = nn.Parameter(torch.ones(()))
         else:
@@ -247,10 +261,16 @@ class BiLstmTagger(TaskModel):
         """Return logits (B, L, K), 0 for tokens that are not the first of a word."""
         assert batch.target is not None
         is_word_BL = batch.target != NO_WORD
+        # From rows of tokens to rows of words, by their first tokens:
+        #
+        #     tokens       CLS  Jim  ##my  sang  SEP        CLS  Bo  SEP   -    -
+        #     is_word_BL    0    1    0     1     0          0    1   0    0    0
+        #     words             Jim        sang                  Bo   -
         states = []
         for row in range(len(is_word_BL)):
             ids_L = batch.input_ids_BL[row, batch.attention_mask_BL[row]]
-            states.append(self._word_states(ids_L, is_word_BL[row].nonzero().squeeze(1)))
+            positions_W = is_word_BL[row].nonzero().squeeze(1)
+            states.append(self._word_states(ids_L, positions_W))
         states_BWSD = pad_sequence(states, batch_first=True)
 
         if self.is_weighted:
@@ -259,22 +279,30 @@ class BiLstmTagger(TaskModel):
         else:
             inputs_BWD = states_BWSD.flatten(2)  # one layer, or several side by side
         lengths_B = is_word_BL.sum(1)
-        hidden_BWU = self.lstm(F.dropout(inputs_BWD, self.rate, self.training), lengths_B)
-        logits_BWK = self.classifier(F.dropout(hidden_BWU, self.rate, self.training)).float()
+        inputs_BWD = F.dropout(inputs_BWD, self.rate, self.training)
+        hidden_BWU = self.lstm(inputs_BWD, lengths_B)
+        hidden_BWU = F.dropout(hidden_BWU, self.rate, self.training)
+        logits_BWK = self.classifier(hidden_BWU).float()
 
         # Back from a row of words to a row of tokens, where the task looks for its words.
-        is_real_BW = torch.arange(logits_BWK.shape[1], device=lengths_B.device) < lengths_B[:, None]
+        words_W = torch.arange(logits_BWK.shape[1], device=lengths_B.device)
+        is_real_BW = words_W < lengths_B[:, None]
         logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])
         return logits_BLK.index_put((is_word_BL,), logits_BWK[is_real_BW])
 
     def _word_states(self, ids_L: Tensor, positions_W: Tensor) -> Tensor:
         """Return the chosen hidden states (W, S, D) of a row's words."""
-        key = ids_L.cpu().numpy().tobytes() + b"|" + positions_W.cpu().numpy().tobytes()
+        ids = ids_L.cpu().numpy()
+        positions = positions_W.cpu().numpy()
+        key = ids.tobytes() + b"|" + positions.tobytes()
         if key in self._cached_states:
             return self._cached_states[key].to(ids_L.device)
         with torch.no_grad():
             all_states = self.bert.hidden_states(ids_L[None], all_layers=True)
-        states = [all_states[layer][0, positions_W].float() for layer in self.layers]
+        states = []
+        for layer in self.layers:
+            states_LD = all_states[layer][0]
+            states.append(states_LD[positions_W].float())
         states_WSD = torch.stack(states, dim=1)
         # Dev rows are computed once per run: not worth caching.
         if self.training and self._cached_bytes + states_WSD.nbytes <= CACHE_BYTES:
@@ -294,7 +322,7 @@ class FeatureTagging(EntityRecognition):
 
     @property
     def variant(self) -> str:
-        """What ``results.csv`` calls it."""
+        """The variant in ``results.csv``."""
         return self.features
 
     def model(self, config: ModelConfig) -> TaskModel:

@@ -87,12 +87,13 @@ class Experiment:
         vocab = self.corpus / "vocab"
         instances = self.corpus / "instances"
         # The same calls whoever asks: where the corpus is finished they return at once.
-        scale, options = self.scale, RunOptions()
         announce(f"text to instances in {self.corpus}")
+        options = RunOptions()
         ingest(list(self.texts), str(documents), IngestConfig(), options)
-        learn_vocabulary(str(documents), str(vocab), VocabConfig(size=scale.vocab_size), options)
-        config = BuildConfig(max_length=scale.max_length)
-        build(str(documents), str(vocab), str(instances), config, options)
+        vocab_config = VocabConfig(size=self.scale.vocab_size)
+        learn_vocabulary(str(documents), str(vocab), vocab_config, options)
+        build_config = BuildConfig(max_length=self.scale.max_length)
+        build(str(documents), str(vocab), str(instances), build_config, options)
         return instances
 
     def pretrain(self, row: str, seed: int, **changes: Any) -> Path:
@@ -125,11 +126,12 @@ class Experiment:
     ) -> None:
         """Fine-tune an encoder on each task of classification, a BiLSTM on top of it if asked."""
         for each in self.tasks:
-            if is_there(each.folder):
-                task = make_task(each.name, each.folder, max_length=self.scale.max_length)
-                if lstm_size:
-                    task = with_bilstm(task, lstm_size)
-                self._finetune(row, each.column, seed, task, each.folder, encoder, self._config())
+            if not is_there(each.folder):
+                continue
+            task = make_task(each.name, each.folder, max_length=self.scale.max_length)
+            if lstm_size:
+                task = with_bilstm(task, lstm_size)
+            self._finetune(row, each.column, seed, task, each.folder, encoder, self._config())
 
     def finetune_at_step(self, row: str, seed: int, encoder: Path, step: int) -> None:
         """Fine-tune an encoder of this step on the first task, in a column of the step's."""
@@ -142,15 +144,15 @@ class Experiment:
         self, row: str, seed: int, encoder: Path, lstm_size: int | None = None
     ) -> None:
         """Fine-tune an encoder on SQuAD, a BiLSTM on top of it if asked."""
-        folder, scale = self.data / "squad", self.scale
-        if is_there(folder):
-            task = make_task(
-                "squad", folder, max_length=scale.max_length, stride=scale.squad_stride
-            )
-            if lstm_size:
-                task = with_bilstm(task, lstm_size)
-            config = self._config(epochs=scale.squad_epochs)
-            self._finetune(row, "squad", seed, task, folder, encoder, config)
+        folder = self.data / "squad"
+        if not is_there(folder):
+            return
+        scale = self.scale
+        task = make_task("squad", folder, max_length=scale.max_length, stride=scale.squad_stride)
+        if lstm_size:
+            task = with_bilstm(task, lstm_size)
+        config = self._config(epochs=scale.squad_epochs)
+        self._finetune(row, "squad", seed, task, folder, encoder, config)
 
     def finetune_on_entities(self, row: str, seed: int, encoder: Path) -> None:
         """Fine-tune an encoder on named entities."""
@@ -163,12 +165,15 @@ class Experiment:
         self, row: str, seed: int, encoder: Path, features: str, column: str = "ner"
     ) -> None:
         """Train a BiLSTM for named entities on hidden states of a frozen encoder."""
-        folder, scale = self.data / "ner", self.scale
-        if is_there(folder):
-            task = make_task("ner", folder, max_length=scale.max_length)
-            task = on_features(task, features, scale.lstm_size)
-            config = self._config(learning_rates=scale.feature_rates, epochs=scale.feature_epochs)
-            self._finetune(row, column, seed, task, folder, encoder, config)
+        folder = self.data / "ner"
+        if not is_there(folder):
+            return
+        scale = self.scale
+        task = make_task("ner", folder, max_length=scale.max_length)
+        task = on_features(task, features, scale.lstm_size)
+        # A head from random weights wants a higher rate and more epochs than fine-tuning.
+        config = self._config(learning_rates=scale.feature_rates, epochs=scale.feature_epochs)
+        self._finetune(row, column, seed, task, folder, encoder, config)
 
     def _config(self, **changes: Any) -> FinetuneConfig:
         settings: dict[str, Any] = {
@@ -201,7 +206,10 @@ class Experiment:
     def write_table(self, table: PaperTable, name: str) -> None:
         """Print the table of all results, and write it into the output, with a picture."""
         cells = self._cells(table)
-        figure = draw_table(table, cells) if table.columns else draw_curves(table, cells)
+        if table.columns:
+            figure = draw_table(table, cells)
+        else:  # a figure of the paper, whose columns are steps
+            figure = draw_curves(table, cells)
         path = self.output / name
         write_table(table, cells, figure, path)
         click.echo(f"\n{markdown(table, cells)}\nwritten to {path}.md, .csv and .png")
@@ -239,6 +247,7 @@ def progress_lines() -> Callable[[Mapping[str, Any]], None]:
         nonlocal last_s
         if time.monotonic() - last_s >= PROGRESS_EVERY_S:
             last_s = time.monotonic()
+            # Pre-training reports one loss per objective, fine-tuning the task's.
             loss = figures.get("mlm_loss", figures.get("loss", float("nan")))
             click.echo(f"  step {figures['step']:,} of {figures['steps']:,}, loss {loss:.3f}")
 

@@ -27,7 +27,7 @@ class PaperTable:
 
     title: str
     note: str
-    """What the paper's figures are."""
+    """The model and the data behind the paper's figures."""
     columns: dict[str, Column] = field(default_factory=dict[str, Column])
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
 

@@ -24,12 +24,11 @@ def write_server_zip(folders: Sequence[Path], output: Path) -> list[str]:
     """Write the files for GLUE's server in `folders` into the zip `output`; return the names of
     those not there, all if there is nothing to write.
     """
-    files = {
-        path.name: path
-        for folder in folders
-        for path in sorted(folder.glob("*.tsv"))
-        if path.name in NAMES
-    }
+    files: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.tsv")):
+            if path.name in NAMES:
+                files[path.name] = path
     if files:
         with ZipFile(output, "w", ZIP_DEFLATED) as archive:
             for name in sorted(files):

@@ -70,7 +70,10 @@ def experiment(
             scale: str,
             **values: Any,
         ) -> None:
-            settings = {each.name: values.pop(each.name) for each in fields(Scale)}
+            # Options of the scale; what is left in `values` are the function's own.
+            settings = {}
+            for each in fields(Scale):
+                settings[each.name] = values.pop(each.name)
             if task:
                 tasks = [_parse_task(given) for given in task]
             elif scale == "hour" and task_at_an_hour:
@@ -227,7 +230,8 @@ def figure5(made: Experiment) -> None:
     for row, objective in objectives.items():
         for seed in range(made.scale.encoders):
             encoder = made.pretrain(row, seed, objective=objective, archive_every=every)
-            for step in range(every, made.scale.points * every + 1, every):
+            for point in range(1, made.scale.points + 1):
+                step = point * every
                 archived = encoder / "archive" / f"step-{step}"
                 made.finetune_at_step(row, seed, archived, step)
     made.write_table(FIGURE_5, "figure5")

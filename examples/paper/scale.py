@@ -1,4 +1,4 @@
-"""How large an experiment is: its settings at three scales, and an option for each of them."""
+"""The settings of an experiment at three scales, and an option for each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -89,12 +89,14 @@ def make_scale(name: str, at_an_hour: dict[str, Any], given: dict[str, Any]) -> 
     scale = SCALES[name]
     if name == "hour":
         scale = replace(scale, **at_an_hour)
-    return replace(scale, **{name: value for name, value in given.items() if value is not None})
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return replace(scale, **chosen)
 
 
 def scale_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--scale`` and an option for each setting to a command."""
     types = get_type_hints(Scale)
+    # Click lists the option that was added last first, as it does for a stack of decorators.
     for each in reversed(fields(Scale)):
         flag = f"--{each.name.replace('_', '-')}"
         help_text = each.metadata["help"]
@@ -131,4 +133,6 @@ def _parse_rates(
 def _parse_names(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value.split(","))
+    if value is None:
+        return None
+    return tuple(value.split(","))

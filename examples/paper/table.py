@@ -41,7 +41,9 @@ def finetuned_cell(table: PaperTable, row: str, column: str, outputs: Sequence[P
     if column in table.columns:
         metric = table.columns[column].metric
     else:
-        metric = list(runs[0])[5]  # the first: before it are task, variant, checkpoint, seed, rate
+        # Task, variant, checkpoint, seed and learning rate come before the first metric.
+        columns = list(runs[0])
+        metric = columns[5]
 
     by_rate: dict[float, list[float]] = {}
     for run in runs:
@@ -170,11 +172,12 @@ def csv_text(cells: Sequence[Cell]) -> str:
 def draw_table(table: PaperTable, cells: Sequence[Cell]) -> Figure:
     """Return a picture with a panel for each column that has a cell, and a line for each row."""
     rows = _row_labels(table, cells)
-    columns = {
-        name: column
-        for name, column in _columns(table, cells).items()
-        if any(cell.column == name for cell in cells)
-    }
+    measured = {cell.column for cell in cells}
+    columns = {}
+    for name, column in _columns(table, cells).items():
+        if name in measured:
+            columns[name] = column
+    # The first row at the top.
     heights = {row: -index for index, row in enumerate(rows)}
     size = (2.5 + 2.4 * len(columns), 1.6 + 0.32 * len(rows))
     figure = Figure(figsize=size, dpi=120, layout="constrained")

@@ -47,13 +47,17 @@ def task_card(
     split = "train (held-out part)" if summary["held_out"] else "validation"
     best = summary["best"]
     results = model_index(f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"])
+    # The Hub makes links of these; a local file would be a broken one.
+    datasets = []
+    if DATASET.fullmatch(dataset["type"]):
+        datasets.append(dataset["type"])
     metadata = {
         "language": languages,
         "license": config.license,
         "library_name": "transformers",
         "pipeline_tag": pipeline,
         "tags": ["bert"],
-        "datasets": [dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
+        "datasets": datasets,
         "model-index": results,
     }
     scores = {}

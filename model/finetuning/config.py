@@ -169,9 +169,11 @@ class FinetuneConfig:
         epochs_ok = self.epochs is None or 0 < self.epochs < math.inf
         check(epochs_ok, "epochs", self.epochs, "must be above 0 and finite")
         rates = self.learning_rates
-        rates_ok = rates is None or (
-            len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
-        )
+        rates_ok = True
+        if rates is not None:
+            # A run's directory is named after its rate, so no rate can have two runs.
+            are_different = len(set(rates)) == len(rates) > 0
+            rates_ok = are_different and all(0 < rate < 1 for rate in rates)
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
         warmup_ok = 0 <= self.warmup_share <= 1
         check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
@@ -182,7 +184,7 @@ class FinetuneConfig:
 
     @property
     def task_options(self) -> TaskOptions:
-        """Those of the options that the task itself is made from."""
+        """The options that the task itself is made from."""
         return TaskOptions(**self.given(*(field.name for field in fields(TaskOptions))))
 
     def given(self, *names: str) -> dict[str, Any]:

@@ -178,6 +178,7 @@ def _report_untrained(
     """Print how many rows are longer than those of pre-training, if any are."""
     trained = trained_length(checkpoint, shape.max_position_embeddings)
     features = [feature for split in splits for feature in split]
+    # A long passage of SQuAD is a feature for each window; a question of SWAG has four rows.
     lengths = [len(row.input_ids) for feature in features for row in feature.rows]
     num_longer = sum(length > trained for length in lengths)
     if num_longer:
@@ -229,8 +230,10 @@ def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides the runs' results, but not how and where they are computed."""
     task = job.data.task
     options = identity_fields(job.config)
-    # The task's defaults take the place of None.
-    for name, value in {**job.recipe._asdict(), "max_length": task.max_length}.items():
+    # The task's defaults take the place of None: an option that is given as its default is no
+    # other run.
+    chosen = {**job.recipe._asdict(), "max_length": task.max_length}
+    for name, value in chosen.items():
         if name in options:
             options[name] = value
     identity = {
@@ -263,9 +266,12 @@ def _is_complete(job: Job) -> bool:
     """Return whether all runs are done, the card has this licence, and the predictions are of these
     test files.
     """
-    card = job.output / CARD
-    if not card.is_file() or not all(job.is_done(rate, seed) for rate, seed in job.grid()):
+    if not all(job.is_done(rate, seed) for rate, seed in job.grid()):
         return False
+    card = job.output / CARD
+    if not card.is_file():
+        return False
+    # The licence is no part of the identity: another one only needs a new card.
     license = job.config.license
     text = card.read_text(encoding="utf-8", errors="replace")
     if license is not None and f"\nlicense: {license}\n" not in text:
@@ -286,8 +292,10 @@ def _search(
     for number, (rate, seed) in enumerate(grid, 1):
         title = f"run {number} of {len(grid)} (learning rate {rate:g}, seed {seed})"
         # Only the first rank looks for the record, for it may be writing it when the others look.
-        is_done = ranks.rank == 0 and job.is_done(rate, seed)
-        is_done = bool(ranks.sum(torch.tensor([float(is_done)], device=ranks.device)).item())
+        # Its 1 or 0 reaches them as a sum.
+        is_recorded = ranks.rank == 0 and job.is_done(rate, seed)
+        num_recorded = ranks.sum(torch.tensor([float(is_recorded)], device=ranks.device))
+        is_done = num_recorded.item() > 0
         if not is_done and not _run(job, rate, seed, ranks, _titled(progress, title), stop):
             return False
         if ranks.rank == 0:
@@ -323,6 +331,8 @@ def _run(
         return True
 
     outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
+    # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold for
+    # all that is scored or predicted with this model.
     task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
     scores: dict[str, float] = {}
     for prefix, features in job.dev.items():
@@ -332,9 +342,10 @@ def _run(
         log.metrics(training.num_steps, "dev", scores)
 
     given_settings = job.data.task.settings()
-    tuned = {
-        name: value for name, value in task.settings().items() if value != given_settings[name]
-    }
+    tuned = {}
+    for name, value in task.settings().items():
+        if value != given_settings[name]:
+            tuned[name] = value
     direction = LEFT_TO_RIGHT if model.bert.config.is_decoder else ""
     record = RunRecord(
         task=task.name,
@@ -346,8 +357,10 @@ def _run(
         scores=scores,
         seconds=round(seconds, 3),
     )
+    # A model that is not the best so far never will be, and is not written.
     if _best([*job.records(), record]) is record:
-        with job.files.write_folder(str((directory / MODEL).relative_to(job.output))) as folder:
+        model_folder = (directory / MODEL).relative_to(job.output)
+        with job.files.write_folder(str(model_folder)) as folder:
             _write_model(folder, model, task, job.checkpoint)
             _write_dev_answers(folder / "dev", job, task, outputs)
     # The record comes last: a run is done once it has one.
@@ -370,8 +383,9 @@ def _write_dev_answers(
     for prefix, features in job.dev.items():
         examples = job.data.dev[prefix]
         answers = task.answers(outputs[prefix], features, examples)
-        for name, content in task.official(answers, examples, _dev_split(prefix)).items():
-            folder.mkdir(exist_ok=True)
+        content_by_name = task.official(answers, examples, _dev_split(prefix))
+        for name, content in content_by_name.items():
+            folder.mkdir(exist_ok=True)  # only if there is a file for it
             (folder / name).write_bytes(content)
 
 
@@ -379,10 +393,11 @@ def _best(records: Sequence[RunRecord]) -> RunRecord:
     """Return the record of the best run; of equal ones, the one with the highest learning rate and
     then the lowest seed.
     """
-    return min(
-        records,
-        key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]),
-    )
+
+    def best_first(record: RunRecord) -> tuple[float, float, int]:
+        return -_main(record["scores"]), -record["learning_rate"], record["seed"]
+
+    return min(records, key=best_first)
 
 
 def _main(scores: Mapping[str, float]) -> float:
@@ -406,7 +421,8 @@ def _keep_best(job: Job) -> None:
             (job.output / TASK).unlink(missing_ok=True)
             shutil.rmtree(job.output / "test", ignore_errors=True)  # of the model before
             files = [path for path in model.rglob("*") if path.is_file()]
-            for file in sorted(files, key=lambda path: path.name == TASK):  # task.json last
+            # False sorts before True: task.json comes last.
+            for file in sorted(files, key=lambda path: path.name == TASK):
                 target = job.output / file.relative_to(model)
                 target.parent.mkdir(exist_ok=True)
                 file.replace(target)
@@ -455,10 +471,14 @@ def _finish(job: Job, device: torch.device) -> None:
     shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
     if job.data.tests:
         # Only a task of the user's own cannot be made from task.json.
-        is_own = "class" in task_settings(job.data.task)
-        finetuned = load_finetuned(job.output, device, job.data.task if is_own else None)
+        users_task = None
+        if "class" in task_settings(job.data.task):
+            users_task = job.data.task
+        # Read again from its files, as `predict` will: the best run may be one of an earlier call.
+        finetuned = load_finetuned(job.output, device, users_task)
         for split, files in job.data.tests.items():
-            for name, content in predict_files(finetuned, files, split).items():
+            predictions = predict_files(finetuned, files, split)
+            for name, content in predictions.items():
                 job.files.write_bytes(f"test/{name}", content)
     summary = _summary(job, job.records())
     job.files.write_bytes(CARD, _card(job, summary).encode())
@@ -486,14 +506,14 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
     """Return the best run, the spread of all, and baselines; a run no better than a constant answer
     by the first metric is degenerate.
     """
-    task, train = job.data.task, job.data.train
-    baseline = _measure_on_dev(job, task.baseline)
-    word_baseline = _measure_on_dev(job, task.word_baseline)
+    # A useful model beats both: a constant answer, and a model that counts single words.
+    baseline = _measure_on_dev(job, job.data.task.baseline)
+    word_baseline = _measure_on_dev(job, job.data.task.word_baseline)
     values = [_main(record["scores"]) for record in records]
     best = _best(records)
     return {
         "status": "finished",
-        "task": task.name,
+        "task": job.data.task.name,
         "metric": next(iter(baseline)),
         "best": BestRun(
             learning_rate=best["learning_rate"],
@@ -508,7 +528,7 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "degenerate_runs": sum(value <= _main(baseline) for value in values),
         "baseline": baseline,
         "word_baseline": word_baseline,
-        "train_examples": len(train),
+        "train_examples": len(job.data.train),
         "dev_examples": len(job.data.dev[""]),
         "train_examples_cut": num_cut(job.train),
         "dev_examples_cut": num_cut(job.dev[""]),
@@ -522,7 +542,8 @@ def _measure_on_dev(
 ) -> dict[str, float]:
     """Return what `measure` says of each dev set, given the training examples."""
     scores: dict[str, float] = {}
-    for prefix, examples in job.data.dev.items():
-        measured = measure(job.data.train, examples)
-        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+    for prefix, dev_examples in job.data.dev.items():
+        measured = measure(job.data.train, dev_examples)
+        for name, value in measured.items():
+            scores[prefix + name] = value
     return scores

@@ -80,7 +80,8 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     model.eval()
     order = sorted(range(len(features)), key=lambda index: features[index].length)
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    start = num_batches = 0
+    start = 0
+    num_batches = 0
     while start < len(order):
         # Features are sorted by length, so the first is only a lower bound of the batch's longest:
         # the size is a guess.
@@ -147,8 +148,10 @@ def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
     answers = list(_answers(finetuned, iter(examples), _name(data)))
     # GLUE's diagnostic set is a file of its own; on the Hub it is the test split of ax.
     name = Path(data).name.lower()
-    is_diagnostic = "diagnostic" in name or "ax" in re.split("[^a-z]+", name)
-    split = "diagnostic" if is_diagnostic else split_of(Path(data)) or "test"
+    if "diagnostic" in name or "ax" in re.split("[^a-z]+", name):
+        split = "diagnostic"
+    else:
+        split = split_of(Path(data)) or "test"
     files = finetuned.task.official(answers, examples, split)
     if not files:
         raise UserError(
@@ -166,18 +169,23 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
     """Return predictions for the files of a `split` as files by name: the official ones, or
     ``SPLIT.tsv``.
     """
-    examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
+    examples: list[Any] = []
+    for file in files:
+        examples.extend(finetuned.task.read(file, labelled=False))
     answers = list(_answers(finetuned, iter(examples), split))
+    official_files = finetuned.task.official(answers, examples, split)
+    if official_files:
+        return official_files
     table = StringIO(newline="")
     _write(table, answers, ".tsv")
-    return finetuned.task.official(answers, examples, split) or {
-        f"{split}.tsv": table.getvalue().encode()
-    }
+    return {f"{split}.tsv": table.getvalue().encode()}
 
 
 def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
     task = finetuned.task
-    num_examples = num_examples_cut = 0
+    num_examples = 0
+    num_examples_cut = 0
+    # Not all at once: a file to predict may be larger than memory.
     while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
         features = task.encode(chunk, finetuned.tokenizer)
         num_examples += len(chunk)
@@ -216,7 +224,10 @@ def evaluate_task(
     data = local_copy(data)
     suffixes = file_suffixes(finetuned.task)
     single = single_file(data, suffixes)
-    files = {"": [single]} if single else dev_sets(find_splits(data, suffixes))
+    if single:
+        files = {"": [single]}
+    else:
+        files = dev_sets(find_splits(data, suffixes))
     if not files:
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."
@@ -306,9 +317,10 @@ def _write_table(writer: Any, answers: Iterable[Answer], cell: Callable[[Any], A
     for answer in answers:
         num_answers += 1
         # In a table, a question's other answers would hide the best one; they are for JSON.
-        values = {
-            name: value for name, value in answer.items() if name not in ("n_best", "probabilities")
-        }
+        values = {}
+        for name, value in answer.items():
+            if name not in ("n_best", "probabilities"):
+                values[name] = value
         for name, share in answer.get("probabilities", {}).items():
             column = f"p({name})" if name in values else name  # a class may be called label
             values[column] = share
@@ -328,4 +340,6 @@ def _cell(value: Any) -> Any:
 
 def _tsv_cell(value: Any) -> Any:
     value = _cell(value)
-    return re.sub(r"[\t\r\n]", " ", value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return re.sub(r"[\t\r\n]", " ", value)
+    return value

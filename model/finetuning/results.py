@@ -37,7 +37,7 @@ class BestRun(TypedDict):
 
 
 class RunRecord(BestRun):
-    """What a run of `finetune` leaves in its ``run.json``."""
+    """The content of a run's ``run.json``, which says that the run is done."""
 
     task: str
     variant: str
@@ -47,7 +47,7 @@ class RunRecord(BestRun):
 
 
 class SearchSummary(TypedDict):
-    """What ``summary.json`` holds after all runs of `finetune`."""
+    """The content of ``summary.json``, after all runs of `finetune`."""
 
     status: Literal["finished"]
     task: str
@@ -70,7 +70,7 @@ class SearchSummary(TypedDict):
 
 
 class RunRow(Struct):
-    """What describes a run in ``results.csv``, beside its scores."""
+    """The description of a run in ``results.csv``, beside its scores."""
 
     task: str
     checkpoint: str
@@ -149,7 +149,9 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
         # Rounded so that 0.28 does not become 28.000000000000004.
         values = [round(factor * run.scores[metric], 6) for run in runs]
         # What is degenerate is judged by the first metric alone.
-        is_judged = summary is not None and metric == metrics[0]
+        degenerate_runs = None
+        if summary is not None and metric == metrics[0]:
+            degenerate_runs = summary["degenerate_runs"]
         yield ResultLine(
             task=first.row.task,
             variant=first.row.variant,
@@ -161,7 +163,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             median=statistics.median(values),
             best=max(values),
             spread=max(values) - min(values),
-            degenerate_runs=summary["degenerate_runs"] if summary and is_judged else None,
+            degenerate_runs=degenerate_runs,
         )
 
 
@@ -222,25 +224,24 @@ def draw_results(lines: Sequence[ResultLine]) -> bytes:
         raise UserError("A picture needs matplotlib: pip install matplotlib.") from None
 
     panels: dict[str, list[ResultLine]] = {}
-    drawn = set()
+    directories_drawn = set()
     for line in lines:
-        if line.directory not in drawn:  # the first metric of each directory
-            drawn.add(line.directory)
+        if line.directory not in directories_drawn:  # the first metric of each directory
+            directories_drawn.add(line.directory)
             name = " ".join(filter(None, (line.task, line.variant, line.metric)))
             panels.setdefault(name, []).append(line)
 
-    num_rows = len(drawn) + 2 * len(panels)
+    # Each panel needs the height of about two more rows for its title and its axis.
+    num_rows = len(directories_drawn) + 2 * len(panels)
     figure = Figure(figsize=(7, 0.6 + 0.3 * num_rows), dpi=120, layout="constrained")
     heights = [len(panel) + 1 for panel in panels.values()]
     all_axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
     for axes, (name, panel) in zip(all_axes, panels.items(), strict=True):
         medians = [line.median for line in panel]
-        ranges = [
-            [line.median - line.lowest for line in panel],
-            [line.best - line.median for line in panel],
-        ]
+        below = [line.median - line.lowest for line in panel]
+        above = [line.best - line.median for line in panel]
         rows = list(range(len(panel), 0, -1))  # the first at the top
-        axes.errorbar(medians, rows, xerr=ranges, fmt="o", capsize=3)
+        axes.errorbar(medians, rows, xerr=[below, above], fmt="o", capsize=3)
         axes.set(
             title=f"{name.replace('_', ' ')}, in percent",
             yticks=rows,

@@ -66,9 +66,8 @@ class Training:
     @property
     def num_steps(self) -> int:
         """Number of updates."""
-        return max(
-            1, round(self.recipe.epochs * math.ceil(len(self.features) / self.recipe.batch_size))
-        )
+        steps_per_epoch = math.ceil(len(self.features) / self.recipe.batch_size)
+        return max(1, round(self.recipe.epochs * steps_per_epoch))
 
     def rate(self, step: int) -> float:
         """Return the learning rate of the update with index `step`."""
@@ -108,7 +107,10 @@ def train_model(
     if compiles(config.compile, ranks.device):
         model.compile()
     lengths = np.array([feature.length for feature in training.features])
-    order = list(islice(batch_rows(lengths, training.recipe.batch_size, training.seed), num_steps))
+    # All steps' rows, also those done before an interruption: then `order[step]` is the same batch
+    # as in an undisturbed run.
+    all_batches = batch_rows(lengths, training.recipe.batch_size, training.seed)
+    order = list(islice(all_batches, num_steps))
     batches = prefetch(lambda step: _make_batches(training, order[step]), range(step, num_steps))
 
     with (
@@ -138,8 +140,9 @@ def train_model(
             is_last = step == num_steps
             is_reported = is_last or step % REPORT_EVERY == 0
             is_saved = step % config.checkpoint_every == 0
+            is_drained = step % drain_every(ranks.device) == 0
             # Reading an update's loss waits for a GPU to finish it.
-            if not (is_reported or is_saved or step % drain_every(ranks.device) == 0):
+            if not (is_reported or is_saved or is_drained):
                 continue
             updates = updater.drain()
             losses += [_finite_loss(update, training.peak_rate) for update in updates]
@@ -181,12 +184,18 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
     are shuffled: a batch has rows of similar length and so little padding, but each epoch has other
     batches.
     """
+    pool_rows = POOL_BATCHES * batch_size
     for epoch in count():
         rng = rng_for(seed, "finetune", "order", epoch)
         order = rng.permutation(len(lengths))
         batches = []
-        for start in range(0, len(order), POOL_BATCHES * batch_size):
-            pool = order[start : start + POOL_BATCHES * batch_size]
+        # Lengths with 2 batches of 2 rows to a pool:
+        #
+        #     shuffled    9 3 4 8   7 2 6 1
+        #     sorted      3 4 8 9   1 2 6 7
+        #     batches    (3 4)(8 9)(1 2)(6 7), which are shuffled once more
+        for start in range(0, len(order), pool_rows):
+            pool = order[start : start + pool_rows]
             pool = pool[np.argsort(lengths[pool], kind="stable")]
             for first in range(0, len(pool), batch_size):
                 batches.append(pool[first : first + batch_size])
@@ -203,7 +212,7 @@ def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
     features_here = features[rank::num_ranks]
     if not features_here:
         # A rank without a row computes one that counts nothing, so that all ranks have the same
-        # gradients to sum.
+        # gradients to sum: each waits for all the others at every bucket.
         return [make_batch(features[:1])._replace(share=0.0)]
 
     num_batch_targets = max(1, num_targets(features))

@@ -50,8 +50,11 @@ class PretrainBatch(NamedTuple):
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
-        changed = [change(value) if isinstance(value, Tensor) else value for value in self]
-        return PretrainBatch._make(changed)
+        tensors = {}
+        for name, value in self._asdict().items():
+            if isinstance(value, Tensor):
+                tensors[name] = change(value)
+        return self._replace(**tensors)
 
 
 def make_batches(
@@ -84,9 +87,12 @@ def pack_batches(
     """
     # Padding tokens are rows too: attention leaves the output of tokens outside of all rows
     # undefined. There are at most two blocks of them.
-    num_rows = batch_size + _divide_up(2 * TOKEN_BLOCK, max_length)
+    most_padding_rows = _divide_up(2 * TOKEN_BLOCK, max_length)
+    num_rows = batch_size + most_padding_rows
+    # 10 rows in batches of at most 4 become 4, 3 and 3, not 4, 4 and 2: fewer shapes.
+    num_batches = _divide_up(len(rows), batch_size)
     batches = []
-    for index in np.array_split(np.arange(len(rows)), _divide_up(len(rows), batch_size)):
+    for index in np.array_split(np.arange(len(rows)), num_batches):
         batches.append(_pack_batch(select(rows, index), max_length, num_rows, objective))
     return batches
 
@@ -98,24 +104,24 @@ def _divide_up(number: int, divisor: int) -> int:
 def _pack_batch(
     rows: InstanceRows, max_length: int, num_rows: int, objective: str
 ) -> PretrainBatch:
-    """Lay rows one after the other.
-
-    With blocks of 8 tokens and rows of up to 4, rows of 4, 3 and 4 tokens become:
-
-        tokens      a a a a b b b c   c c c . . . . .
-        positions   0 1 2 3 0 1 2 0   1 2 3 0 1 2 3 0     (padding has rows of `max_length`)
-        row starts  0 4 7 11 15 16 16 16                  (the last rows are empty)
-    """
+    """Lay rows one after the other."""
+    # With blocks of 8 tokens and rows of up to 4, rows of 4, 3 and 4 tokens become:
+    #
+    #     tokens      a a a a b b b c   c c c . . . . .
+    #     positions   0 1 2 3 0 1 2 0   1 2 3 0 1 2 3 0     (padding has rows of `max_length`)
+    #     row starts  0 4 7 11 15 16 16 16                  (the last rows are empty)
     num_tokens = int(rows.offsets[-1])
     position_T = np.arange(num_tokens) - np.repeat(rows.offsets[:-1], rows.lengths)
     ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
-    types_T = (position_T >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
+    segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
+    types_T = (position_T >= segment_b_start_T).astype(np.int64)
 
     ids_N = _padded(ids_T, TOKEN_BLOCK)
     types_N = _padded(types_T, TOKEN_BLOCK)
     position_N = _padded(position_T, TOKEN_BLOCK)
     position_N[num_tokens:] = np.arange(len(position_N) - num_tokens) % max_length
 
+    # The last offset, where the last real row ends, is where the first row of padding starts.
     padding_starts = np.arange(num_tokens + max_length, len(ids_N), max_length)
     starts = np.append(rows.offsets, padding_starts)
     row_starts = torch.full((num_rows + 1,), len(ids_N), dtype=torch.int32)
@@ -123,15 +129,20 @@ def _pack_batch(
 
     label_B = None
     if objective == "mlm+nsp":
+        # Rows of padding have no next sentence.
         label_B = torch.full((num_rows,), IGNORED)
         label_B[: len(rows)] = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
+
+    # Padding among the predictions points to the first token, and is ignored by its label.
+    masked_index = _padded(predicted_M, PREDICTION_BLOCK)
+    masked_ids = _padded(labels_M, PREDICTION_BLOCK, IGNORED)
     return PretrainBatch(
         input_ids=_blocks(ids_N, TOKEN_BLOCK),
         token_type_ids=_blocks(types_N, TOKEN_BLOCK),
         attention_mask_BL=None,
         token_index_T=None,
-        masked_index=_blocks(_padded(predicted_M, PREDICTION_BLOCK), PREDICTION_BLOCK),
-        masked_ids=_blocks(_padded(labels_M, PREDICTION_BLOCK, IGNORED), PREDICTION_BLOCK),
+        masked_index=_blocks(masked_index, PREDICTION_BLOCK),
+        masked_ids=_blocks(masked_ids, PREDICTION_BLOCK),
         next_sentence_label_B=label_B,
         position_ids=_blocks(position_N, TOKEN_BLOCK),
         row_starts=row_starts,
@@ -146,13 +157,19 @@ def _targets(
     they should predict.
     """
     if objective == "ltr":
+        # A token is predicted from the hidden state of the token before it.
+        #
+        #     flat index     0   1   2   3     4   5   6
+        #     tokens        CLS  a   b  SEP   CLS  c  SEP
+        #     predict        a   b  SEP  -     c  SEP  -
         ids_T = rows.unmasked_ids().astype(np.int64)
         target_M = np.flatnonzero(position_T)  # all but each row's first token
-        # A token is predicted from the hidden state of the token before it.
-        return ids_T, target_M - 1, ids_T[target_M]
-    row_starts_M = np.repeat(rows.offsets[:-1], rows.num_masked)
+        predicted_M = target_M - 1
+        return ids_T, predicted_M, ids_T[target_M]
     ids_T = rows.input_ids.astype(np.int64)
-    return ids_T, row_starts_M + rows.masked_positions, rows.masked_ids.astype(np.int64)
+    row_starts_M = np.repeat(rows.offsets[:-1], rows.num_masked)
+    predicted_M = row_starts_M + rows.masked_positions
+    return ids_T, predicted_M, rows.masked_ids.astype(np.int64)
 
 
 def _padded(values: np.ndarray, multiple: int, value: int = 0) -> np.ndarray:
@@ -168,27 +185,37 @@ def _blocks(values: np.ndarray, size: int) -> Tensor:
 
 def _pad_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBatch:
     """Make a rectangle of rows, filled up with padding."""
-    max_length = _divide_up(int(rows.lengths.max()), multiple) * multiple
+    # Rows of 4, 2 and 2 tokens; the encoder computes the tokens of `token_index_T` alone:
+    #
+    #     mask_BL    1 1 1 1        position_T       0 1 2 3  0 1  0 1
+    #                1 1 0 0        token_index_T    0 1 2 3  4 5  8 9
+    #                1 1 0 0
+    longest = int(rows.lengths.max())
+    max_length = _divide_up(longest, multiple) * multiple
     column_L = np.arange(max_length)
     mask_BL = column_L < rows.lengths[:, None]
     position_T = np.broadcast_to(column_L, mask_BL.shape)[mask_BL]
     ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
     ids_BL = np.zeros(mask_BL.shape, np.int64)
     ids_BL[mask_BL] = ids_T
-    types_BL = ((column_L >= rows.segment_b_start[:, None]) & mask_BL).astype(np.int64)
+    in_segment_b_BL = column_L >= rows.segment_b_start[:, None]
+    types_BL = (in_segment_b_BL & mask_BL).astype(np.int64)
 
-    # Where each real token lies in the rectangle, flat.
     token_index_T = np.flatnonzero(mask_BL)
     # Without padding, attention needs no mask, and the encoder need not leave tokens out.
-    has_padding = not mask_BL.all()
+    attention_mask_BL = None
+    encoded_index_T = None
+    if not mask_BL.all():
+        attention_mask_BL = torch.from_numpy(mask_BL)
+        encoded_index_T = torch.from_numpy(token_index_T)
     label_B = None
     if objective == "mlm+nsp":
         label_B = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
     return PretrainBatch(
         input_ids=torch.from_numpy(ids_BL),
         token_type_ids=torch.from_numpy(types_BL),
-        attention_mask_BL=torch.from_numpy(mask_BL) if has_padding else None,
-        token_index_T=torch.from_numpy(token_index_T) if has_padding else None,
+        attention_mask_BL=attention_mask_BL,
+        token_index_T=encoded_index_T,
         masked_index=torch.from_numpy(token_index_T[predicted_M]),
         masked_ids=torch.from_numpy(labels_M),
         next_sentence_label_B=label_B,

@@ -62,13 +62,15 @@ def _metadata(
         languages.update(manifest.languages)
         for shard in manifest.shards:
             sources.update(shard.source_tokens)
+    # The Hub makes links of these; a local file would be a broken one.
+    datasets = [source for source in sorted(sources) if DATASET.fullmatch(source)]
     return {
         "language": sorted(languages - {UNKNOWN}),
         "license": config.license,
         "library_name": "transformers",
         "pipeline_tag": None if shape.is_decoder else TASK,
         "tags": ["bert"],
-        "datasets": [source for source in sorted(sources) if DATASET.fullmatch(source)],
+        "datasets": datasets,
         "model-index": _model_index(shape, sorted(sources), scores),
     }
 
@@ -102,9 +104,10 @@ def _tables(
     products: str,
 ) -> dict[str, dict[str, Any]]:
     settings = json.loads(tokenizer["tokenizer_config.json"])
-    casing = {
-        name: settings[name] for name in ("do_lower_case", "strip_accents") if name in settings
-    }
+    casing = {}
+    for name in ("do_lower_case", "strip_accents"):
+        if name in settings:
+            casing[name] = settings[name]
     tables = {"Model": {"parameters": summary["parameters"], **asdict(shape), **casing}}
     for number, manifest in enumerate(manifests, 1):
         heading = "Data" if len(manifests) == 1 else f"Data, phase {number}"
@@ -131,6 +134,7 @@ def _num_rows(manifest: InstancesManifest, split: str) -> int:
 
 def _data(manifest: InstancesManifest) -> dict[str, Any]:
     """Return rows, tokens by source, documents by language, and the options of `build`."""
+    # Of all passes: with several, a text counts as often as its rows are stored.
     tokens_by_source = Counter[str]()
     for shard in manifest.shards:
         if shard.split == "train":
@@ -162,7 +166,9 @@ def _training(
     }
     if config.checkpoint:
         training["initial weights"] = as_code(model_name(config.checkpoint))
-    options = [*_OPTIONS, "phase_shares"] if num_phases > 1 else _OPTIONS
+    options: list[str] = list(_OPTIONS)
+    if num_phases > 1:
+        options.append("phase_shares")
     for name in options:
         if getattr(config, name) is not None:
             training[name] = getattr(config, name)

@@ -171,6 +171,8 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
 
 def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a list column as one array of all its items, and each row's number of items."""
+    #     column     [4 9 7]  [5 2]
+    #     offsets    0        3      5      items    4 9 7 5 2      lengths    3 2
     column = cast(pa.ListArray, table[name].combine_chunks())
     offsets = column.offsets.to_numpy().astype(np.int64)
     return column.flatten().to_numpy(), np.diff(offsets)

@@ -94,19 +94,25 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         self._num_yielded = self._num_skipped
         num_batches, first_row = divmod(self._num_skipped, self.batch_size)
         # Of two workers, one reads the batches 0, 2, 4, ... and the other 1, 3, 5, ...
-        for batch in count(worker_index + num_batches * num_workers, num_workers):
+        first_batch = worker_index + num_batches * num_workers
+        for batch in count(first_batch, num_workers):
             rows = self._rows(batch)
             for row in rows[first_row:]:
                 self._num_yielded += 1
                 yield row
             if len(rows) < self.batch_size:
-                return
+                return  # the last batch of the last epoch
             first_row = 0
 
     def _rows(self, batch: int) -> list[InstanceRow]:
         """Return this rank's rows of a batch, counted from `_position`; fewer than `batch_size` at
         the end.
         """
+        # Of 2 ranks with batches of 3 rows, rank 1 has in batch 1 the rows marked x:
+        #
+        #     position    0 1 2 3 4 5   6 7 8 9 10 11
+        #     batch       |--- 0 ---|   |---- 1 ----|
+        #                                 x   x    x
         size = self.batch_size * self.num_ranks
         start = self._position + batch * size
         stop = start + size
@@ -146,21 +152,20 @@ class InstanceDataset(IterableDataset[InstanceRow]):
 
 
 def _split_rows(rows: InstanceRows, *, has_pairs: bool) -> list[InstanceRow]:
-    """Cut flat columns into a dict of tensors for each row.
-
-    Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
-
-        offsets     0               5         8
-        input_ids   CLS x SEP MASK SEP  CLS z SEP
-        labels       -  -  -   y    -    -  -  -
-        types        0  0  0   1    1    0  0  0
-    """
+    """Cut flat columns into a dict of tensors for each row."""
+    # Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
+    #
+    #     offsets     0                    5          8
+    #     input_ids   CLS x SEP MASK SEP   CLS z SEP
+    #     labels       -  -  -   y    -     -  -  -
+    #     types        0  0  0   1    1     0  0  0
     row_starts = rows.offsets[:-1]
     labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
     masked_M = np.repeat(row_starts, rows.num_masked) + rows.masked_positions
     labels_T[masked_M] = rows.masked_ids
     position_T = np.arange(len(labels_T)) - np.repeat(row_starts, rows.lengths)
-    types_T = (position_T >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
+    segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
+    types_T = (position_T >= segment_b_start_T).astype(np.int64)
 
     lengths = rows.lengths.tolist()
     ids_by_row = torch.from_numpy(rows.input_ids.astype(np.int64)).split(lengths)
@@ -184,13 +189,15 @@ def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
     These are input_ids, token_type_ids, attention_mask, labels (`IGNORED` if not to be predicted)
     and, if the instances have pairs, next_sentence_label (B,).
     """
+    paddings = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
     batch = {}
-    for name, padding in (("input_ids", 0), ("token_type_ids", 0), ("labels", IGNORED)):
+    for name, padding in paddings.items():
         columns = [row[name] for row in rows]
         batch[name] = pad_sequence(columns, batch_first=True, padding_value=padding)
+    # From the lengths, not from the ids: token 0 is [PAD] by convention alone.
     real_tokens = [torch.ones_like(row["input_ids"]) for row in rows]
     batch["attention_mask"] = pad_sequence(real_tokens, batch_first=True)
     if "next_sentence_label" in rows[0]:
-        labels = [row.get("next_sentence_label", 0) for row in rows]
-        batch["next_sentence_label"] = torch.tensor(labels)
+        next_sentence_labels = [row.get("next_sentence_label", 0) for row in rows]
+        batch["next_sentence_label"] = torch.tensor(next_sentence_labels)
     return batch

@@ -77,6 +77,7 @@ class _Timer:
         self.reports.append((time.perf_counter(), figures["step"]))
         self.memory_gb = figures.get("peak_memory_gb", 0.0)
         # The time before the first report is left out: compilation, and the first allocations.
+        # Not a `StopRequest`, on which the run would write a checkpoint.
         if len(self.reports) > 1 and self._seconds() > TIMED_S:
             raise _EnoughError
 
@@ -110,7 +111,9 @@ def estimate_pretraining(
     num_steps = sum(phase.num_steps for phase in phases)
     tokens = round(sum(phase.num_rows * phase.directory.mean_length for phase in phases))
     training_s = sum(phase.num_rows * phase.speed.seconds_per_row for phase in phases)
-    evaluation_s = _evaluation_seconds(config, phases[-1], num_steps)
+    seconds = training_s
+    if schedule.budget_s is None:  # a budget of hours does not count evaluation
+        seconds += _evaluation_seconds(config, phases[-1], num_steps)
     num_parameters = _num_parameters(config, directories)
     device = find_device(config.device)
     return PretrainEstimate(
@@ -122,8 +125,7 @@ def estimate_pretraining(
         device=_device_name(device),
         device_bytes=max(speed.peak_bytes for speed in speeds),
         output_bytes=_output_bytes(config, num_parameters, num_steps),
-        # A budget of hours does not count evaluation.
-        seconds=training_s + (evaluation_s if schedule.budget_s is None else 0),
+        seconds=seconds,
         tokens_per_second=tokens / training_s,
     )
 
@@ -179,6 +181,7 @@ def _measure(config: PretrainConfig, directory: InstanceDirectory) -> _Speed:
         tokens=None,
         hours=None,
         warmup_steps=None,
+        # One micro-batch: a global batch of thousands of rows takes minutes on a CPU.
         batch_size=min(config.batch_size, rows_at_once),
         phase_shares=PretrainConfig.phase_shares,
         evaluation_rows=1,
@@ -189,14 +192,16 @@ def _measure(config: PretrainConfig, directory: InstanceDirectory) -> _Speed:
     timer = _Timer()
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder, suppress(_EnoughError):
         train_into(Path(folder, "run"), short, [directory.path], timer, logs_online=False)
-    peak_bytes = round(timer.memory_gb * 1e9) or _resident_bytes()
+    peak_bytes = round(timer.memory_gb * 1e9) or _resident_bytes()  # a CPU reports none
     return _Speed(timer.seconds_per_step() / short.batch_size, peak_bytes)
 
 
 def _resident_bytes() -> int:
     """Return the most memory that this process has had."""
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2) counts bytes on macOS alone
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform == "darwin":
+        return most
+    return most * 1024  # getrusage(2) counts bytes on macOS alone, elsewhere KiB
 
 
 def _evaluation_seconds(config: PretrainConfig, last: _Phase, num_steps: int) -> float:

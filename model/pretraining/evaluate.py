@@ -112,7 +112,10 @@ def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
     num_labels = torch.zeros_like(num_predicted)
     if batch.next_sentence_label_B is not None:
         num_labels = (batch.next_sentence_label_B != IGNORED).sum()
-    return torch.stack([value.detach().double() for value in (*sums, num_predicted, num_labels)])
+    # One tensor, so that adding up and looking at a batch's figures is one operation on a GPU each.
+    # In float64, because fp32 counts no further than 2**24 predictions.
+    values = (*sums, num_predicted, num_labels)
+    return torch.stack([value.detach().double() for value in values])
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:

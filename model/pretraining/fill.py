@@ -46,13 +46,19 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     if ids.shape[1] > model.config.max_position_embeddings:
         limit = f"the model reads at most {model.config.max_position_embeddings}"
         raise UserError(f"The text has {ids.shape[1]} tokens, but {limit}; shorten it.")
+    predicted_from_M = masked_M
+    if model.config.is_decoder:
+        # A left-to-right model predicts a token from the one before; the first mask follows [CLS].
+        predicted_from_M = masked_M - 1
     with torch.no_grad():
-        # A left-to-right model predicts a token from the one before.
-        predicted_from_M = masked_M - 1 if model.config.is_decoder else masked_M
         logits_MV = model.mlm_logits(model.bert(ids), predicted_from_M)
     best = logits_MV.softmax(-1).topk(min(top, model.config.vocab_size))
     guesses_by_mask = []
-    for tokens, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True):
-        names = [tokenizer.id_to_token(token) or "" for token in tokens]
-        guesses_by_mask.append([Guess(*pair) for pair in zip(names, probabilities, strict=True)])
+    for token_ids, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+        guesses = []
+        for token_id, probability in zip(token_ids, probabilities, strict=True):
+            # A model may have more embeddings than the vocabulary has tokens.
+            token = tokenizer.id_to_token(token_id) or ""
+            guesses.append(Guess(token, probability))
+        guesses_by_mask.append(guesses)
     return guesses_by_mask

@@ -73,9 +73,13 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
         if token in old.ids:  # special tokens too
             pieces = [old.ids[token]]
         elif is_ordinary:
-            # "##" says where the token stands in a word, and is no part of its text.
-            text = normalizer.normalize_str(token.removeprefix("##") if continues else token)
-            pieces = _word_pieces(text.replace(" ", ""), old, continues=bool(continues))
+            text = token
+            if continues:
+                # "##" says where the token stands in a word, and is no part of its text.
+                text = token.removeprefix("##")
+            # Normalising puts spaces around Chinese characters, and a token has none.
+            text = normalizer.normalize_str(text).replace(" ", "")
+            pieces = _word_pieces(text, old, continues=bool(continues))
         else:
             pieces = []  # an [unused] token, which no text contains
         pieces_by_token.append(pieces)
@@ -86,6 +90,8 @@ def _word_pieces(text: str, vocabulary: Vocabulary, *, continues: bool) -> list[
     """Return the ids of the longest pieces from the left, as WordPiece does; none if a character
     has no piece. With `continues` the text is the end of a word.
     """
+    #     text      u n a f f a b l e
+    #     pieces    |un|  |##aff| |##able|     from each start the longest piece that exists
     pieces: list[int] = []
     start = 0
     while start < len(text):

@@ -162,6 +162,7 @@ def train_into(
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
     directories = open_directories(config, instances)
+    # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         mirrored(output) as folder,
         unwritable_as_user_error(folder, NO_SPACE),
@@ -178,7 +179,10 @@ def train_into(
         setup = set_up(config, directories, ranks)
         model, updater, state = start(setup, checkpoint)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
-        first_step = state.step if checkpoint else -1  # -1: no line of an earlier log is right
+        first_step = -1  # no line of an earlier log is right
+        if checkpoint:
+            first_step = state.step
+        peak = peak_flops(ranks.device) or 0
         with (
             _open_log(folder, config, first_step, ranks, online=logs_online) as log,
             SnapshotWriter() as writer,
@@ -191,7 +195,7 @@ def train_into(
                 state=state,
                 log=log,
                 writer=writer,
-                clock=Clock((peak_flops(ranks.device) or 0) * ranks.num_ranks, state.seconds),
+                clock=Clock(peak * ranks.num_ranks, state.seconds),
                 report=progress or (lambda figures: None),
                 stop=stop or StopRequest(),
                 saved_at=time.monotonic(),
@@ -215,7 +219,9 @@ def _open_log(
     if ranks.rank > 0:
         yield None
         return
-    wandb = open_wandb(folder, asdict(config)) if online else None
+    wandb = None
+    if online:
+        wandb = open_wandb(folder, asdict(config))
     with RunLog(folder, first_step, METRICS, wandb=wandb) as log:
         yield log
 
@@ -264,7 +270,7 @@ def _train(run: PretrainRun) -> dict[str, Any]:
         steps = count(state.step)  # a budget of hours ends by the clock
         if schedule.num_steps is not None:
             steps = range(state.step, schedule.num_steps)
-        run.clock.restart()
+        run.clock.restart()  # the first evaluation is not training
         batches = prefetch(lambda step: _make_global_batch(setup, step), steps)
         with closing(batches), run.stop:
             while not schedule.is_over(state.step, state.seconds):
@@ -272,6 +278,8 @@ def _train(run: PretrainRun) -> dict[str, Any]:
                     batch = next(batches)
                 _update(run, batch)
                 due = _due_work(run)
+                # After most updates nothing is due, and a GPU gets its next one at once: to look at
+                # a loss is to wait until it is computed.
                 if due.any and not _settle(run, due):
                     return _summary(run, "interrupted")
     return _finish(run)
@@ -305,10 +313,15 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     else:
         multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
         batches = make_batches(rank_rows, rows_at_once, objective, multiple)
-    num_padded = sum(batch.input_ids.numel() for batch in batches) * setup.ranks.num_ranks
+    num_padded_here = sum(batch.input_ids.numel() for batch in batches)
     if on_gpu:
         batches = [batch.pin() for batch in batches]
-    return GlobalBatch(batches, rows.lengths, _num_predicted(rows, objective), num_padded)
+    return GlobalBatch(
+        batches=batches,
+        lengths=rows.lengths,
+        num_predicted=_num_predicted(rows, objective),
+        num_padded=num_padded_here * setup.ranks.num_ranks,
+    )
 
 
 def _num_predicted(rows: InstanceRows, objective: str) -> int:
@@ -391,6 +404,7 @@ def _settle(run: PretrainRun, due: DueWork) -> bool:
             is_time = time.monotonic() >= run.saved_at + 60 * minutes
             if due.checkpoint or is_time or ends or stops:
                 _save(run, run.log)
+    # A run that was asked to stop at its last update is finished.
     return ends or not stops
 
 
@@ -403,7 +417,9 @@ def _drain(run: PretrainRun) -> list[Update]:
             raise _not_finite(run.setup, update)
         # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
         state.sums = [before + new for before, new in zip(state.sums, update.sums, strict=True)]
-        state.seconds = 0.0 if run.setup.config.hours is None else update.seconds
+        state.seconds = 0.0
+        if run.setup.config.hours is not None:
+            state.seconds = update.seconds
     return updates
 
 
@@ -438,6 +454,7 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
         run.log.metrics(state.step, "validation", values)
         run.log.flush()
         run.writer.submit(lambda _: draw_curve(run.output))  # takes a second, beside training
+    # Before the first step there is nothing to keep: the model is the one that it starts from.
     if state.step and _is_best(run, phase, values["loss"]):
         _keep_best(run, values)
     return values
@@ -494,13 +511,14 @@ def _figures(run: PretrainRun) -> dict[str, Any]:
         seconds_left = max(0.0, schedule.budget_s - state.seconds)
         seconds_per_step = run.clock.seconds() / run.clock.num_steps
         steps = state.step + round(seconds_left / seconds_per_step)
-    figures = metrics(torch.tensor(state.sums, dtype=torch.float64))
-    del figures["loss"]  # the sum of two losses, which says less than either
+    losses = metrics(torch.tensor(state.sums, dtype=torch.float64))
+    del losses["loss"]  # the sum of two losses, which says less than either
+    last_update = state.step - 1
     return {
         "step": state.step,
         "steps": steps,
-        **figures,
-        "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
+        **losses,
+        "learning_rate": schedule.learning_rate(last_update, state.seconds),
         **run.clock.rates(),
         **peak_memory(run.setup.ranks.device),
     }
@@ -513,13 +531,14 @@ def _finish(run: PretrainRun) -> dict[str, Any]:
         setup = run.setup
         output = OutputDirectory(str(run.output))
         output.write_json("timings.json", run.clock.totals())
+        name_by_dtype = {dtype: name for name, dtype in DTYPES.items()}
         card = model_card(
             setup.config,
             run.model.config,
             [phase.directory.manifest for phase in setup.phases],
             summary,
             setup.tokenizer,
-            products=next(name for name, dtype in DTYPES.items() if dtype == setup.dtype),
+            products=name_by_dtype[setup.dtype],
         )
         output.write_bytes(CARD, card.encode())
         output.write_json(SUMMARY, summary)  # last: a run with a summary is finished

@@ -67,21 +67,24 @@ def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
 
 
 def _items(offsets: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return the flat indices of the chosen rows' items.
-
-    Of the rows above, `index` [2, 0] gives 7 8 9 10 11, 0 1 2 3: the target indices 0 to 8 moved by
-    7 - 0 for the first row and by 0 - 5 for the second.
-    """
+    """Return the flat indices of the chosen rows' items."""
+    # Of the rows at the top of this module, `index` [2, 0] chooses the last and the first:
+    #
+    #     items         CLS  d  e  f SEP   CLS  a  b SEP
+    #     target          0  1  2  3   4     5  6  7   8
+    #     move by        +7 +7 +7 +7  +7    -5 -5 -5  -5     (start - target start)
+    #     flat index      7  8  9 10  11     0  1  2   3
     starts = offsets[index]
     lengths = offsets[index + 1] - starts
     target_starts = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - target_starts, lengths)
+    moves = np.repeat(starts - target_starts, lengths)
+    return np.arange(lengths.sum()) + moves
 
 
 def concatenate(parts: list[InstanceRows]) -> InstanceRows:
     """Return the rows of all `parts`, in their order."""
     if len(parts) == 1:
-        return parts[0]
+        return parts[0]  # most batches lie in one block, and need no copy
     columns = {}
     for field in fields(InstanceRows):
         columns[field.name] = np.concatenate([getattr(part, field.name) for part in parts])

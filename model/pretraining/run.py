@@ -68,8 +68,9 @@ def claimed_run(
 
     # A run without any of these has nothing to lose, so that its options may still be changed.
     def has_work() -> bool:
-        made = (output / SUMMARY).exists() or latest_checkpoint(output) is not None
-        return made or any((output / "archive").glob("step-*"))
+        if (output / SUMMARY).exists() or latest_checkpoint(output) is not None:
+            return True
+        return any((output / "archive").glob("step-*"))
 
     return claimed(
         str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=has_work, advice=advice
@@ -93,7 +94,9 @@ def read_summary(output: Path) -> Summary | None:
 def latest_checkpoint(output: Path) -> Path | None:
     """Return the newest complete checkpoint of a run."""
     checkpoints = _checkpoints(output)
-    return checkpoints[-1] if checkpoints else None
+    if not checkpoints:
+        return None
+    return checkpoints[-1]
 
 
 def _checkpoints(output: Path) -> list[Path]:
@@ -146,6 +149,7 @@ def publish(checkpoint: Path, output: Path) -> None:
         except OSError:  # a file system without hard links
             shutil.copyfile(checkpoint / name, partial)
         partial.replace(output / name)
+    # Only now: a kill before this leaves two checkpoints, never none.
     *older, _newest = _checkpoints(output)
     for checkpoint_before in older:
         shutil.rmtree(checkpoint_before)

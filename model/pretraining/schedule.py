@@ -56,10 +56,14 @@ class Schedule:
         """Return the phase of the update with index `step`, and the update's index within the
         phase.
         """
-        # A step that ends one phase is the first of the next.
+        # A step that ends one phase is the first of the next. With `phase_ends` (90,):
+        #
+        #     step     0 1 ... 89    90 91 ...
+        #     phase    0 0 ...  0     1  1 ...
+        #     index    0 1 ... 89     0  1 ...
         phase = bisect_right(self.phase_ends, step)
-        first_step = self.phase_ends[phase - 1] if phase else 0
-        return phase, step - first_step
+        first_steps = (0, *self.phase_ends)
+        return phase, step - first_steps[phase]
 
 
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
@@ -69,7 +73,9 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     if config.hours is not None:
         return Schedule(config.learning_rate, budget_s=config.hours * 3600)
     num_steps = _num_steps(config, mean_lengths)
-    warmup_steps = default_warmup(num_steps) if config.warmup_steps is None else config.warmup_steps
+    warmup_steps = config.warmup_steps
+    if warmup_steps is None:
+        warmup_steps = default_warmup(num_steps)
     if warmup_steps > num_steps:
         budget = f"`tokens` {config.tokens} allows only {num_steps} steps"
         raise UserError(f"`warmup_steps` is {warmup_steps}, but {budget}; lower it.")
@@ -87,6 +93,10 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
 def _num_steps(config: PretrainConfig, mean_lengths: list[float]) -> int:
     if config.tokens is None:
         return config.steps or DEFAULT_STEPS
-    shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
+    shares = (1.0,)
+    if len(mean_lengths) == 2:
+        shares = config.phase_shares
+    # Real tokens, without padding; a row of the second phase usually has several times more.
     mean_length = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
-    return max(1, round(config.tokens / (config.batch_size * mean_length)))
+    tokens_per_step = config.batch_size * mean_length
+    return max(1, round(config.tokens / tokens_per_step))

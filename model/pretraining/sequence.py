@@ -79,7 +79,8 @@ class RowSequence:
         """Row groups of the next block, which are read while the current one is used."""
         self._readers: ThreadPoolExecutor | None = None
         self._process_id = os.getpid()
-        # Batches of ascending positions need the latest only.
+        # Batches of ascending positions need the latest only. A decorator would cache for all
+        # objects of the class together, and keep their rows in memory.
         self._block_ends = lru_cache(1)(self._count_blocks)
         self._block = lru_cache(1)(self._read_block)
         self._masked = lru_cache(1)(self._mask)
@@ -104,6 +105,7 @@ class RowSequence:
         """Return the shard and row number of the row at `position`, for messages."""
         epoch, block, first, _ = next(self._pieces(position, position + 1))
         row = int(self._row_order(epoch, block)[first])
+        # `row` counts through the groups of the block; what is left in the last counts within it.
         for group in self._block_groups(epoch, block):
             if row < group.num_rows:
                 return f"{group.shard} row {group.first_row + row}"
@@ -112,14 +114,21 @@ class RowSequence:
 
     def _pieces(self, start: int, stop: int) -> Iterator[_Piece]:
         """Cut the positions by epoch, block, and rows that are masked together."""
+        #     positions    start                                              stop
+        #     epoch        0 ..................| 1 ...............................
+        #     block        4 ..................| 0 ...............................
+        #     masked       30 .......| 31 .....| 0 ........| 1 ........| 2 .......
+        #     pieces       [---------|---------|-----------|-----------|---------)
         while start < stop:
             epoch, offset = self._epoch_of(start)
             block_ends = self._block_ends(epoch)
             block = int(np.searchsorted(block_ends, offset, side="right"))
             first = offset - _start(block_ends, block)
-            num_rows = min(stop - start, int(block_ends[block]) - offset)
+            rows_left_in_block = int(block_ends[block]) - offset
+            num_rows = min(stop - start, rows_left_in_block)
             if self.masks:
-                num_rows = min(num_rows, MASKED_TOGETHER - first % MASKED_TOGETHER)
+                rows_left_to_mask = MASKED_TOGETHER - first % MASKED_TOGETHER
+                num_rows = min(num_rows, rows_left_to_mask)
             yield _Piece(epoch, block, first, first + num_rows)
             start += num_rows
 
@@ -141,9 +150,11 @@ class RowSequence:
 
     def _count_blocks(self, epoch: int) -> np.ndarray:
         """Return the offset behind each block within its epoch."""
-        num_rows = self._group_rows[self._group_order(epoch)]
-        first_groups = np.arange(0, len(num_rows), self.groups_per_block)
-        return np.cumsum(np.add.reduceat(num_rows, first_groups))
+        # Row groups of 5 5 3 5 4 rows, two per block: blocks of 10 8 4 rows end at 10 18 22.
+        group_rows = self._group_rows[self._group_order(epoch)]
+        first_groups = np.arange(0, len(group_rows), self.groups_per_block)
+        block_rows = np.add.reduceat(group_rows, first_groups)
+        return np.cumsum(block_rows)
 
     def _row_order(self, epoch: int, block: int) -> np.ndarray:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
@@ -184,6 +195,8 @@ class RowSequence:
         rows, order = self._block(epoch, block)
         first = number * MASKED_TOGETHER
         chosen = select(rows, order[first : first + MASKED_TOGETHER])
+        # Seeded by where the rows are, not by the batch: masks do not depend on the batch size, on
+        # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
         return mask_anew(chosen, *self.masks, rng)
 
@@ -191,21 +204,23 @@ class RowSequence:
         if self.masks is None:
             rows, order = self._block(piece.epoch, piece.block)
             return select(rows, order[piece.first : piece.stop])
-        number, start = divmod(piece.first, MASKED_TOGETHER)
+        # From an index within the block to one within the rows that are masked together; a piece
+        # never crosses the border between two such numbers.
+        number, first = divmod(piece.first, MASKED_TOGETHER)
+        stop = piece.stop - number * MASKED_TOGETHER
         rows = self._masked(piece.epoch, piece.block, number)
-        return select(rows, np.arange(start, start + piece.stop - piece.first))
+        return select(rows, np.arange(first, stop))
 
 
 def _start(ends: np.ndarray, index: int) -> int:
     """Return where a stretch starts, of those that end at `ends` and begin at 0."""
-    return int(ends[index - 1]) if index else 0
+    if index == 0:
+        return 0
+    return int(ends[index - 1])
 
 
 def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
-    """Return the indices of the row groups of each epoch, until they repeat.
-
-    With 2 of 3 passes per epoch, the epochs use the passes 0 and 1, then 2 and 0, then 1 and 2.
-    """
+    """Return the indices of the row groups of each epoch, until they repeat."""
     if duplicates_per_epoch is None:
         return [np.arange(len(directory.row_groups))]
     passes_of_groups = []
@@ -224,5 +239,12 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
         raise UserError(f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {built}; lower it.")
     # After this many epochs each pass was used equally often, and the first ones come again.
     num_epochs = len(passes) // gcd(len(passes), duplicates_per_epoch)
-    turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(passes)
-    return [np.flatnonzero(np.isin(pass_by_group, passes[turn])) for turn in turns]
+    # With 2 of 3 passes per epoch:   epoch 0   0 1
+    #                                       1   2 0
+    #                                       2   1 2   and epoch 3 is epoch 0 again
+    turns = np.arange(num_epochs * duplicates_per_epoch) % len(passes)
+    epochs = []
+    for turn in turns.reshape(num_epochs, duplicates_per_epoch):
+        is_in_epoch = np.isin(pass_by_group, passes[turn])
+        epochs.append(np.flatnonzero(is_in_epoch))
+    return epochs

@@ -185,10 +185,11 @@ def set_up(
     """
     vocabulary = read_vocabulary(directories[0].path)  # all directories have the same
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
+    mean_lengths = [directory.mean_length for directory in directories]
     return PretrainSetup(
         config=config,
         ranks=ranks,
-        schedule=make_schedule(config, [directory.mean_length for directory in directories]),
+        schedule=make_schedule(config, mean_lengths),
         phases=[_sequence(config, directory, vocabulary) for directory in directories],
         validation=held_out,
         tokenizer=vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories)),
@@ -235,6 +236,7 @@ def start(
         model = _model_from(config.checkpoint, setup)
     else:
         model = new_model(config, [phase.directory for phase in setup.phases])
+    # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(setup.ranks.device).train()
     updater: Updater[PretrainBatch] = Updater(
         model,
@@ -243,7 +245,9 @@ def start(
         dtype=setup.dtype,
         dropout_seed=(config.seed, "dropout"),
     )
-    state = _load_state(updater, checkpoint) if checkpoint else PretrainState()
+    state = PretrainState()
+    if checkpoint:
+        state = _load_state(updater, checkpoint)
     return model, updater, state
 
 
@@ -331,8 +335,10 @@ def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:
     """Return whether Adam's averages are finite and have their parameters' shapes."""
     for parameter, averages in optimizer.state.items():
         for average in averages.values():
-            # A scalar is the number of steps.
-            if average.shape not in (parameter.shape, ()) or not average.isfinite().all():
+            is_count = average.shape == ()  # the number of steps
+            if not is_count and average.shape != parameter.shape:
+                return False
+            if not average.isfinite().all():
                 return False
     return True
 
@@ -350,20 +356,24 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> B
     """Return the model that `config` describes, for the directories' vocabulary, with its initial
     weights.
     """
+    longest = max(directory.max_length for directory in directories)
     shape = ModelConfig.named(
         config.model,
         vocab_size=directories[0].vocab_size,
-        max_position_embeddings=max(512, *(directory.max_length for directory in directories)),
+        # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
+        max_position_embeddings=max(512, longest),
         num_hidden_layers=config.num_layers,
         hidden_size=config.hidden_size,
         initializer_range=config.initializer_range,
         num_attention_heads=config.num_heads,
         **_overrides(config),
     )
-    # Training holds a parameter four times on its device: weight, gradient and two averages; it
-    # starts on the CPU.
-    num_copies = 1 if find_device(config.device).type == "cuda" else 4
-    needed = 4 * num_copies * shape.num_parameters()
+    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
+    # GPU the CPU only holds the initial weights.
+    num_copies = 4
+    if find_device(config.device).type == "cuda":
+        num_copies = 1
+    needed = 4 * num_copies * shape.num_parameters()  # fp32
     available = host_memory()
     if needed > available:
         model = f"A model of {shape.num_parameters():,} parameters"

@@ -29,7 +29,10 @@ class EventFile:
         name = f"{prefix}.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}"
         self._file = (folder / name).open("wb")
         self._records = RecordWriter(self._file)
+        # Every reader expects the version first.
         self._add(step=first_step, file_version="brain.Event:2")
+        # A resumed run computes the steps after its checkpoint again. At a start, TensorBoard drops
+        # the points of older files from this step on, so that no curve runs back over itself.
         self._add(step=first_step, session_log=events.SessionLog(status=events.SessionLog.START))
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
@@ -38,7 +41,8 @@ class EventFile:
         self._add(step=step, summary=self._summary(value=[point]))
 
     def _add(self, **fields: Any) -> None:
-        self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+        event = self._event(wall_time=time.time(), **fields)
+        self._records.write(event.SerializeToString())
 
     def flush(self) -> None:
         """Write everything to disk."""

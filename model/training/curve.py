@@ -24,9 +24,12 @@ def can_draw() -> bool:
 
 def _draw_column(axes: "Axes", column: str, lines: Sequence[Mapping[str, str]]) -> None:
     for split, name, style in SPLITS:
-        measured = [line for line in lines if line["split"] == split and line[column]]
-        steps = [int(line["step"]) for line in measured]
-        values = [float(line[column]) for line in measured]
+        steps = []
+        values = []
+        for line in lines:
+            if line["split"] == split and line[column]:
+                steps.append(int(line["step"]))
+                values.append(float(line[column]))
         axes.plot(steps, values, style, label=name, linewidth=1, markersize=3)
     axes.set(xlabel="step", ylabel=DRAWN[column])
     axes.grid(axis="y", alpha=0.3)
@@ -41,10 +44,17 @@ def draw_curve(run: Path) -> None:
         lines = list(csv.DictReader(file))
     if not can_draw() or lines[-1]["step"] == "0":
         return
-    from matplotlib.figure import Figure  # imported here because it takes a second
+    # Imported here because it takes a second. Not pyplot: this runs in a thread beside training,
+    # and pyplot keeps its figures in a global list that is not made for threads.
+    from matplotlib.figure import Figure
 
-    columns = [column for column in DRAWN if any(line[column] for line in lines)]
-    figure = Figure(figsize=(8, 3.2 * len(columns)), dpi=120, layout="constrained")
+    # A run without next sentences has no values for them, and gets one plot.
+    columns = []
+    for column in DRAWN:
+        if any(line[column] for line in lines):
+            columns.append(column)
+    height = 3.2 * len(columns)
+    figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
     rows_of_plots = figure.subplots(len(columns), sharex=True, squeeze=False)
     for axes, column in zip(rows_of_plots[:, 0], columns, strict=True):
         _draw_column(axes, column, lines)

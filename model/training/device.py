@@ -50,10 +50,13 @@ def find_device(name: str) -> torch.device:
 
 def host_memory() -> int:
     """Return the bytes of memory of this machine, or of its part that this process may use."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [machine]
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)  # ulimit -v
     if address_space != resource.RLIM_INFINITY:
         limits.append(address_space)
+    # A container's limit. The machine's memory, which it sees too, is no promise: a process that
+    # goes past the limit is killed without an error.
     with suppress(OSError, ValueError):  # no control groups, or "max"
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(limits)
@@ -81,12 +84,15 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
     cannot be compiled.
     """
     on_gpu = device.type == "cuda"
+    # Asked here, because without a compiler torch.compile fails only at the first update.
     if on_gpu:
-        compilers = (os.environ.get("CC", "gcc"), "clang")
-        can_compile = has_triton() and any(map(shutil.which, compilers))
+        # Triton writes the kernels, and builds a launcher in C for each.
+        c_compilers = (os.environ.get("CC", "gcc"), "clang")
+        can_compile = has_triton() and any(map(shutil.which, c_compilers))
         needed = "Triton and a C compiler; install gcc"
     else:
-        can_compile = bool(shutil.which(os.environ.get("CXX", "g++")))
+        cxx_compiler = os.environ.get("CXX", "g++")
+        can_compile = bool(shutil.which(cxx_compiler))
         needed = "a C++ compiler; install g++"
     if choice is None:
         return on_gpu and can_compile
@@ -107,7 +113,10 @@ def kept_generators(device: torch.device) -> AbstractContextManager[None]:
     and each update seeds it for dropout.
     """
     # Without a list, PyTorch would visit, and so initialise, every GPU.
-    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+    gpus = []
+    if device.type == "cuda":
+        gpus.append(device)
+    return torch.random.fork_rng(gpus)
 
 
 @contextmanager
@@ -143,6 +152,7 @@ def peak_flops(device: torch.device) -> float | None:
     """
     if device.type != "cuda":
         return None
+    # Whole words, such as those of "NVIDIA A100-SXM4-80GB": "L4" is a part of "L40S", too.
     for word in torch.cuda.get_device_name(device).replace("-", " ").split():
         if word in PEAK_FLOPS:
             return PEAK_FLOPS[word]
@@ -163,7 +173,9 @@ def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -
     # Scores, and the mean of the values: each token with each of its row.
     attention = 4 * hidden * np.square(lengths, dtype=np.float64).sum()
     layers = config.num_hidden_layers * (projections + attention)
+    # The head's own layer, and the product with all word embeddings.
     head = 2 * hidden * (hidden + config.vocab_size) * num_predicted
+    # On the first token of each row.
     pooler = 2 * hidden**2 * len(lengths)
     forward = layers + head + pooler
     return 3.0 * float(forward)  # backward takes twice as much

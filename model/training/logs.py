@@ -66,7 +66,11 @@ class RunLog:
         self._board = EventFile(directory / "logs", first_step + 1)
 
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
-        valid_rows = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
+        valid_rows = []
+        for row in _read_rows(path, columns):
+            if int(row["step"]) <= first_step:
+                valid_rows.append(row)
+        # Written anew under another name, so that a kill in the middle loses no line.
         partial = path.with_suffix(".partial")
         # Buffered by line, so that each line can be read at once.
         file = partial.open("w", buffering=1, newline="", encoding="utf-8")
@@ -75,6 +79,7 @@ class RunLog:
         )
         writer.writeheader()
         writer.writerows(valid_rows)
+        # `file` stays open: further lines go to the renamed file.
         partial.replace(path)
         self._files.append(file)
         return writer
@@ -99,9 +104,11 @@ class RunLog:
         group: str,
         values: Mapping[str, str],
     ) -> None:
-        logged = {
-            name: values[name] for name in writer.fieldnames if name in values and name not in key
-        }
+        # In the order of the columns; callers may give more figures than the file has columns.
+        logged = {}
+        for name in writer.fieldnames:
+            if name in values and name not in key:
+                logged[name] = values[name]
         writer.writerow(key | logged)
         numbers = {f"{group}/{name}": float(value) for name, value in logged.items()}
         for tag, number in numbers.items():
@@ -117,6 +124,7 @@ class RunLog:
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
+        # Not synchronised: a curve with a gap after a power cut does not change the run.
         self._board.flush()
 
     def __enter__(self) -> Self:
@@ -261,10 +269,13 @@ class Clock:
     def totals(self) -> dict[str, float]:
         """Return seconds, steps and tokens per second since the start, and what took the time."""
         seconds = self.seconds()
+        tokens_per_second = 0.0
+        if seconds:
+            tokens_per_second = self.num_tokens / seconds
         return {
             "seconds": seconds,
             "steps": self.num_steps,
-            "tokens_per_second": self.num_tokens / seconds if seconds else 0.0,
+            "tokens_per_second": tokens_per_second,
             "data_wait_s": self.data_wait_s,
             "evaluation_s": self.evaluation_s,
             "checkpoint_s": self.checkpoint_s,

@@ -16,6 +16,8 @@ def prefetch(
     ahead.
     """
     pending: deque[Future[T]] = deque()
+    # One thread: a `RowSequence` caches the block it reads, which threads would take from each
+    # other. NumPy and Parquet do their work without the interpreter's lock, beside training.
     pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
     try:
         for item in items:
@@ -25,6 +27,8 @@ def prefetch(
         while pending:
             yield pending.popleft().result()
     finally:
+        # Also where the caller stops early and closes the generator: batches that nobody will take
+        # are not begun, and no thread reads on.
         pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -37,8 +37,11 @@ def make_optimizer(
         {"params": decayed, "weight_decay": weight_decay},
         {"params": not_decayed, "weight_decay": 0.0},
     ]
+    # The rate is set before each update.
     optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
     if not bias_correction:
+        # The state that the first update would make, but for the count. The fused kernel reads the
+        # count on the parameter's device.
         for parameter in [*decayed, *not_decayed]:
             optimizer.state[parameter] = {
                 "step": torch.tensor(NO_CORRECTION_STEP, device=parameter.device),

@@ -36,6 +36,7 @@ class Ranks(NamedTuple):
 
     def rows(self, batch_size: int) -> np.ndarray:
         """Return the indices, int64, of this rank's rows in a global batch."""
+        # 8 rows on 3 ranks: 0 1 | 2 3 4 | 5 6 7.
         first = batch_size * self.rank // self.num_ranks
         end = batch_size * (self.rank + 1) // self.num_ranks
         return np.arange(first, end)
@@ -80,6 +81,8 @@ class Ranks(NamedTuple):
         """
         failure: Exception | None = None
         with ExitStack() as stack:
+            # If the first rank alone raised its error, the others would wait for it at the next sum
+            # until the time-out: so the error travels to all, and all raise it.
             if self.rank == 0:
                 try:
                     stack.enter_context(context)
@@ -152,10 +155,6 @@ class GradientSum:
     The buckets are filled from the last parameters on, whose gradients are ready first, and sent in
     this order on all ranks. Parameters without a gradient in the first update are left out: they
     are unused.
-
-        forward     embeddings   layer 1   layer 2   head
-        backward                           <-------------- time
-        buckets     [    3    ]  [   2   ] [    1       ]  bucket 1 travels while 2 is computed
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], ranks: Ranks):
@@ -182,19 +181,27 @@ class GradientSum:
         self._is_last = False
         if self._ranks.num_ranks == 1:
             return
+        # Only after the first backward pass is it known which parameters have a gradient.
         if not self._buckets:
             self._fill_buckets()
+        # In the first update these are all buckets, later none.
         while len(self._sent) < len(self._buckets):
             self._send()
         for bucket, (flat, wait) in zip(self._buckets, self._sent, strict=True):
             wait()
             sizes = [parameter.numel() for parameter in bucket]
-            for parameter, total in zip(bucket, flat.split(sizes), strict=True):
+            sums = flat.split(sizes)
+            for parameter, gradient_sum in zip(bucket, sums, strict=True):
                 assert parameter.grad is not None
-                parameter.grad.copy_(total.view_as(parameter))
+                parameter.grad.copy_(gradient_sum.view_as(parameter))
         self._sent.clear()
 
     def _fill_buckets(self) -> None:
+        # Bucket 1 travels while the gradients of bucket 2 are computed:
+        #
+        #     forward     embeddings   layer 1   layer 2   head
+        #     backward                           <-------------- time
+        #     buckets     [    3    ]  [   2   ] [    1       ]
         num_bytes = BUCKET_BYTES  # as if a bucket before were full, so that the first is begun
         for parameter in reversed(self._parameters):
             if parameter.grad is None:
@@ -209,7 +216,8 @@ class GradientSum:
     def _ready(self, parameter: torch.Tensor) -> None:
         if not self._is_last or not self._buckets:
             return
-        self._num_missing[self._bucket_index[cast(nn.Parameter, parameter)]] -= 1
+        bucket_index = self._bucket_index[cast(nn.Parameter, parameter)]
+        self._num_missing[bucket_index] -= 1
         # A full bucket waits for those before it: ranks that sent in different orders would sum
         # gradients of different parameters.
         while len(self._sent) < len(self._buckets) and self._num_missing[len(self._sent)] == 0:
@@ -217,6 +225,7 @@ class GradientSum:
 
     def _send(self) -> None:
         bucket = self._buckets[len(self._sent)]
-        # One message for many small tensors.
-        flat = torch.cat([cast(torch.Tensor, parameter.grad).flatten() for parameter in bucket])
-        self._sent.append((flat, self._ranks.start_sum(flat)))
+        gradients = [cast(torch.Tensor, parameter.grad).flatten() for parameter in bucket]
+        flat = torch.cat(gradients)  # one message for many small tensors
+        wait = self._ranks.start_sum(flat)
+        self._sent.append((flat, wait))

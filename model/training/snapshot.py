@@ -37,6 +37,9 @@ class SnapshotWriter:
         """
         self._make_room()
         copy = tree_map_only(Tensor, _copy_to_cpu, values)
+        # Copies from a GPU queue up on the stream of the training, between two updates: the next
+        # update cannot change a tensor before it is copied, and the CPU need not wait. The thread
+        # does, for this event, before it reads the copies.
         copied = None
         if torch.cuda.is_initialized():
             copied = torch.cuda.Event()

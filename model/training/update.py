@@ -114,21 +114,29 @@ class Updater(Generic[BatchT]):
         sums_S = self._backward(step, batches, compute_loss)
         self._gradient_sum.finish()
         self._scaler.unscale_(self.optimizer)  # does nothing unless products are in fp16
-        # The whole global batch's gradient is clipped, so only after the sum.
+        # The whole global batch's gradient is clipped, so only after the sum; and the true one, so
+        # only without the scale.
         gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         set_learning_rate(self.optimizer, rate)
-        self._scaler.step(self.optimizer)
+        self._scaler.step(self.optimizer)  # in fp16 only if the gradient is finite
         self._scaler.update()
         self.optimizer.zero_grad()
 
         # Requests to stop and clocks differ between ranks; these two travel with the sums, so all
         # ranks decide alike.
-        first_rank_seconds = 0.0 if self._ranks.rank else seconds
+        #
+        #     rank 0     sums of its rows    1 if asked to stop    its seconds
+        #     rank 1     sums of its rows    1 if asked to stop    0
+        #     all see    sums of all rows    ranks asked to stop   rank 0's seconds
+        first_rank_seconds = 0.0
+        if self._ranks.rank == 0:
+            first_rank_seconds = seconds
         shared = torch.tensor([stop_asked, first_rank_seconds], dtype=torch.float64)
         if self._ranks.device.type == "cuda":
             shared = shared.pin_memory()  # a copy from other memory would wait for the GPU
         shared = shared.to(self._ranks.device, non_blocking=True)
         sums = self._ranks.sum(torch.cat([sums_S, shared]))
+        # Tensors of the device: `drain` waits for their values.
         self._pending.append((step, sums, gradient_norm))
 
     def _backward(
