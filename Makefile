@@ -1,10 +1,11 @@
 # Each target sets up what it needs: a virtual environment in .venv with the tested versions (constraints.txt).
-PYTHON ?= python3.11
+# The first of the tested versions of Python that is there; `make PYTHON=...` takes another.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13; do $$python --version >/dev/null 2>&1 && echo $$python && break; done)
 BIN := .venv/bin
 DEMO ?= demo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo quick test lint torture format docs bench clean
+.PHONY: demo quick test test-avx2 lint torture format docs bench clean
 
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -15,6 +16,10 @@ quick: .venv/test
 
 test: .venv/test
 	$(BIN)/pytest
+
+# The training tests once more, as on a processor without AVX-512, AMX and bf16.
+test-avx2: .venv/test
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest tests/model tests/examples -m 'not slow'
 
 lint: .venv/test
 	$(BIN)/ruff format --check .
