@@ -15,7 +15,7 @@ quick: .venv/test
 	$(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
 
 test: .venv/test
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4
 
 # The training tests once more, as on a processor without AVX-512, AMX and bf16.
 test-avx2: .venv/test
