@@ -24,10 +24,13 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     unless `verbose`. The log is kept, and named in the error, if the run breaks. SIGTERM interrupts
     as Ctrl-C does.
     """
+    import pyarrow as pa
+
     from ..pipeline.execution.workers import ENVIRONMENT
 
-    # Read by Arrow and by the tokenizers when they first work, here and in child processes.
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(ENVIRONMENT)  # for child processes, Beam's too
+    # The same for this process, which has imported Arrow and does the work with one worker.
+    pa.set_memory_pool(pa.system_memory_pool())
     _configure_beam_log(verbose)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _standard_error_to_log(verbose) as (terminal, log), _progress_bar(terminal) as show:
