@@ -41,6 +41,11 @@ _MIN_AGREEMENT = 0.9
 # chardet's own confidence is 0.1 to 0.3 for short Western texts that it detects rightly, so it
 # says little; below this value lie nearly all wrong answers.
 _MIN_CONFIDENCE = 0.1
+# A text with few non-ASCII bytes is one part, which agrees with itself: chardet must be surer. In
+# short texts it takes Windows-1251 for the Mac's encoding, which differs in few letters.
+_FEW_BYTES = 8
+_FEW_BYTES_OF_MAC = 64
+_MIN_CONFIDENCE_OF_FEW = 0.4
 # A text is UTF-8 with damage if so few characters are damaged, or at most one in
 # `CHARACTERS_PER_DAMAGE`.
 _FEW_DAMAGES = 5
@@ -210,7 +215,7 @@ def _detect_legacy(sample: bytes, language: str) -> Detection:
     doubt = ""
     if num_agreeing < _MIN_AGREEMENT * len(parts):
         doubt = "its parts do not agree"
-    elif best.confidence < _MIN_CONFIDENCE:
+    elif best.confidence < _min_confidence(best.encoding, _num_non_ascii(sample)):
         doubt = "the confidence is low"
     elif _utf_8_share(sample) > _MAX_UTF_8_SHARE:
         doubt = "a part of it is UTF-8"
@@ -223,6 +228,11 @@ def _detect_legacy(sample: bytes, language: str) -> Detection:
         agreeing=num_agreeing,
         doubt=doubt,
     )
+
+
+def _min_confidence(encoding: str, num_non_ascii: int) -> float:
+    few = _FEW_BYTES_OF_MAC if encoding.startswith("mac") else _FEW_BYTES
+    return _MIN_CONFIDENCE_OF_FEW if num_non_ascii < few else _MIN_CONFIDENCE
 
 
 def _ask_chardet(sample: bytes) -> Detection:

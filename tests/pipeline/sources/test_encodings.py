@@ -122,7 +122,7 @@ def test_a_few_bad_bytes_do_not_make_another_encoding() -> None:
         assert detect(damaged) == Detection(encoding="utf-8")
     # English of long ago has but a few letters that are not ASCII.
     english = "It was a dull autumn day.\n" * 1000
-    accented = "Zoë’s café “Chez Noël” – ‘closed’, naïvely, for the fête.\n" * 3
+    accented = "Zoë’s café “Chez Noël” – ‘closed’, naïvely, for the fête.\n" * 10
     assert detect((english + accented).encode("cp1252")).encoding == "cp1252"
     assert detect(b"Plain text.\n" * 1000 + b"\x81\n") == Detection(encoding="utf-8")
 
