@@ -316,8 +316,12 @@ def _other_script(text: str, language: str) -> str:
     return max(sorted(set(counts) - scripts), key=lambda script: counts[script])
 
 
-def refusal(path: str, detection: Detection) -> UserError:
-    """Return the error about a text whose encoding is in doubt, with what to do about it."""
+def refusal(
+    path: str, detection: Detection, advice: str = "Give its `encoding`, or convert it"
+) -> UserError:
+    """Return the error about a text whose encoding is in doubt; `advice` comes before the command
+    that converts it.
+    """
     if detection.encoding == UTF_8:
         finding = f"{path} is not UTF-8, and fits no other encoding: is it a text?"
         guess = "ENCODING"
@@ -328,7 +332,7 @@ def refusal(path: str, detection: Detection) -> UserError:
         )
         guess = detection.encoding.upper()
     command = f"iconv -f {guess} -t UTF-8 {shlex.quote(path)}"
-    return UserError(f"{finding} Give its `encoding`, or convert it: {command}")
+    return UserError(f"{finding} {advice}: {command}")
 
 
 def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
