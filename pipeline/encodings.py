@@ -14,6 +14,7 @@ import io
 import re
 import shlex
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -51,7 +52,9 @@ _MIN_CONFIDENCE_OF_FEW = 0.4
 _FEW_DAMAGES = 5
 # In a text that mixes encodings, more of the non-ASCII bytes than this are in lines of valid UTF-8.
 _MAX_UTF_8_SHARE = 0.1
-_MIN_SCRIPT_SHARE = 0.8
+_MAX_OTHER_SCRIPT_SHARE = 0.2
+_NON_ASCII_LETTER = re.compile(r"(?![\x00-\x7f])[^\W\d_]")
+_CHARACTERS_CHECKED = 1 << 16
 _BLOCK_BYTES = 1 << 16
 
 _MARKS = {  # UTF-32's mark begins with that of UTF-16
@@ -302,18 +305,21 @@ def _other_script(text: str, language: str) -> str:
     >>> _other_script("Òåðì³í", "uk"), _other_script("Термін", "uk"), _other_script("Òåðì", "auto")
     ('Latin', '', '')
     """
-    scripts = scripts_of_language(language)
-    if language == AUTO or not scripts:
+    expected = scripts_of_language(language)
+    if language == AUTO or not expected:
         return ""
-    counts: dict[str, int] = {}
-    for letter in re.findall(r"[^\W\d_]", text[:_BLOCK_BYTES]):
-        if not letter.isascii():
-            script = unicodedata.name(letter, "unknown").split()[0].capitalize()
-            counts[script] = counts.get(script, 0) + 1
-    num_expected = sum(count for script, count in counts.items() if script in scripts)
-    if num_expected >= _MIN_SCRIPT_SHARE * sum(counts.values()):
+    counts: Counter[str] = Counter()
+    for letter in _NON_ASCII_LETTER.findall(text[:_CHARACTERS_CHECKED]):
+        # As in "CYRILLIC SMALL LETTER A".
+        first_word, _, _ = unicodedata.name(letter, "unknown").partition(" ")
+        counts[first_word.capitalize()] += 1
+    num_letters = counts.total()
+    for script in expected:
+        del counts[script]
+    if counts.total() <= _MAX_OTHER_SCRIPT_SHARE * num_letters:
         return ""
-    return max(sorted(set(counts) - scripts), key=lambda script: counts[script])
+    ((other_script, _),) = counts.most_common(1)
+    return other_script
 
 
 def refusal(
