@@ -16,7 +16,7 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, cast
 
@@ -179,6 +179,23 @@ def detect(sample: bytes, language: str = AUTO, encoding: str = AUTO) -> Detecti
     if detection.doubt and has_few_damages:
         return Detection(encoding=UTF_8)
     return detection
+
+
+def check_rest(stream: BinaryIO, detection: Detection) -> Detection:
+    """Return a detection with the rest of its stream as more parts, which must agree too.
+
+    For texts that cannot be sampled from all over, because they are compressed.
+    """
+    num_parts = detection.parts
+    num_agreeing = detection.agreeing
+    while block := stream.read(SAMPLE_BYTES):
+        _, _, part = block.partition(b"\n")
+        part = _whole_lines(part)
+        if not part.isascii():
+            num_parts += 1
+            num_agreeing += _agrees(part, detection.encoding)
+    doubt = "" if num_agreeing >= _MIN_AGREEMENT * num_parts else "its parts do not agree"
+    return replace(detection, parts=num_parts, agreeing=num_agreeing, doubt=doubt)
 
 
 def is_damage(text: str, characters_per_damage: int = CHARACTERS_PER_DAMAGE) -> bool:

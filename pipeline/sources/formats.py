@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
-from ..encodings import detect, read_sample, refusal
+from ..encodings import check_rest, detect, read_sample, refusal
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..storage import hub
@@ -104,10 +104,14 @@ def detect_encoding(
     if file.format not in TEXT_FORMATS:
         return file
     with open_file(file.path) as stream:
-        # The size of the text in a compressed file is unknown.
-        num_bytes = None if is_compressed(file.name) else file.num_bytes
-        sample = read_sample(decompressed(stream, file.name, Counters()), num_bytes)
-    detection = detect(sample, config.language, config.encoding)
+        if is_compressed(file.name):
+            text = decompressed(stream, file.name, Counters())
+            detection = detect(read_sample(text), config.language, config.encoding)
+            if detection.is_detected and not detection.doubt:
+                detection = check_rest(text, detection)
+        else:
+            sample = read_sample(stream, file.num_bytes)
+            detection = detect(sample, config.language, config.encoding)
     if detection.doubt:
         raise refusal(file.path, detection)
     return file._replace(detection=detection)

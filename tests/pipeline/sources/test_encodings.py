@@ -106,6 +106,18 @@ def test_a_text_that_changes_its_encoding_is_refused(
             find_inputs([str(tmp_path)], None, IngestConfig())
 
 
+def test_a_compressed_text_that_changes_its_encoding_late_is_refused(tmp_path: Path) -> None:
+    text = TEXTS["ru"] * 2500  # 1.2 MB, more than a sample
+    path = tmp_path / "a.txt.bz2"
+    path.write_bytes(bz2.compress(text.encode("cp1251") + text.encode("koi8-r")))
+    with pytest.raises(UserError, match="its parts do not agree"):
+        find_inputs([str(path)], None, IngestConfig())
+    path.write_bytes(bz2.compress(text.encode("cp1251") * 2))
+    ((file,), _) = find_inputs([str(path)], None, IngestConfig())
+    assert file.detection.encoding == "cp1251"
+    assert file.detection.agreeing == file.detection.parts > 8
+
+
 def test_letters_of_another_script_than_the_language_is_written_in_are_refused() -> None:
     greek = TEXTS["el"].encode("cp1253")
     assert detect(greek, "uk").doubt == (
