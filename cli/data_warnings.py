@@ -19,7 +19,10 @@ REMOVED = {
 """The names of removed documents in warnings, by counter."""
 
 NUM_WARNINGS = 3
-"""Shards that are named."""
+"""Shards, or files, that are named."""
+
+READ_AS = "texts_read_as_"
+"""Prefix of the counters of members of archives in a detected encoding, whose name follows."""
 
 
 def warn_about_documents(manifest: "DocumentsManifest") -> None:
@@ -42,6 +45,7 @@ def warn_about_documents(manifest: "DocumentsManifest") -> None:
     if num_files := counts.get("single_stream_files", 0):
         files = count_of(num_files, "single-stream .bz2 file")
         warn(f"{files} can be read by only one worker each; use multistream dumps")
+    warn_about_encodings(manifest)
     if num_unknown := manifest.languages.get(UNKNOWN, 0):
         documents = count_of(num_unknown, "document")
         split = "sentences are split as in English; give --language for them"
@@ -49,6 +53,25 @@ def warn_about_documents(manifest: "DocumentsManifest") -> None:
     for reason, what in REMOVED.items():
         if num_removed := counts.get(reason, 0):
             warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")
+
+
+def warn_about_encodings(manifest: "DocumentsManifest") -> None:
+    """Name texts that were read in a detected encoding, and count lines with bad bytes."""
+    detected = [file for file in manifest.inputs if "detected" in file]
+    for file in detected[:NUM_WARNINGS]:
+        warn(f"{file['name']} is not UTF-8: read as {file['detected']}; give --encoding if wrong")
+    num_more = len(detected) - NUM_WARNINGS
+    if num_more > 0:
+        warn(f"{count_of(num_more, 'more file')} read in other encodings; see the manifest")
+    for counter, num_texts in manifest.counts.items():
+        if counter.startswith(READ_AS):
+            encoding = counter.removeprefix(READ_AS)
+            texts = count_of(num_texts, "text")
+            first = manifest.examples[counter][0]
+            warn(f"{texts} in archives read as {encoding}, for example {first}")
+    if num_lines := manifest.counts.get("text_lines_with_invalid_utf8", 0):
+        lines = count_of(num_lines, "line")
+        warn(f"{lines} of text with bytes that are not UTF-8: they became U+FFFD")
 
 
 def warn_about_instances(shards: "Sequence[InstancesShard]") -> None:

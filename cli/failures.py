@@ -8,7 +8,15 @@ import click
 from ..pipeline.errors import RunError, UserError
 
 EXTRAS = {
-    "data": ("apache_beam", "datasets", "huggingface_hub", "py3langid", "rensa", "sentencex"),
+    "data": (
+        "apache_beam",
+        "chardet",
+        "datasets",
+        "huggingface_hub",
+        "py3langid",
+        "rensa",
+        "sentencex",
+    ),
     "dask": ("dask", "distributed"),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }

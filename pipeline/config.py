@@ -8,6 +8,7 @@ same default and help. The fields form the fingerprint of a stage's output; how 
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from .encodings import AUTO, check_encoding
 from .errors import UserError
 
 
@@ -97,6 +98,12 @@ class IngestConfig:
         "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets.",
         group="Reading",
     )
+    encoding: str = option(
+        "auto",
+        "Encoding of plain text, JSON Lines, CSV and TSV that are not UTF-8, for example cp1251. "
+        "auto detects it, and refuses a file whose encoding it cannot tell.",
+        group="Reading",
+    )
     min_characters: int = option(200, "Skip documents with fewer characters.", group="Filters")
     min_sentences: int = option(1, "Skip documents with fewer sentences.", group="Filters")
     keep_language: tuple[str, ...] | None = option(
@@ -126,6 +133,8 @@ class IngestConfig:
         check(0 < share < 1, "validation_share", share, "must be between 0 and 1")
         characters = self.min_characters
         check(characters >= 0, "min_characters", characters, "must not be negative")
+        if self.encoding != AUTO:
+            check_encoding(self.encoding)
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
         similarity = self.near_duplicates
         similarity_ok = similarity is None or 0.3 <= similarity <= 1

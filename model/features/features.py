@@ -49,7 +49,7 @@ from ..mirror import local_copy, local_file
 from ..tasks.classification import TEXT_COLUMNS
 from ..tasks.conll import read_conll, split_words
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from ..tasks.tables import SUFFIXES, TableRow, is_hub, read_rows, text_lines
+from ..tasks.tables import SUFFIXES, TableRow, is_hub, open_text, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
@@ -154,7 +154,7 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
     kind = _format(data, config)
     match kind:
         case "text":
-            with data.open("rb") as file:
+            with open_text(data) as file:
                 for _, line in text_lines(file, str(data)):
                     yield SentenceExample([split_words(line)], 0)
         case "table":

@@ -27,7 +27,7 @@ from ..tasks.ner import EntityRecognition
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file, split_of
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
-from ..tasks.tables import check_file, text_lines
+from ..tasks.tables import check_file, open_text, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import autocast, find_device, product_dtype, trim_memory
@@ -254,7 +254,7 @@ def _examples(task: Task, data: str) -> Iterator[Any]:
         yield from task.read(Path(data), labelled=False)
     else:
         check_file(Path(data))
-        with open(data, "rb") as file:
+        with open_text(Path(data)) as file:
             yield from _parse_lines(task, file, data)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...pipeline.errors import UserError
-from .tables import check_file, listed, shown, text_lines
+from .tables import check_file, listed, open_text, shown, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
@@ -61,7 +61,7 @@ def read_conll(
     sentence: list[_WordLine] = []
     has_marks = False
     num_columns = 0
-    with path.open("rb") as file:
+    with open_text(path) as file:
         # A blank line more, as the last sentence ends even if the file does not end in one.
         lines = chain(text_lines(file, str(path)), [("", "")])
         for where, line in lines:
@@ -108,7 +108,7 @@ def has_columns(path: Path) -> bool:
     """
     check_file(path)
     num_words = 0
-    with path.open("rb") as file:
+    with open_text(path) as file:
         for _, line in text_lines(file, str(path)):
             if line.strip():
                 if not _is_tagged(line):

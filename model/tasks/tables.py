@@ -2,6 +2,9 @@
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -9,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...pipeline.encodings import detect, read_sample, recoded, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import describe_fault
 from ..training.ranks import print_notice
@@ -133,6 +137,27 @@ def hub_split(name: str, split: str) -> Path:
     return Path(f"{name}#{split}")
 
 
+@contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """Open a text file, which need not be UTF-8: another encoding is recoded, with a notice.
+
+    Raises `UserError` if the encoding is in doubt; see `pipeline.encodings`.
+    """
+    with path.open("rb") as file:
+        detection = detect(read_sample(file, path.stat().st_size))
+        if detection.doubt:
+            raise refusal(str(path), detection, "Convert it")
+        if detection.is_detected:
+            _notice_once(f"{path} is not UTF-8: read as {detection.describe()}.")
+        file.seek(0)
+        yield recoded(file, detection.encoding, str(path))
+
+
+@cache  # a file is read several times: to find its form, and for each run
+def _notice_once(line: str) -> None:
+    print_notice(line)
+
+
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
     """Yield (where, line) of a UTF-8 file, without line ends and byte order mark.
 
@@ -167,7 +192,7 @@ def _tsv_rows(
     short_lines: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
-    with path.open("rb") as file:
+    with open_text(path) as file:
         for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
             if num_lines == 1:
@@ -207,8 +232,9 @@ def _report_short(
 def _csv_rows(path: Path) -> Iterator[TableRow]:
     # The csv module refuses fields over 128 KiB by default; a document may be longer.
     csv.field_size_limit(2**31 - 1)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+    with open_text(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        reader = csv.reader(text, strict=True)
         where = str(path)
         try:
             columns = next(reader, [])
@@ -241,7 +267,7 @@ def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
 
 
 def _json_rows(path: Path) -> Iterator[TableRow]:
-    with path.open("rb") as file:
+    with open_text(path) as file:
         for where, line in text_lines(file, str(path)):
             if not line.strip():
                 continue

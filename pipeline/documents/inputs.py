@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import storage
 from ..config import IngestConfig
+from ..encodings import UTF_8
 from ..execution.units import Unit
 from ..sources.formats import Input, plan_units
 from ..sources.records import InputRange
@@ -32,13 +33,27 @@ def plan_ranges(inputs: Sequence[Input], config: IngestConfig) -> list[Unit[list
 
 
 def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
-    """Return name, format, size and digest of each input, for the manifest."""
+    """Return name, format, size and digest of each input, for the manifest.
+
+    The encoding too if it is not UTF-8, and how sure it is if it was detected.
+    """
     with ThreadPoolExecutor(NUM_READERS) as pool:
         digests = list(pool.map(_digest, inputs))
-    return [
-        {"name": file.name, "format": file.format, "bytes": file.num_bytes, "digest": digest}
-        for file, digest in zip(inputs, digests, strict=True)
-    ]
+    return [_fingerprint(file, digest) for file, digest in zip(inputs, digests, strict=True)]
+
+
+def _fingerprint(file: Input, digest: str) -> dict[str, Any]:
+    fingerprint = {
+        "name": file.name,
+        "format": file.format,
+        "bytes": file.num_bytes,
+        "digest": digest,
+    }
+    if file.detection.encoding != UTF_8:
+        fingerprint["encoding"] = file.detection.encoding
+    if file.detection.is_detected:
+        fingerprint["detected"] = file.detection.describe()
+    return fingerprint
 
 
 def _digest(file: Input) -> str:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from ..config import IngestConfig
+from ..encodings import SAMPLE_BYTES, detect, sample_of, with_head
 from ..execution.counters import Counters
 from .books import read_book
 from .compression import (
@@ -73,7 +74,8 @@ def read_archive(
     ``not_an_archive``, ``damaged_archive`` and ``damaged_member`` (what comes before the damage is
     kept), ``unsafe_member`` (an absolute path, or one with ``..``), ``link_or_device_member``,
     ``encrypted_member``, ``unsupported_member`` (a method of compression, or a sparse file),
-    ``compression_bomb`` (see `compression`), ``archive_without_text``, and what `read_book` names.
+    ``compression_bomb`` (see `compression`), ``archive_without_text``, ``unknown_encoding``, and
+    what `read_book` names.
     """
     archive_name = input_range.name
     suffix = _suffix(archive_name)
@@ -88,13 +90,22 @@ def read_archive(
     for member, stream in members:
         name = f"{archive_name}/{member}"
         text = decompressed(stream, name, counters)
+        head = text.read(SAMPLE_BYTES)
+        detection = detect(sample_of(head), config.language, config.encoding)
+        if detection.doubt:
+            counters.skip("unknown_encoding", f"{name} (convert it to UTF-8)")
+            continue
+        if detection.is_detected:
+            counters.note(f"texts_read_as_{detection.encoding}", name)
         book_format = "text"
         if config.format == "gutenberg":
             book_format = "gutenberg"
-        book = InputRange(path=name, name=stem_of(name), format=book_format)
+        book = InputRange(
+            path=name, name=stem_of(name), format=book_format, encoding=detection.encoding
+        )
         if counters.trace:
             counters.trace.restart()
-        for document in read_book(text, book, config, counters):
+        for document in read_book(with_head(head, text), book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(archive_name))
         # A member may be a small bomb, and an archive many small bombs.
         num_bytes += text.tell()

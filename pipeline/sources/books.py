@@ -27,10 +27,11 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from ..config import IngestConfig
+from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
 from ..execution.counters import Counters
 from ..schemas import SENTENCE_ENDS
 from . import gutenberg
-from .compression import decompressed, peekable, stem_of
+from .compression import peekable, stem_of, text_stream
 from .gutenberg import Block
 from .records import InputRange, RawDocument
 from .sentences import compose, ends_sentence
@@ -79,24 +80,26 @@ def read_book(
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (always the whole file).
 
-    Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as
-    Windows-1252 and counted. A file that is not text, or has no prose, is skipped and counted. Ids
+    Text is in the range's encoding. In UTF-8 a few bad bytes become U+FFFD, and their lines are
+    counted; where there are many, the text is in another encoding, and its rest is left out
+    (``unknown_encoding``). A file that is not text, or has no prose, is skipped and counted. Ids
     are the name without ``.txt``; if each line or block is a document, followed by ``#0``, ``#1``
     and so on; if a file is cut into books, by ``#1`` from the second.
     """
     name = input_range.name
-    stream = _as_utf8(peekable(decompressed(file, name, counters)))
+    stream = peekable(text_stream(file, name, input_range.encoding, counters))
     # The form of the text is judged by the first piece; the rest is read while it is consumed.
-    chunks = _chunks(stream, counters)
+    chunks = _chunks(_without_mark(stream), counters)
     first_chunk = next(chunks, b"")
     if b"\0" in first_chunk:  # no text has it, but nearly all other files
         counters.skip("not_text", name)
         return
+    texts = _decoded_chunks(chain([first_chunk], chunks), name, counters)
     text = _Text(
         name=stem_of(name, ".txt"),
         format=input_range.format,
-        head=_decoded(first_chunk, counters),
-        rest=(_decoded(chunk, counters) for chunk in chunks),
+        head=next(texts, ""),
+        rest=texts,
         continues=len(first_chunk) >= HEAD_BYTES,
     )
     has_document = False
@@ -190,13 +193,11 @@ def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocumen
             identity = f"{text.name}#{number}"
 
 
-def _as_utf8(stream: BinaryIO) -> BinaryIO:
-    """Skip a byte order mark; UTF-16 is recoded to UTF-8 while it is read."""
+def _without_mark(stream: BinaryIO) -> BinaryIO:
+    """Skip the byte order mark of UTF-8."""
     mark: bytes = stream.peek(3)[:3]  # pyright: ignore[reportAttributeAccessIssue]
     if mark == codecs.BOM_UTF8:
         stream.read(3)
-    elif mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return codecs.EncodedFile(stream, "utf-8", "utf-16", "replace")  # pyright: ignore[reportReturnType]
     return stream
 
 
@@ -229,11 +230,23 @@ def _last_word_end(chunk: bytes) -> int:
     return len(chunk.rstrip(_CONTINUATIONS)) - 1
 
 
+def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[str]:
+    """Yield the text of chunks, up to one that is not UTF-8."""
+    num_bytes = 0
+    for chunk in chunks:
+        text = _decoded(chunk, counters)
+        # Only a chunk that is not valid has more U+FFFD than a few. The search is fast.
+        if "\ufffd" in text and not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
+            counters.skip("unknown_encoding", f"{name}, from about byte {num_bytes} on")
+            return
+        yield text
+        num_bytes += len(chunk)
+
+
 def _decoded(chunk: bytes, counters: Counters) -> str:
     """Return the lines of a chunk as text, composed (NFC).
 
-    A chunk may mix two encodings: no line is lost. U+FFFC goes, because it would be taken for the
-    `GAP` of a removal.
+    U+FFFC goes, because it would be taken for the `GAP` of a removal.
     """
     if b"\r" in chunk:  # rare, and the search is cheaper than the replacements
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -249,8 +262,8 @@ def _decoded_line(line: bytes, counters: Counters) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        counters.count("text_lines_read_as_windows_1252")
-        return line.decode("cp1252", "replace")
+        counters.count("text_lines_with_invalid_utf8")
+        return line.decode("utf-8", "replace")
 
 
 def _width(head: list[str]) -> int:

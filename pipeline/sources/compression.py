@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from ..encodings import recoded
 from ..execution.counters import Counters
 
 COMPRESSED_SUFFIXES = (".gz", ".tgz", ".bz2", ".xz", ".zst")
@@ -120,6 +121,11 @@ def decompressed(
         return file
     read = _decompressor(file, name)
     return BoundedStream(read, progress(file), name, counters, allowance).buffered()
+
+
+def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) -> BinaryIO:
+    """Return the bytes of a text, `decompressed` and in UTF-8."""
+    return recoded(decompressed(file, name, counters), encoding, name)
 
 
 def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
-from .compression import decompressed, stem_of
+from .compression import stem_of, text_stream
 from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
@@ -64,7 +64,7 @@ def read_csv(
     ``oversized_row`` (more than `LONGEST_LINE_BYTES`), ``wrong_number_of_columns``, and what
     `read_lines` and `row_document` name.
     """
-    stream = decompressed(file, input_range.name, counters)
+    stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = csv_rows(_lines(stream, input_range, counters), input_range.name, counters)
     header = _next_fields(rows)
     return _documents(header, rows, input_range, config, counters)
@@ -77,7 +77,7 @@ def read_tsv(
 
     `counters` gets the bad input of `read_csv` that TSV can have.
     """
-    stream = decompressed(file, input_range.name, counters)
+    stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = tsv_rows(_lines(stream, input_range, counters))
     if input_range.start == 0:
         header = _next_fields(rows)
@@ -242,8 +242,8 @@ def _rows_by_column(
 def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> None:
     (whole,) = file.as_one_range()
     with open_file(file.path) as stream:
-        unpacked = decompressed(stream, file.name, Counters())
-        lines = _lines(unpacked, whole, Counters())
+        text = text_stream(stream, file.name, file.detection.encoding, Counters())
+        lines = _lines(text, whole, Counters())
         if file.format == "tsv":
             rows = tsv_rows(lines)
         else:

@@ -11,11 +11,14 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
+from ..encodings import check_rest, detect, read_sample, refusal
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..storage import hub
@@ -35,6 +38,10 @@ MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 640 << 20
 LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
+TEXT_FORMATS = ("text", "gutenberg", "jsonl", "csv", "tsv")
+"""The formats whose encoding is detected; that of dumps is declared, and the others are UTF-8."""
+NUM_READERS = 16
+"""Files whose encoding is detected at a time, because object stores are slow to answer."""
 KNOWN_NAMES = (
     ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, "
     "WikiExtractor's wiki_00"
@@ -74,8 +81,8 @@ def find_inputs(
     one, and so is what `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder``
     are bad input, all other reasons neutral counters.
 
-    Raise `UserError` if a source has no file, has one that another source has too, or contains the
-    `output`.
+    Raise `UserError` if a source has no file, has one that another source has too, contains the
+    `output`, or has a text whose encoding cannot be told.
     """
     inputs: list[Input] = []
     left_out = Counters()
@@ -85,7 +92,29 @@ def find_inputs(
         else:
             inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        inputs = list(pool.map(partial(detect_encoding, config=config), inputs))
     return inputs, left_out
+
+
+def detect_encoding(
+    file: Input, config: IngestConfig, open_file: OpenFile = storage.open_input
+) -> Input:
+    """Return an input with the encoding of its text; raise `UserError` if it cannot be told."""
+    if file.format not in TEXT_FORMATS:
+        return file
+    with open_file(file.path) as stream:
+        if is_compressed(file.name):
+            text = decompressed(stream, file.name, Counters())
+            detection = detect(read_sample(text), config.language, config.encoding)
+            if detection.is_detected and not detection.doubt:
+                detection = check_rest(text, detection)
+        else:
+            sample = read_sample(stream, file.num_bytes)
+            detection = detect(sample, config.language, config.encoding)
+    if detection.doubt:
+        raise refusal(file.path, detection)
+    return file._replace(detection=detection)
 
 
 def _find_data_set(source: str, output: str | None) -> Input:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
-from .compression import decompressed, stem_of
+from .compression import stem_of, text_stream
 from .lines import decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import Table, row_documents
@@ -38,7 +38,7 @@ def plan_json_lines(
     line with a text is enough: other lines are bad input, which `read_json_lines` counts.
     """
     with open_file(file.path) as stream:
-        lines = _first_lines(stream, file.path)
+        lines = _first_lines(stream, file)
     _check_lines(lines, file.path, config.text_column)
     return plan_lines(file, open_file, range_bytes, config)
 
@@ -64,12 +64,12 @@ def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
         )
 
 
-def _first_lines(file: BinaryIO, name: str) -> list[bytes]:
+def _first_lines(stream: BinaryIO, file: Input) -> list[bytes]:
     """Return the first whole lines of a file that are not empty."""
     damage = Counters()
-    head = InputRange(path=name, name=name, format="jsonl", stop=_HEAD_BYTES)
-    stream = decompressed(file, name, damage)
-    lines = [line for _, line in read_lines(stream, head, damage)]
+    head = InputRange(path=file.path, name=file.path, format="jsonl", stop=_HEAD_BYTES)
+    text = text_stream(stream, file.path, file.detection.encoding, damage)
+    lines = [line for _, line in read_lines(text, head, damage)]
     if damage.bad:
         # The file ends in the middle of the last line.
         lines = lines[:-1]
@@ -91,7 +91,7 @@ def read_json_lines(
         text_column=config.text_column,
         unit="byte",
     )
-    stream = decompressed(file, input_range.name, counters)
+    stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = read_objects(stream, input_range, table, counters)
     return row_documents(rows, table, counters, joined=config.documents == "blank-line")
 

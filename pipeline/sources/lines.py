@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ..config import IngestConfig
+from ..encodings import UTF_8
 from ..execution.counters import Counters
 from .compression import is_compressed
 from .records import Input, InputRange, OpenFile
@@ -26,8 +27,11 @@ BOM = b"\xef\xbb\xbf"
 def plan_lines(
     file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Cut a file into equal ranges of at most `range_bytes`; a compressed one is a single range."""
-    if is_compressed(file.name):
+    """Cut a file into equal ranges of at most `range_bytes`.
+
+    A compressed one, or one that is not UTF-8 and is recoded while it is read, is a single range.
+    """
+    if is_compressed(file.name) or file.detection.encoding != UTF_8:
         return file.as_one_range()
     return file.cut_evenly(range_bytes)
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import BinaryIO, NamedTuple
 
+from ..encodings import UTF_8, Detection
+
 OpenFile = Callable[[str], BinaryIO]
 """Opens a path for reading bytes; what it returns can seek."""
 
@@ -23,6 +25,8 @@ class InputRange:
     """First byte of the range; first row group, row or shard of a table."""
     stop: int | None = None
     """The byte (row group, ...) after the range; None: to the end of the file."""
+    encoding: str = UTF_8
+    """Of a text, by Python's name."""
 
 
 class Input(NamedTuple):
@@ -34,10 +38,17 @@ class Input(NamedTuple):
     num_bytes: int
     digest: str = ""
     """Identifies the content of a data set, which is not a file that could be hashed."""
+    detection: Detection = Detection(encoding=UTF_8)
+    """The encoding of a text."""
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
-        whole = InputRange(path=self.path, name=self.name, format=self.format)
+        whole = InputRange(
+            path=self.path,
+            name=self.name,
+            format=self.format,
+            encoding=self.detection.encoding,
+        )
         stops = [*starts[1:], None]
         ranges: list[InputRange] = []
         for start, stop in zip(starts, stops, strict=True):

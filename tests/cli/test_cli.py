@@ -1,12 +1,14 @@
 """The command line: its help, exit codes and imports. Exact messages are in test_messages.py."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import click
+import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import commands, main
 from clozeworks.cli.options import COMMON
@@ -268,3 +270,40 @@ def test_a_recipes_mistakes_are_one_line(
 
 def test_a_recipe_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert "r.toml" in fails(capsys, "run", str(tmp_path / "r.toml"))
+
+
+def test_texts_in_other_encodings_are_read_with_a_warning_or_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    source = tmp_path / "texts"
+    source.mkdir()
+    words = ["Собака", "Кошка", "Корова", "Птица", "Рыба", "Лошадь"]
+    sentences = [f"{word} номер {i} спит в доме у реки." for i in range(9) for word in words]
+    text = "\n\n".join(sentences)
+    (source / "ru.txt").write_bytes(text.encode("koi8-r"))
+    output = tmp_path / "documents"
+    command = ["ingest", str(source), "--output", str(output), "--documents=blank-line"]
+    command += ["--min-characters=10", "--language=ru", "--workers=1"]
+    main(command)
+    warning = capsys.readouterr().err
+    assert "texts/ru.txt is not UTF-8: read as koi8-r (confidence 0." in warning
+    assert "8 of 8 parts agree)" in warning
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert manifest["inputs"][0]["encoding"] == "koi8-r"
+    assert "chardet" in manifest["versions"]
+    (shard,) = output.glob("train-*.parquet")
+    stored = pq.read_table(shard)["sentences"].to_pylist()
+    assert {sentence for document in stored for sentence in document} <= set(sentences)
+
+    # One that changes its encoding, and one in letters that the language is not written in.
+    (source / "ru.txt").write_bytes(f"{text}\n\n".encode("koi8-r") + text.encode("cp1251"))
+    error = fails(capsys, *command, "--overwrite")
+    assert "is not UTF-8, and its encoding cannot be told" in error
+    assert "Give its --encoding, or convert it: iconv -f KOI8-R -t UTF-8 " in error
+    (source / "ru.txt").write_bytes(text.encode("koi8-r"))
+    error = fails(capsys, *command, "--overwrite", "--language=el")
+    assert "its letters would be Cyrillic, which is not how el is written" in error
+
+    main([*command, "--overwrite", "--encoding=KOI8-R"])
+    assert "koi8" not in capsys.readouterr().err
+    assert "--encoding is koi9" in fails(capsys, *command, "--encoding=koi9")

@@ -12,6 +12,7 @@ CONTRACTS = {
     f"pipeline.{name}"
     for name in (
         "config",
+        "encodings",
         "errors",
         "languages",
         "manifests",

@@ -705,3 +705,25 @@ def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
     assert single_file(Path(f"hf:{hub_folder}")) is None
     with pytest.raises(UserError, match="has no split 'nonsense'; it has train, validation, test"):
         single_file(Path(f"hf:{hub_folder}:nonsense"))
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8-u", "utf-16", "utf-8-sig"])
+def test_tables_need_not_be_utf_8(encoding: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    sentences = [f"Це речення номер {i} про погоду, що змінюється." for i in range(40)]
+    contents = {
+        "a.tsv": "\n".join(["sentence\tlabel", *(f"{text}\t1" for text in sentences)]),
+        "a.csv": "\n".join(["sentence,label", *(f'"{text}",1' for text in sentences)]),
+        "a.jsonl": "\n".join(f'{{"sentence": "{text}", "label": "1"}}' for text in sentences),
+    }
+    for name, content in contents.items():
+        path = tmp_path / name
+        path.write_bytes(content.encode(encoding))
+        assert [row.text("sentence") for row in read_rows(path)] == sentences
+        assert [row.label("label") for row in read_rows(path)] == ["1"] * 40
+    expected = 3 if encoding in ("cp1251", "koi8-u") else 0
+    assert caplog.text.count(f"is not UTF-8: read as {encoding} (confidence 0.") == expected
+
+    text = contents["a.tsv"]
+    (tmp_path / "a.tsv").write_bytes(f"{text}\n".encode("cp1251") + text.encode("koi8-u"))
+    with pytest.raises(UserError, match=r"cannot be told.* Convert it: iconv -f .*a\.tsv"):
+        next(read_rows(tmp_path / "a.tsv"))

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import books
 from clozeworks.pipeline.sources.books import read_book
@@ -241,16 +242,25 @@ def test_blank_line_documents_of_wrapped_lines_are_one_paragraph_each() -> None:
     ]
 
 
-def test_other_encodings() -> None:
+def test_a_few_bad_bytes_become_replacement_characters() -> None:
     counters = Counters()
-    assert read(
-        "“Café” was open – at last.".encode("cp1252") + "\n\n“Café”, it said.".encode(), counters
-    )[0].paragraphs == [
-        "“Café” was open – at last.",
+    text = b"The caf\xe9 was open at last.\n\n" + "“Café”, it said.".encode()
+    assert read(text, counters)[0].paragraphs == [
+        "The caf\ufffd was open at last.",
         "“Café”, it said.",
     ]
-    assert counters.counts["text_lines_read_as_windows_1252"] == 1
-    assert read("“Café” was open.\r\n".encode("utf-16"))[0].paragraphs == ["“Café” was open."]
+    assert counters.counts["text_lines_with_invalid_utf8"] == 1
+
+
+def test_the_rest_of_a_text_that_changes_its_encoding_is_left_out() -> None:
+    counters = Counters()
+    russian = "Все счастливые семьи похожи друг на друга.\n\n"
+    # Of a compressed text only the first megabyte is in the sample.
+    text = gzip.compress(30_000 * russian.encode() + 50_000 * russian.encode("cp1251"))
+    documents = read(text, counters, "book.txt.gz")
+    paragraphs = [line for document in documents for line in document.paragraphs]
+    assert set(paragraphs) == {russian.strip()}
+    assert counters.bad == {"unknown_encoding": 1}
 
 
 @pytest.mark.parametrize(
@@ -555,7 +565,11 @@ def test_a_giant_file_is_read_as_it_is_needed() -> None:
 @given(st.binary(max_size=300), st.sampled_from(["auto", "file", "blank-line", "line"]))
 def test_any_bytes_are_read_or_counted(content: bytes, documents: str) -> None:
     counters = Counters()
-    found = read(content, counters, documents=documents)
+    try:
+        found = read(content, counters, documents=documents)
+    except UserError as error:
+        assert "is not UTF-8" in str(error)
+        return
     assert bool(found) != bool(counters.bad)
     assert all(document.paragraphs for document in found)
     assert len({document.id for document in found}) == len(found)
@@ -713,7 +727,7 @@ def test_a_line_is_cut_between_words_and_never_within_a_character() -> None:
                 paragraph for document in read(text, counters) for paragraph in document.paragraphs
             ]
             assert "".join(paragraphs).replace(" ", "") == text.replace(" ", "")
-            assert not counters.counts["text_lines_read_as_windows_1252"]
+            assert not counters.counts["text_lines_with_invalid_utf8"]
             assert 1 <= counters.counts["long_lines_cut"] <= 4
             assert max(map(len, paragraphs)) <= 2 * size
             if " " in word:
