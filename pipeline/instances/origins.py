@@ -144,7 +144,7 @@ def _widened(
     wider_G = np.zeros(len(names_G), np.int64)
     wider_G[group] = wider
     totals_G, is_small_G = _sizes(group, lengths, row_tokens)
-    # A small source rather joins other small ones than drowns in the large one:
+    # Small groups join each other first, so that a large one stays pure:
     #
     #   wider      en                           ko
     #   groups     enwiki (large)  a   b        kowiki (large)  c
