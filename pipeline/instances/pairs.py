@@ -268,7 +268,7 @@ def _pair_singles(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Match one-segment chunks across documents, `limit` tokens together at most.
 
-    Return the chunks of A and of B. Chunks left over belong to neither.
+    Return the chunks of A and of B. Chunks left over are in neither: the caller splits them.
     """
     # A long chunk needs a short partner, so the long ones choose first; then the short ones, of
     # which any two fit in a row, are matched with each other:
