@@ -51,7 +51,7 @@ def estimate_instances(
     text_bytes = sum(shard_bytes) / STORED_SHARE
     tokens = times_read * text_bytes / TEXT_BYTES_PER_TOKEN
     workers = num_workers(options, len(shard_bytes))
-    # All passes share the tokens of one reading, so only writing takes longer with each.
+    # Text is tokenised once for all passes, so only writing takes longer with each.
     tokenise_s = text_bytes / TOKENISE_BYTES_PER_S
     write_s = tokens / WRITE_TOKENS_PER_S
     work_s = tokenise_s + write_s

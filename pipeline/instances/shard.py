@@ -190,7 +190,7 @@ def _readings(
         # Made anew in each pass: all passes must draw the same phases.
         copies_rng = rng_for(config.seed, "copies", split, index)
         copies = copies_in_pass(weight_of_document, lengths, duplicate, copies_rng)
-        # A row never holds a document twice, so a pass reads the copies one after the other:
+        # A reading holds each document at most once, so a pass may have several:
         #
         #   copies              2  0  1
         #   is_read, repeat 0   T  F  T
