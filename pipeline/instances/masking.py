@@ -316,7 +316,8 @@ def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
 
     SpanBERT, section 3.1.
     """
-    shares = SPAN_P * (1 - SPAN_P) ** np.arange(MAX_SPAN_WORDS)
+    num_more_words = np.arange(MAX_SPAN_WORDS)
+    shares = SPAN_P * (1 - SPAN_P) ** num_more_words
     shares /= shares.sum()
     # Inverse transform sampling; without its last value, 1, so that rounding adds no 11th word.
     thresholds = np.cumsum(shares)[:-1]

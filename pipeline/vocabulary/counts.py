@@ -124,14 +124,16 @@ def read_counts(directory: StageDirectory, split: str, buckets: Iterable[int]) -
     """Return the sums of the counts of a split in some of the buckets, in the order of
     `count_words`.
     """
-    shards = [name for name in unit_names(directory, "count") if name.startswith(f"{split}-")]
+    all_shards = unit_names(directory, "count")
+    shards = [name for name in all_shards if name.startswith(f"{split}-")]
     batches = COUNTS.read(directory, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
-    return (rows["sentences"].flatten() for rows in read_columns(path, "sentences"))
+    for rows in read_columns(path, "sentences"):
+        yield rows["sentences"].flatten()
 
 
 def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:

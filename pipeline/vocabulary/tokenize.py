@@ -323,6 +323,7 @@ def _count_chunk_words(chunk_counts: Counter[str], speller: Speller) -> pa.Table
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """Sum the counts of equal words in tables of schema `WORD_COUNTS`, ordered as `count_words`."""
+    # The empty table gives the schema if there is no other.
     words = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
     summed = words.group_by("word").aggregate([("count", "sum")])
     summed = summed.rename_columns({"count_sum": "count"})
