@@ -22,29 +22,32 @@ def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Genera
     """Return which pairs are NotNext (bool [n]): half of them at every length.
 
     Pairs that are not `free` (bool [n]) are all NotNext. Go through the pairs in order of length.
-    One of every two, at random, asks for an IsNext; the next free pair gets it. That is a queue,
-    whose departures up to ``i`` are ``min over j <= i of asked[j] + free[j + 1..i]`` (Lindley's
-    recursion): one cumulative minimum instead of a loop. Requests that remain at the end go to the
-    last free pairs.
-
-        asks      1  0  0  1  1  0
-        free      0  1  1  0  1  1
-        is_next   0  1  0  0  1  1      a request waits until a free pair comes
+    One of every two, at random, asks for an IsNext; the next free pair gets it. Requests that
+    remain at the end go to the last free pairs.
     """
     num_pairs = len(lengths)
     # Shuffle first: the sort is stable, so pairs of equal length stay in random order.
     order = rng.permutation(num_pairs)
     order = order[np.argsort(lengths[order], kind="stable")]
+    is_free = free[order]
 
+    # Of two neighbours exactly one asks: independent coins would let one label lead by chance.
     coin = rng.integers(0, 2, (num_pairs + 1) // 2)
     asks = np.stack([coin, 1 - coin], axis=1).ravel()[:num_pairs]
+
+    # That is a queue, whose departures up to i are min over j <= i of asked[j] + free[j + 1..i]
+    # (Lindley's recursion): one cumulative minimum instead of a loop.
+    #
+    #   asks       1  0  0  1  1  0
+    #   is_free    0  1  1  0  1  1
+    #   is_next    0  1  0  0  1  1      a request waits until a free pair comes
     asked = np.append(0, np.cumsum(asks))
-    num_free = np.append(0, np.cumsum(free[order]))
+    num_free = np.append(0, np.cumsum(is_free))
     granted = num_free + np.minimum.accumulate(asked - num_free)
     is_next = np.diff(granted) > 0
 
     num_waiting = asked[-1] - granted[-1]
-    still_free = np.flatnonzero(free[order] & ~is_next)
+    still_free = np.flatnonzero(is_free & ~is_next)
     num_late = min(len(still_free), num_waiting)
     is_next[still_free[len(still_free) - num_late :]] = True
 
@@ -60,11 +63,10 @@ def match_neighbours(
 
     `order` holds indices into `document`. Return the left and the right item of each match, and the
     items left over, in order.
-
-        documents in order   7 7 3 3 7 5      matched 0-1? no, 2-3? no, 4-5: yes
-        documents left       7 7 3 3          matched 1-2: yes
-        documents left       7 3              matched 0-1: yes
     """
+    #   documents in order   7 7 3 3 7 5      matched 0-1? no, 2-3? no, 4-5: yes
+    #   documents left       7 7 3 3          matched 1-2: yes
+    #   documents left       7 3              matched 0-1: yes
     all_left = [order[:0]]
     all_right = [order[:0]]
     # Alternate between matching 0-1, 2-3, … and 1-2, 3-4, …, so that an item meets both of its
@@ -218,7 +220,8 @@ def _exchange_rest(
 
     Their partners are pairs that have exchanged already, then IsNext pairs.
     """
-    # The pairs with nothing of this document, neither their own A nor the B that they have now.
+    # A and B of a pair must not end up in one document, on either side of the exchange: so take
+    # pairs with nothing of this document, neither their own A nor the B that they have now.
     rest_document = document[rest[0]]
     is_elsewhere = (document != rest_document) & (document[source] != rest_document)
     exchanged_pairs = np.flatnonzero(not_next & is_elsewhere)
@@ -245,10 +248,13 @@ def _exchange_nearest(
     num_matched = min(len(rest), len(partners))
     unmatched = rest[num_matched:]
     matched = rest[:num_matched]
-    matched = matched[np.argsort(lengths[source[matched]], kind="stable")]
-    partners = partners[np.argsort(lengths[source[partners]], kind="stable")]
-    nearest = nearest_distinct(lengths[source[matched]], lengths[source[partners]])
+    # Partners may have exchanged before: what counts is the B that a pair has now.
+    lengths_now = lengths[source]
+    matched = matched[np.argsort(lengths_now[matched], kind="stable")]
+    partners = partners[np.argsort(lengths_now[partners], kind="stable")]
+    nearest = nearest_distinct(lengths_now[matched], lengths_now[partners])
     partners = partners[nearest]
+    # Fancy indexing copies, so both sides of the swap are read before either is written.
     source[matched], source[partners] = source[partners], source[matched]
     return unmatched
 

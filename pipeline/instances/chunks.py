@@ -45,14 +45,19 @@ class Corpus:
         """
         if documents.all():
             return self
+        # Spread the mask from documents to their sentences, and on to their tokens.
         sentences_per_document = np.diff(self.document_offsets)
-        is_selected = np.repeat(documents, sentences_per_document)
+        is_selected_sentence = np.repeat(documents, sentences_per_document)
         sentence_lengths = np.diff(self.sentence_offsets)
+        is_selected_token = np.repeat(is_selected_sentence, sentence_lengths)
+        selected_lengths = sentence_lengths[is_selected_sentence]
+        # Times True or False: the documents left out have no sentences, but keep their place.
+        selected_per_document = sentences_per_document * documents
         return Corpus(
-            self.token_ids[np.repeat(is_selected, sentence_lengths)],
-            np.append(0, np.cumsum(sentence_lengths[is_selected])),
-            np.append(0, np.cumsum(sentences_per_document * documents)),
-            self.origins,
+            token_ids=self.token_ids[is_selected_token],
+            sentence_offsets=np.append(0, np.cumsum(selected_lengths)),
+            document_offsets=np.append(0, np.cumsum(selected_per_document)),
+            origins=self.origins,
         )
 
     def document_lengths(self) -> np.ndarray:
@@ -94,13 +99,6 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
 
     Longer sentences are cut between words into near-equal pieces. `continues` (bool [vocabulary])
     marks the word pieces that continue a word.
-
-    With a limit of 8, sentences of 3, 0 and 20 tokens have 1, 0 and 3 pieces:
-
-        num_pieces       1  0        3
-        sentence_P       0      2    2    2
-        piece_P          0      0    1    2      number of the piece in its sentence
-        offsets_P        0      3    9   16      before cuts move back to the start of a word
     """
     starts = corpus.sentence_offsets[:-1]
     lengths = np.diff(corpus.sentence_offsets)
@@ -109,6 +107,12 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
     rounded_up = -(-lengths // target)
     num_pieces = np.where(lengths > limit, rounded_up, lengths > 0)
 
+    # With a limit of 8, sentences of 3, 0 and 20 tokens have 1, 0 and 3 pieces:
+    #
+    #   num_pieces       1  0   3
+    #   sentence_P       0      2    2    2
+    #   piece_P          0      0    1    2      number of the piece in its sentence
+    #   offsets_P        0      3    9   16      before cuts move back to the start of a word
     sentence_P = np.repeat(np.arange(len(lengths)), num_pieces)
     first_piece = np.cumsum(num_pieces) - num_pieces
     piece_P = np.arange(len(sentence_P)) - np.repeat(first_piece, num_pieces)
@@ -124,11 +128,14 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
     offsets_P[inner] = back_to_word_start(corpus.token_ids, continues, offsets_P[inner], lowest)
 
     num_documents = len(corpus.document_offsets) - 1
-    document_of_sentence = np.repeat(
-        np.arange(num_documents, dtype=np.int32), np.diff(corpus.document_offsets)
-    )
+    sentences_per_document = np.diff(corpus.document_offsets)
+    documents = np.arange(num_documents, dtype=np.int32)
+    document_of_sentence = np.repeat(documents, sentences_per_document)
     end = corpus.sentence_offsets[-1]
-    return Segments(np.append(offsets_P, end), document_of_sentence[sentence_P])
+    return Segments(
+        offsets=np.append(offsets_P, end),
+        document=document_of_sentence[sentence_P],
+    )
 
 
 def back_to_word_start(
@@ -176,13 +183,6 @@ def make_chunks(
     A chunk is filled up to its target: the limit or, for `short_share` of the chunks, uniform in
     ``[2, limit]``. A chunk of one segment takes over its predecessor's last one if the predecessor
     keeps two and the result fits.
-
-    Every segment is first treated as if it started a chunk, and `next_S` says where the following
-    chunk would start; the real chunks are the chain of these from segment 0 on. With a limit of 8:
-
-        segment    0  1  2  3  4  5
-        length     3  4  5  2  6  1
-        next_S     2  2  4  5  6  6       0 -> 2 -> 4 -> end: chunks 0-1, 2-3 and 4-5
     """
     num_segments = len(segments.document)
     # Draw a target for every segment, although only those that start a chunk use theirs: which ones
@@ -192,7 +192,14 @@ def make_chunks(
     short = np.flatnonzero(is_short)
     targets_S[short] = rng.integers(2, limit + 1, len(short))
 
-    # The last offset at or before start + target: the first segment that does not fit any more.
+    # Treat every segment as if it started a chunk: `next_S` is where the following chunk would
+    # start. The real chunks are the chain of these from segment 0 on. With a target of 8:
+    #
+    #   segment    0  1  2  3  4  5
+    #   length     3  4  5  2  6  1
+    #   next_S     2  2  4  5  6  6       0 -> 2 -> 4 -> end: chunks 0-1, 2-3 and 4-5
+    #
+    # It is the last offset at or before start + target: the first segment that no longer fits.
     starts_S = segments.offsets[:-1]
     next_S = np.searchsorted(segments.offsets, starts_S + targets_S, side="right") - 1
     # At least one segment, and never past the document's end.
@@ -225,15 +232,22 @@ def _lend_segments(
 ) -> None:
     """Give chunks of one segment another from their predecessor, in place.
 
-    A chunk of one segment cannot be split between sentences, but one of two can:
-
-        | a b c | d |   becomes   | a b | c d |
+    A chunk of one segment cannot be split between sentences, but one of two can.
     """
-    borrower = first[1:]  # the only segment of the chunk after each possible lender
-    is_same_document = segments.document[first[:-1]] == segments.document[borrower]
-    can_lend = (num_segments[:-1] >= 3) & (num_segments[1:] == 1)
-    enlarged_lengths = segments.offsets[borrower + 1] - segments.offsets[borrower - 1]
-    lender = np.flatnonzero(is_same_document & can_lend & (enlarged_lengths <= limit))
+    # Each chunk but the last is a possible lender to the one after it:
+    #
+    #   lender  borrower           lender  borrower
+    #   | a b c | d |     becomes  | a b | c d |
+    lender_segment = first[:-1]
+    borrower_segment = first[1:]
+    is_same_document = segments.document[lender_segment] == segments.document[borrower_segment]
+    is_enough = num_segments[:-1] >= 3
+    is_needed = num_segments[1:] == 1
+    enlarged_start = segments.offsets[borrower_segment - 1]
+    enlarged_stop = segments.offsets[borrower_segment + 1]
+    fits = enlarged_stop - enlarged_start <= limit
+    # A lender has three segments and a borrower one, so no chunk is both.
+    lender = np.flatnonzero(is_same_document & is_enough & is_needed & fits)
     first[lender + 1] -= 1
     num_segments[lender + 1] += 1
     num_segments[lender] -= 1

@@ -27,27 +27,34 @@ def times_read(
     read once.
     """
     weights = {(group.source, group.language): group.weight for group in mixture}
-    characters = read = 0.0
+    characters = 0.0
+    characters_read = 0.0
     for shard in corpus.shards:
         for group in shard.groups:
-            passes = (
-                duplicates * weights[group.source, group.language] if shard.split == "train" else 1
-            )
+            passes = 1
+            if shard.split == "train":
+                passes = duplicates * weights[group.source, group.language]
             characters += group.characters
-            read += group.characters * passes
-    return read / characters if characters else duplicates
+            characters_read += group.characters * passes
+    if not characters:
+        return duplicates
+    return characters_read / characters
 
 
 def estimate_instances(
     shard_bytes: Sequence[int], times_read: float, options: RunOptions, state: OutputState
 ) -> Estimate:
-    """Return what `build` takes for shards of documents of these sizes on disk, each read so often
-    on average.
+    """Return what `build` takes for shards of documents of these sizes on disk.
+
+    Each document is read `times_read` times on average.
     """
-    text = sum(shard_bytes) / STORED_SHARE
-    tokens = times_read * text / TEXT_BYTES_PER_TOKEN
+    text_bytes = sum(shard_bytes) / STORED_SHARE
+    tokens = times_read * text_bytes / TEXT_BYTES_PER_TOKEN
     workers = num_workers(options, len(shard_bytes))
-    work_s = text / TOKENISE_BYTES_PER_S + tokens / WRITE_TOKENS_PER_S
+    # Text is tokenised once for all passes, so only writing takes longer with each.
+    tokenise_s = text_bytes / TOKENISE_BYTES_PER_S
+    write_s = tokens / WRITE_TOKENS_PER_S
+    work_s = tokenise_s + write_s
     return Estimate(
         state=state,
         units=f"{count_of(len(shard_bytes), 'shard')}, about {tokens / 1e6:,.1f} million tokens",

@@ -126,14 +126,15 @@ def apply_masks(
 def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return for each row a random permutation of ``0 … counts[r] - 1``, padded.
 
-    The result is unsigned, [num_rows, counts.max()]. It sorts random numbers whose low bits are the
-    index, which is several times as fast as an argsort:
-
-        keys            9f·0  2c·1  71·2  e8·3      random high bits · index
-        beyond counts   9f·0  2c·1  71·2  ff·f      the highest number: sorted to the end
-        sorted          2c·1  71·2  9f·0  ff·f
-        low bits           1     2     0     f      padding
+    The result is unsigned, [num_rows, counts.max()].
     """
+    # Sort random numbers whose low bits are the index, which is several times as fast as an
+    # argsort. A row of three:
+    #
+    #   keys            9f·0  2c·1  71·2  e8·3      random high bits · index
+    #   beyond counts   9f·0  2c·1  71·2  ff·f      the highest number: sorted to the end
+    #   sorted          2c·1  71·2  9f·0  ff·f
+    #   low bits           1     2     0     f      padding
     width = int(counts.max(initial=1))
     index_bits = width.bit_length()
     # 20 random bits or more, so that a tie, which the index would decide, is rare.
@@ -157,28 +158,30 @@ def _choose_tokens(
     wanted: np.ndarray,
     rng: np.random.Generator,
 ) -> Positions:
-    """Choose single tokens: the first ones of a random order of each row's tokens.
-
-    The numbers of that order skip special tokens, which is put right at the end:
-
-        row          [CLS] a a a [SEP] b b [SEP]
-        number             0 1 2       3 4
-        position     0     1 2 3 4     5 6 7        number + 1, and + 2 in B
-    """
+    """Choose single tokens: the first ones of a random order of each row's tokens."""
     lengths = np.diff(row_offsets)
     has_b = segment_b_start < lengths
+    # Special tokens are never chosen: two of them, or three with a B.
     num_maskable = lengths - 2 - has_b
     counts = np.minimum(wanted, num_maskable)
+    width = int(counts.max(initial=0))
     # True for the first counts[r] columns of row r.
-    is_chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
-    chosen = _random_order(num_maskable, rng)[:, : is_chosen.shape[1]].astype(np.int32)
+    is_chosen = np.arange(width) < counts[:, None]
+    order = _random_order(num_maskable, rng)
+    chosen = order[:, :width].astype(np.int32)
     # The padding must stay behind the chosen ones when positions are brought in order.
     chosen[~is_chosen] = lengths.max(initial=0)
     chosen.sort(axis=1)
+
+    # The order numbers the maskable tokens alone; step over the special ones:
+    #
+    #   row          [CLS] a a a [SEP] b b [SEP]
+    #   number             0 1 2       3 4
+    #   position     0     1 2 3 4     5 6 7        number + 1, and + 2 in B
     first_of_b = segment_b_start - 2
     chosen += 1 + (chosen >= first_of_b[:, None])
-    flat = chosen[is_chosen] + np.repeat(row_offsets[:-1], counts)
-    return Positions(flat, counts)
+    row_start = np.repeat(row_offsets[:-1], counts)
+    return Positions(chosen[is_chosen] + row_start, counts)
 
 
 @dataclass(frozen=True)
@@ -199,12 +202,12 @@ def find_words(
 ) -> Words:
     """Join each piece that starts a word with those that continue it.
 
-    A segment always starts a word, even if it was cut inside one:
-
-        row        [CLS] ##ing the play ##er [SEP] did [SEP]
-        starts     x     x     x   x         x     x   x
-        words            1     1   2               1             lengths, special tokens left out
+    A segment always starts a word, even if it was cut inside one.
     """
+    #   row          [CLS] ##ing the play ##er [SEP] did [SEP]
+    #   is_start     T     T     T   T    F    T     T   T
+    #   length       1     1     1   2         1     1   1
+    #   words              1     1   2               1             special tokens left out
     row_starts = row_offsets[:-1]
     has_b = segment_b_start < np.diff(row_offsets)
     b_starts = (row_starts + segment_b_start)[has_b]
@@ -233,15 +236,26 @@ def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.
     Both are int32 [widest row in words, num_rows]. The padding is word 0 with a length that fits
     nowhere.
     """
+    # Two rows of two and three words, of these lengths:
+    #
+    #   words                  0 1   2 3 4            length   1 2   1 1 3
+    #   order in the row       1 0 .                  2 0 1
+    #   order_RW               1 0 0                  4 2 3
+    #   lengths_RW             2 1 max                3 1 1
     counts = np.diff(words.offsets)
     order_RW = _random_order(counts, rng).astype(np.int32)
-    is_padding_RW = np.arange(order_RW.shape[1]) >= counts[:, None]
-    order_RW += words.offsets[:-1, None].astype(np.int32)
+    num_columns = order_RW.shape[1]
+    is_padding_RW = np.arange(num_columns) >= counts[:, None]
+    first_word_R = words.offsets[:-1].astype(np.int32)
+    order_RW += first_word_R[:, None]
     order_RW[is_padding_RW] = 0
-    lengths_RW = words.length.astype(np.int32)[order_RW]
+    lengths = words.length.astype(np.int32)
+    lengths_RW = lengths[order_RW]
     lengths_RW[is_padding_RW] = np.iinfo(np.int32).max
-    # The loops take one word of every row at a time, so rows are the inner axis.
-    return np.ascontiguousarray(order_RW.T), np.ascontiguousarray(lengths_RW.T)
+    # The loops take one word of every row at a time, so rows become the inner axis, in memory too.
+    order_WR = np.ascontiguousarray(order_RW.T)
+    lengths_WR = np.ascontiguousarray(lengths_RW.T)
+    return order_WR, lengths_WR
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
@@ -249,6 +263,7 @@ def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) ->
     order_WR, lengths_WR = _word_order(words, rng)
     remaining = wanted.copy()
     is_taken = np.zeros(len(words.start), bool)
+    # A step for each place in the order, of all rows at once.
     for word_R, length_R in zip(order_WR, lengths_WR, strict=True):
         fits = length_R <= remaining
         is_taken[word_R[fits]] = True
@@ -264,7 +279,9 @@ def _take_shortest(
     is_taken: np.ndarray, rows: np.ndarray, order_WR: np.ndarray, lengths_WR: np.ndarray
 ) -> np.ndarray:
     """Take and return the shortest word (a random one of equals) of each of `rows`."""
-    shortest = order_WR[lengths_WR[:, rows].argmin(axis=0), rows]
+    # `argmin` returns the first of equals, and the order is random.
+    place = lengths_WR[:, rows].argmin(axis=0)
+    shortest = order_WR[place, rows]
     is_taken[shortest] = True
     return shortest
 
@@ -299,7 +316,8 @@ def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
 
     SpanBERT, section 3.1.
     """
-    shares = SPAN_P * (1 - SPAN_P) ** np.arange(MAX_SPAN_WORDS)
+    num_more_words = np.arange(MAX_SPAN_WORDS)
+    shares = SPAN_P * (1 - SPAN_P) ** num_more_words
     shares /= shares.sum()
     # Inverse transform sampling; without its last value, 1, so that rounding adds no 11th word.
     thresholds = np.cumsum(shares)[:-1]
@@ -325,8 +343,10 @@ def _take_spans(
     while len(word):
         is_taken[word] = True
         span[word] = anchors
+        # At most one word of each row, so that no index repeats: NumPy would subtract only once.
         remaining[words.row[word]] -= words.length[word]
         num_words = num_words - 1
+        # Indices of the spans that may have another word.
         growing = np.flatnonzero((num_words > 0) & joins_next[word])
         growing = growing[~is_taken[word[growing] + 1]]
         next_word = word[growing] + 1
@@ -340,20 +360,19 @@ def _take_spans(
 def _word_positions(
     words: Words, is_taken: np.ndarray, span: np.ndarray | None = None
 ) -> Positions:
-    """Return the tokens of the taken words, in order.
-
-    Word ranges become flat positions by a running index plus what each word is shifted by:
-
-        start, length     4, 2    9, 3
-        running index     0  1    2  3  4
-        shift             4  4    7  7  7      start minus the tokens of the words before
-        flat              4  5    9 10 11
-    """
+    """Return the positions of the tokens of the taken words, in order."""
+    # Ranges of tokens become flat positions by a running index plus each word's shift:
+    #
+    #   start, length     4, 2    9, 3
+    #   running index     0  1    2  3  4
+    #   shift             4  4    7  7  7      start minus the tokens of the words before
+    #   flat              4  5    9 10 11
     starts = words.start[is_taken]
     lengths = words.length[is_taken]
-    ends = np.cumsum(lengths)
-    shifts = starts - (ends - lengths)
-    flat = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
+    tokens_before = np.cumsum(lengths) - lengths
+    shifts = starts - tokens_before
+    running_index = np.arange(int(lengths.sum()))
+    flat = running_index + np.repeat(shifts, lengths)
     num_rows = len(words.offsets) - 1
     counts = np.bincount(words.row[is_taken], lengths, minlength=num_rows).astype(np.int64)
     if span is None:

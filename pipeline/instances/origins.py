@@ -58,13 +58,14 @@ def assume_languages(origins: Origins, lengths: np.ndarray) -> Origins:
     unknown = origins.language_names.index(UNKNOWN)
     num_sources = len(origins.source_names)
     num_languages = len(origins.language_names)
-    # Tokens by source and language.
+    # Tokens by source (S) and language (L): number the cells of the table, sum, then fold.
     cell = origins.source * num_languages + origins.language
-    tokens_SL = np.bincount(cell, lengths, num_sources * num_languages)
-    tokens_SL = tokens_SL.reshape(num_sources, num_languages)
+    tokens = np.bincount(cell, lengths, num_sources * num_languages)
+    tokens_SL = tokens.reshape(num_sources, num_languages)
     tokens_SL[:, unknown] = 0
+    most_frequent_S = tokens_SL.argmax(axis=1)
     is_any_known_S = tokens_SL.any(axis=1)
-    likely_S = np.where(is_any_known_S, tokens_SL.argmax(axis=1), unknown)
+    likely_S = np.where(is_any_known_S, most_frequent_S, unknown)
     is_unknown = origins.language == unknown
     language = np.where(is_unknown, likely_S[origins.source], origins.language)
     return replace(origins, language=language)
@@ -92,18 +93,20 @@ def copies_in_pass(
     On average that is its weight: over all passes a document is read (weight x passes) times,
     rounded down or up. Documents of similar length are rounded alternately, so that the tokens have
     the shares of the weights too; `rng` is the same for all passes.
-
-    A pass holds a document whenever ``weight x passes so far + phase`` steps over an integer. With
-    weight 0.4:
-
-        pass            0     1     2     3     4
-        sum             0.4   0.8   1.2   1.6   2.0
-        phase 0         0     0     1     0     1      copies
-        phase 0.5       0     1     0     1     0
     """
+    # Number the documents by weight, then length: neighbours in this order get phases far apart,
+    # and so are rounded differently.
+    by_weight_and_length = np.lexsort((lengths, weights))
     rank = np.empty(len(weights), np.int64)
-    rank[np.lexsort((lengths, weights))] = np.arange(len(weights))
+    rank[by_weight_and_length] = np.arange(len(weights))
     phase = (rng.random() + GOLDEN * rank) % 1
+    # A pass holds a document whenever ``weight x passes so far + phase`` steps over an integer. A
+    # weight of 0.4:
+    #
+    #   duplicate           0     1     2     3     4
+    #   weight x passes     0.4   0.8   1.2   1.6   2.0      after it
+    #   copies, phase 0     0     0     1     0     1
+    #   copies, phase 0.5   0     1     0     1     0
     copies_before = np.floor(weights * duplicate + phase)
     copies_after = np.floor(weights * (duplicate + 1) + phase)
     return (copies_after - copies_before).astype(np.int64)
@@ -131,21 +134,22 @@ def partner_groups(
 def _widened(
     group: np.ndarray, wider: np.ndarray, lengths: np.ndarray, row_tokens: int
 ) -> np.ndarray:
-    """Unite the groups that are too small.
+    """Unite the groups that are too small, and return the group of each document.
 
     Those of one `wider` group are united with each other; if that is not enough, with its largest.
     All arrays are [num_documents]; suffix G marks arrays by group.
-
-        wider        en                            ko
-        groups       enwiki (large)  a   b         kowiki (large)  c
-        first        enwiki          a + b         kowiki          c
-        then         enwiki + a + b                kowiki + c         if still too small
     """
     # Number the groups 0, 1, 2, …
     names_G, group = np.unique(group, return_inverse=True)
     wider_G = np.zeros(len(names_G), np.int64)
     wider_G[group] = wider
     totals_G, is_small_G = _sizes(group, lengths, row_tokens)
+    # Small groups join each other first, so that a large one stays pure:
+    #
+    #   wider      en                           ko
+    #   groups     enwiki (large)  a   b        kowiki (large)  c
+    #   first      enwiki          a + b        kowiki          c
+    #   then       enwiki + a + b               kowiki + c          if still too small
     united_G = np.arange(len(names_G))
     for wider_group in np.unique(wider_G[is_small_G]).tolist():
         is_inside_G = wider_G == wider_group
@@ -155,7 +159,8 @@ def _widened(
         united_G[small] = union
         _, is_still_small_G = _sizes(united_G[group], lengths, row_tokens)
         if is_still_small_G[union] and len(large):
-            united_G[small] = large[totals_G[large].argmax()]
+            largest = large[totals_G[large].argmax()]
+            united_G[small] = largest
     return united_G[group]
 
 

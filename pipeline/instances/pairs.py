@@ -178,21 +178,25 @@ def _partners(corpus: Corpus, chunks: Chunks, negatives: str, limit: int) -> Ite
         return
     group_of_document = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)
     group = group_of_document[chunks.document]
+    # Sort the chunks by group, and split where the group changes.
     by_group = np.argsort(group, kind="stable")
     boundaries = np.flatnonzero(np.diff(group[by_group])) + 1
     for rows in np.split(by_group, boundaries):
         yield chunks.take(rows)
 
 
-def _concatenated(parts: Sequence[Pairs]) -> Pairs:
-    """Return the rows of all parts, and the sums of their counters."""
-    rows = {name: np.concatenate([getattr(pairs, name) for pairs in parts]) for name in _ROW_ARRAYS}
+def _concatenated(groups: Sequence[Pairs]) -> Pairs:
+    """Return the rows of all groups, and the sums of their counters."""
+    rows = {}
+    for name in _ROW_ARRAYS:
+        arrays = [getattr(pairs, name) for pairs in groups]
+        rows[name] = np.concatenate(arrays)
     return Pairs(
         **rows,
-        tokens_cut=sum(pairs.tokens_cut for pairs in parts),
-        forced=sum(pairs.forced for pairs in parts),
-        unexchanged=sum(pairs.unexchanged for pairs in parts),
-        largest_document=max(pairs.largest_document for pairs in parts),
+        tokens_cut=sum(pairs.tokens_cut for pairs in groups),
+        forced=sum(pairs.forced for pairs in groups),
+        unexchanged=sum(pairs.unexchanged for pairs in groups),
+        largest_document=max(pairs.largest_document for pairs in groups),
     )
 
 
@@ -204,19 +208,18 @@ def _balanced_pairs(
     limit: int,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains.
-
-    Free pairs come first, forced ones behind them:
-
-        row        0 1 2 3 4 5 6 | 7 8 9
-                   free          | forced
-    """
+    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains."""
     left, right = _pair_singles(chunks, limit, rng)
     is_free_chunk = np.ones(len(chunks.first), bool)
     is_free_chunk[left] = False
     is_free_chunk[right] = False
-    free = _split_chunks(corpus, continues, segments, chunks.take(is_free_chunk), rng)
+    free_chunks = chunks.take(is_free_chunk)
+    free = _split_chunks(corpus, continues, segments, free_chunks, rng)
     num_free = len(free)
+    # Free pairs come first, forced ones behind them, in all arrays of rows:
+    #
+    #   row     0 1 2 3 4 5 6 | 7 8 9
+    #           free          | forced
     a_start = np.append(free.a_start, chunks.start[left])
     a_stop = np.append(free.a_stop, chunks.stop[left])
     b_start = np.append(free.b_start, chunks.start[right])
@@ -224,21 +227,24 @@ def _balanced_pairs(
     document_a = np.append(free.document_a, chunks.document[left])
     document_b = np.append(free.document_b, chunks.document[right])
 
-    lengths = a_stop - a_start + b_stop - b_start
+    a_lengths = a_stop - a_start
+    lengths = a_lengths + b_stop - b_start
     is_free = np.arange(len(lengths)) < num_free
     not_next = balanced_labels(lengths, is_free, rng)
-    # The row that each B comes from. The forced pairs keep the Bs they have.
-    source = np.arange(len(lengths))
-    source[:num_free], not_next[:num_free], unexchanged = exchange(
+    source_of_free, free_not_next, unexchanged = exchange(
         free.b_length, free.document_a, not_next[:num_free], rng
     )
+    not_next[:num_free] = free_not_next
+    # The row that each B comes from. The forced pairs keep the Bs they have.
+    source = np.arange(len(lengths))
+    source[:num_free] = source_of_free
     b_start = b_start[source]
     b_stop = b_stop[source]
 
     # If the exchange made a row too long, cut off A's front, then B's end so that A keeps a token:
     # the two ends that do not meet at [SEP].
-    a_lengths = a_stop - a_start
-    excess = np.maximum(a_lengths + b_stop - b_start - limit, 0)
+    lengths = a_lengths + b_stop - b_start
+    excess = np.maximum(lengths - limit, 0)
     from_a = np.minimum(excess, a_lengths - 1)
     from_b = excess - from_a
     document_lengths = corpus.document_lengths()
@@ -262,13 +268,14 @@ def _pair_singles(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Match one-segment chunks across documents, `limit` tokens together at most.
 
-    Return the chunks of A and of B. A long chunk needs a short partner, so the long ones choose
-    first; then the short ones, of which any two fit in a row, are matched with each other:
-
-        limit 10     long  9 8 7 6      short  1 2 3 3 4 5
-        first        9+1  8+2  7+3                              6 finds no partner, and is split
-        then                            3+5                     so is 4, if 3 and 4 are one document
+    Return the chunks of A and of B. Chunks left over are in neither: the caller splits them.
     """
+    # A long chunk needs a short partner, so the long ones choose first; then the short ones, of
+    # which any two fit in a row, are matched with each other:
+    #
+    #   limit 10     long  9 8 7 6      short  1 2 3 3 4 5
+    #   first        9+1  8+2  7+3                              6 finds no partner
+    #   then                            3+5                     nor does 4, if of 3's document
     lengths = chunks.stop - chunks.start
     document = chunks.document
     is_single = chunks.num_segments == 1
@@ -303,21 +310,21 @@ def _split_chunks(
     """Split chunks between two segments at random, or inside the only one.
 
     Single tokens, which cannot be split, are dropped and counted.
-
-        segments of a chunk    | 0   | 1 | 2       | 3 |
-        cut before one of            1   2         3
     """
     is_splittable = chunks.stop - chunks.start >= 2
     tokens_cut = int(np.count_nonzero(~is_splittable))
     chunks = chunks.take(is_splittable)
 
+    #   segments of a chunk    | 0   | 1 | 2       | 3 |
+    #   cut before one of            1   2         3
+    #
     # In a chunk of one segment this is the segment's end, which `cut_inside` replaces.
     num_before = rng.integers(1, np.maximum(chunks.num_segments, 2))
     cuts = segments.offsets[chunks.first + num_before]
-    single = chunks.take(chunks.num_segments == 1)
-    cuts[chunks.num_segments == 1] = cut_inside(
-        corpus.token_ids, continues, single.start, single.stop, rng
-    )
+    is_single = chunks.num_segments == 1
+    single = chunks.take(is_single)
+    cuts_of_single = cut_inside(corpus.token_ids, continues, single.start, single.stop, rng)
+    cuts[is_single] = cuts_of_single
     return Pairs(
         a_start=chunks.start,
         a_stop=cuts,
@@ -357,8 +364,9 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
     documents = np.flatnonzero(corpus.document_lengths()).tolist()
     rows: list[_BertRow] = []
     for document in documents:
-        is_short = rng.random() < config.short_share
-        target = int(rng.integers(2, limit + 1)) if is_short else limit
+        target = limit
+        if rng.random() < config.short_share:
+            target = int(rng.integers(2, limit + 1))
         rows.extend(_bert_rows(sentence_bounds, documents, document, target, rng))
     return _truncate(np.array(rows, np.int64), limit, rng)
 
@@ -397,12 +405,11 @@ def _bert_rows(
     """Yield the rows of one document, not yet cut to the limit.
 
     Sentences are collected until they have `target` tokens, then split into A and B; for a NotNext,
-    B is replaced by sentences of another document, and what stood there is collected again:
-
-        sentences    | first … split | split … stop |
-                     | A             | B            |       IsNext: go on at stop
-                     | A             |                      NotNext: go on at split
+    B is replaced by sentences of another document, and what stood there is collected again.
     """
+    #   sentences    | first … split | split … stop |
+    #                | A             | B            |       IsNext: go on at stop
+    #                | A             |                      NotNext: go on at split
     bounds = sentence_bounds[document]
     num_sentences = len(bounds) - 1
     first = 0
@@ -416,6 +423,7 @@ def _bert_rows(
             yield _BertRow(a_start, a_stop, a_stop, bounds[stop], IS_NEXT, document, document)
             first = stop
             continue
+        # There are two documents at least: `make_pairs` checks it.
         other = document
         while other == document:
             other = documents[int(rng.integers(len(documents)))]
@@ -444,20 +452,22 @@ def _truncate(rows: np.ndarray, limit: int, rng: np.random.Generator) -> Pairs:
     """Cut rows, int64 [num_rows, 7], to `limit` tokens as ``truncate_seq_pair`` does.
 
     It takes token after token off the longer segment (off B if they are equal), at random from
-    front or back. In closed form, of a limit of 10:
-
-        A, B         cut to
-        3, 9         3, 7      B keeps what A leaves
-        9, 3         7, 3      and the other way round
-        9, 8         5, 5      both are longer than half: they end equal
+    front or back.
     """
     a_start, a_stop, b_start, b_stop, label, document_a, document_b = rows.T
     a_length = a_stop - a_start
     b_length = b_stop - b_start
     is_over = a_length + b_length > limit
-    b_kept = np.minimum(b_length, np.maximum(limit // 2, limit - a_length))
+    # In closed form, with a limit of 10:
+    #
+    #   A, B         cut to
+    #   3, 9         3, 7      B may fill what A leaves
+    #   9, 3         7, 3      and the other way round
+    #   9, 8         5, 5      both are longer than half: they end equal
+    room_for_b = np.maximum(limit // 2, limit - a_length)
+    b_kept = np.minimum(b_length, room_for_b)
     b_cut = np.where(is_over, b_length - b_kept, 0)
-    a_cut = np.where(is_over, a_length + b_length - b_cut - limit, 0)
+    a_cut = np.where(is_over, a_length - (limit - b_kept), 0)
     # Each of the tokens came off the front with probability one half.
     a_front = rng.binomial(a_cut, 0.5)
     b_front = rng.binomial(b_cut, 0.5)

@@ -116,7 +116,8 @@ def build(
     it is. `progress` is called now and then, from another thread. Raises `UserError` if an input or
     option is wrong.
     """
-    return run_stage(_stage(documents, vocab, output, config, options), options, progress)
+    stage = _stage(documents, vocab, output, config, options)
+    return run_stage(stage, options, progress)
 
 
 def estimate_build(
@@ -124,11 +125,13 @@ def estimate_build(
 ) -> Estimate:
     """Return what `build` would do and take, without doing it; raises `UserError` as it would."""
     check_runner(options, output)
-    plan = _stage(documents, vocab, output, config, options).plan()
-    corpus = read_manifest(documents, DocumentsManifest)
+    stage = _stage(documents, vocab, output, config, options)
+    plan = stage.plan()
     state = check_output(output, plan.head, options.overwrite)
+    corpus = read_manifest(documents, DocumentsManifest)
     readings = times_read(corpus, plan.setup.mixture, config.duplicates)
-    return estimate_instances([unit.cost for unit in plan.units], readings, options, state)
+    shard_bytes = [unit.cost for unit in plan.units]
+    return estimate_instances(shard_bytes, readings, options, state)
 
 
 def _stage(

@@ -5,9 +5,10 @@ over the whole shard at once. The shard of instances has the number of the shard
 group holds one pass only.
 """
 
+import itertools
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, cast
@@ -93,17 +94,17 @@ class BuildShards(Phase[DocumentsToRead, Built]):
         if not len(corpus.token_ids):
             # An empty shard is written all the same, so that each shard of documents has its own.
             warnings.append("the document shard contains no text")
-        # A shard with a single document is a mistake, which `build_instances` reports; of a pass
-        # over some documents of a larger shard it is chance.
+        # A shard with a single document is a mistake, which `build_instances` reports. In a pass
+        # over some documents of a larger shard it is chance, and the pass is skipped.
         pairs_documents = config.pairing in ("balanced", "bert")
         needs_partner = pairs_documents and _num_with_text(corpus) > 1
         with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
             for reading in _readings(corpus, documents, config, directory.setup):
                 if needs_partner and _num_with_text(reading.corpus) < 2:
-                    # None to exchange segments with.
                     counts["documents_without_partner"] += int(reading.is_read.sum())
                     continue
                 times_read += reading.is_read
+                # Two generators, so that a change to the masks leaves the pairs as they are.
                 pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
                 masks_rng = rng_for(config.seed, "masks", *reading.ids)
                 try:
@@ -172,18 +173,28 @@ def _readings(
 
     Weights are those of training; validation documents are read once, and empty shards never.
     """
-    split, index = documents.split, documents.index
-    num_passes = config.duplicates if split == "train" else 1
+    split = documents.split
+    index = documents.index
+    num_passes = 1
+    weights: Mapping[tuple[str, str], float] = {}
+    if split == "train":
+        num_passes = config.duplicates
+        weights = weights_of(setup.mixture)
     if not len(corpus.token_ids):
         num_passes = 0
     origins = cast(Origins, corpus.origins)
     lengths = corpus.document_lengths()
-    weights = weights_of(setup.mixture) if split == "train" else {}
     weight_of_document = document_weights(origins, weights)
     corpus = replace(corpus, origins=assume_languages(origins, lengths))
     for duplicate in range(num_passes):
+        # Made anew in each pass: all passes must draw the same phases.
         copies_rng = rng_for(config.seed, "copies", split, index)
         copies = copies_in_pass(weight_of_document, lengths, duplicate, copies_rng)
+        # A reading holds each document at most once, so a pass may have several:
+        #
+        #   copies              2  0  1
+        #   is_read, repeat 0   T  F  T
+        #   is_read, repeat 1   T  F  F
         for repeat in range(int(copies.max(initial=0))):
             ids: tuple[int | str, ...] = (split, index, duplicate)
             if repeat:  # the first one has the random numbers of a pass without weights
@@ -194,35 +205,44 @@ def _readings(
 
 def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
     """Return documents and tokens of each origin, once and as often as they are read."""
-    origins, lengths = cast(Origins, corpus.origins), corpus.document_lengths()
-    key = origins.source * len(origins.language_names) + origins.language
-    counted = (np.ones(len(key)), lengths, lengths.astype(float) ** 2, lengths * times_read)
-    sums = [np.bincount(key, values) for values in counted]
-    return [
-        MixtureGroup(
-            source=origins.source_names[group // len(origins.language_names)],
-            language=origins.language_names[group % len(origins.language_names)],
-            weight=1.0,
-            documents=int(sums[0][group]),
-            tokens=int(sums[1][group]),
-            squared_tokens=int(sums[2][group]),
-            tokens_built=int(sums[3][group]),
+    origins = cast(Origins, corpus.origins)
+    lengths = corpus.document_lengths()
+    # Number the pairs of source and language, so that bincount sums by both.
+    num_languages = len(origins.language_names)
+    key = origins.source * num_languages + origins.language
+    documents = np.bincount(key)
+    tokens = np.bincount(key, lengths)
+    squared_tokens = np.bincount(key, lengths.astype(float) ** 2)
+    tokens_built = np.bincount(key, lengths * times_read)
+    groups = []
+    for group in np.flatnonzero(documents).tolist():
+        source, language = divmod(group, num_languages)
+        groups.append(
+            MixtureGroup(
+                source=origins.source_names[source],
+                language=origins.language_names[language],
+                weight=1.0,
+                documents=int(documents[group]),
+                tokens=int(tokens[group]),
+                squared_tokens=int(squared_tokens[group]),
+                tokens_built=int(tokens_built[group]),
+            )
         )
-        for group in np.flatnonzero(sums[0]).tolist()
-    ]
+    return groups
 
 
 def sum_groups(
-    mixture: Iterable[MixtureGroup], parts: Iterable[list[MixtureGroup]]
+    mixture: Sequence[MixtureGroup], groups_of_shards: Iterable[list[MixtureGroup]]
 ) -> list[MixtureGroup]:
-    """Return the groups of `mixture` with the sums of the counts in `parts`."""
-    sums = {(group.source, group.language): Counter[str]() for group in mixture}
-    for group in (group for part in parts for group in part):
-        own = {
-            name: getattr(group, name)
-            for name in ("documents", "tokens", "squared_tokens", "tokens_built")
-        }
-        sums.setdefault((group.source, group.language), Counter()).update(own)
+    """Return the groups of `mixture` with the sums of the counts in those of the shards."""
+    sums: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for group in itertools.chain.from_iterable(groups_of_shards):
+        sums[group.source, group.language].update(
+            documents=group.documents,
+            tokens=group.tokens,
+            squared_tokens=group.squared_tokens,
+            tokens_built=group.tokens_built,
+        )
     return [structs.replace(group, **sums[group.source, group.language]) for group in mixture]
 
 
@@ -230,8 +250,11 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and
     their origins.
     """
-    token_ids, documents = [np.zeros(0, dtype)], [_ORIGINS.empty_table()]
-    sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    # An empty first item each, because a shard may have no rows.
+    token_ids = [np.zeros(0, dtype)]
+    sentence_lengths = [np.zeros(0, np.int64)]
+    document_lengths = [np.zeros(0, np.int64)]
+    origins = [_ORIGINS.empty_table()]
     for rows in read_columns(path, *_ORIGINS.names, "sentences"):
         sentences = rows["sentences"]
         with _tokenizing:
@@ -239,14 +262,18 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
         token_ids.append(ids.astype(dtype))
         sentence_lengths.append(np.diff(offsets))
         document_lengths.append(np.diff(sentences.offsets.to_numpy()))
-        documents.append(pa.Table.from_batches([rows.select(_ORIGINS.names)]))
-    sentences, ends = (
-        np.append(0, np.cumsum(np.concatenate(parts)))
-        for parts in (sentence_lengths, document_lengths)
-    )
+        origins.append(pa.Table.from_batches([rows.select(_ORIGINS.names)]))
+    # Lengths, because offsets start at 0 in each batch.
     return Corpus(
-        np.concatenate(token_ids), sentences, ends, origins_of(pa.concat_tables(documents))
+        token_ids=np.concatenate(token_ids),
+        sentence_offsets=_offsets_of(sentence_lengths),
+        document_offsets=_offsets_of(document_lengths),
+        origins=origins_of(pa.concat_tables(origins)),
     )
+
+
+def _offsets_of(lengths: Sequence[np.ndarray]) -> np.ndarray:
+    return np.append(0, np.cumsum(np.concatenate(lengths)))
 
 
 def source_tokens(corpus: Corpus, times_read: np.ndarray) -> dict[str, int]:
@@ -254,9 +281,12 @@ def source_tokens(corpus: Corpus, times_read: np.ndarray) -> dict[str, int]:
     passes.
     """
     origins = cast(Origins, corpus.origins)
-    tokens = np.zeros(len(origins.source_names), np.int64)
-    np.add.at(tokens, origins.source, corpus.document_lengths() * times_read)
-    return dict(sorted(zip(origins.source_names, tokens.tolist(), strict=True)))
+    tokens_of_document = corpus.document_lengths() * times_read
+    # Not bincount(), which sums floats.
+    tokens_of_source = np.zeros(len(origins.source_names), np.int64)
+    np.add.at(tokens_of_source, origins.source, tokens_of_document)
+    by_name = zip(origins.source_names, tokens_of_source.tolist(), strict=True)
+    return dict(sorted(by_name))
 
 
 def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:

@@ -88,7 +88,8 @@ def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
     # The block of each row, if only tokens are counted: 0 0 0 1 1 2 …
     block = np.cumsum(lengths) // BLOCK_TOKENS
     boundaries = np.flatnonzero(np.diff(block)) + 1
-    for rows in np.split(np.arange(len(pairs)), boundaries):
+    all_rows = np.arange(len(pairs))
+    for rows in np.split(all_rows, boundaries):
         longest = int(lengths[rows].max())
         max_rows = max(1, BLOCK_CELLS // longest)
         for start in range(0, len(rows), max_rows):
@@ -132,30 +133,37 @@ def lay_out_rows(
 
     Return the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index
     in its row of each B's first token (int64 [num_rows]; the row's length if there is no B).
-
-    One gather copies all segments, each with its neighbours in `token_ids` as placeholders, which
-    the special tokens then overwrite. For A = 5:8 and B = 20:22:
-
-        ranges taken    4 … 8             20 … 22
-        index           4   5 6 7   8     20 21   22
-        row           [CLS] A A A [SEP]   B  B  [SEP]
     """
+    # One gather copies all segments, each with its neighbours in `token_ids` as placeholders, which
+    # the special tokens then overwrite. For A = 5:8 and B = 20:22:
+    #
+    #   ranges taken    4 … 8             20 … 22
+    #   index           4   5 6 7   8     20 21   22
+    #   row           [CLS] A A A [SEP]   B  B  [SEP]
     has_b = pairs.b_length > 0
-    # A token more before and after A, and one after B. The ranges alternate: A0, B0, A1, B1, …
-    starts = np.stack([pairs.a_start - 1, pairs.b_start], axis=1).ravel()
-    lengths = np.stack([pairs.a_length + 2, pairs.b_length + has_b], axis=1).ravel()
+    # A token more before and after A, and one after B.
+    starts_of_a = pairs.a_start - 1
+    lengths_of_a = pairs.a_length + 2
+    lengths_of_b = pairs.b_length + has_b
+    # The ranges alternate: A0, B0, A1, B1, …
+    starts = np.stack([starts_of_a, pairs.b_start], axis=1).ravel()
+    lengths = np.stack([lengths_of_a, lengths_of_b], axis=1).ravel()
     stops = np.cumsum(lengths)
+    tokens_before = stops - lengths
+
     # The index of each token is that of its place in the rows, shifted by the same for all tokens
     # of a range. 32 bits halve the bytes through the cache.
     index_type = np.int32 if len(token_ids) < 2**31 else np.int64
-    shifts = starts - (stops - lengths)
-    index = np.repeat(shifts.astype(index_type), lengths)
+    shifts = (starts - tokens_before).astype(index_type)
+    index = np.repeat(shifts, lengths)
     index += np.arange(len(index), dtype=index_type)
     # Clipped, because placeholders may lie before the first token or behind the last one.
     ids = token_ids.take(index, mode="clip")
+
+    # Each row ends with its B, even an empty one.
     row_offsets = np.append(0, stops[1::2])
     row_starts = row_offsets[:-1]
-    segment_b_start = pairs.a_length + 2
+    segment_b_start = lengths_of_a
     ids[row_starts] = vocabulary.cls_id
     ids[row_starts + segment_b_start - 1] = vocabulary.sep_id
     ids[row_offsets[1:] - 1] = vocabulary.sep_id

@@ -68,17 +68,26 @@ def _damage(shares: dict[str, float], documents: str, corpus: DocumentsManifest)
     """Return the first language that stripping would damage, with an example; "" if it damages
     none.
     """
-    in_doubt = [language for language in shares if language.split("-")[0] not in STRIPPED_LANGUAGES]
+    in_doubt = []
+    for language in shares:
+        without_region = language.split("-")[0]
+        if without_region not in STRIPPED_LANGUAGES:
+            in_doubt.append(language)
     if not in_doubt:
         return ""
     samples = _samples(in_doubt, shard_paths(documents, corpus, "train"))
     for language in in_doubt:
         changed_share, word = _changed_words(samples[language])
-        # Which language it is decides, not its share of accents; only without a name does that.
-        if language == UNKNOWN and changed_share < MIN_CHANGED_WORDS:
-            continue
-        name = "text in an unknown language" if language == UNKNOWN else language
-        example = f", for example {word} -> {_show_stripped(word)}" if word else ""
+        name = language
+        if language == UNKNOWN:
+            # Without a name, the share of words with accents decides. With one it does not: rare or
+            # not, they tell words apart.
+            if changed_share < MIN_CHANGED_WORDS:
+                continue
+            name = "text in an unknown language"
+        example = ""
+        if word:
+            example = f", for example {word} -> {_show_stripped(word)}"
         return f"{name} ({shares[language]:.0%} of the text{example})"
     return ""
 
@@ -89,10 +98,9 @@ def _samples(languages: Sequence[str], paths: Iterable[str]) -> dict[str, list[s
     missing = dict.fromkeys(languages, SAMPLE_CHARACTERS)
     for path in paths:
         for rows in read_columns(path, "language", "sentences"):
-            languages_and_sentences = zip(
-                rows["language"].to_pylist(), rows["sentences"].to_pylist(), strict=True
-            )
-            for language, sentences in languages_and_sentences:
+            language_column = rows["language"].to_pylist()
+            sentences_column = rows["sentences"].to_pylist()
+            for language, sentences in zip(language_column, sentences_column, strict=True):
                 if missing.get(language, 0) > 0:
                     samples[language].extend(sentences)
                     missing[language] -= sum(map(len, sentences))
@@ -123,11 +131,8 @@ def strip(text: str) -> str:
     >>> strip("Київ"), len(strip("한국"))
     ('Киів', 6)
     """
-    return "".join(
-        letter
-        for letter in unicodedata.normalize("NFD", text)
-        if unicodedata.category(letter) != "Mn"
-    )
+    decomposed = unicodedata.normalize("NFD", text)
+    return "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn")
 
 
 def _show_stripped(word: str) -> str:

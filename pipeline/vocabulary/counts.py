@@ -22,7 +22,7 @@ from .tokenize import Normalization, count_tables, merge_counts
 WEIGHT_UNITS = 1000
 """Counts are whole numbers: weighted ones are kept in thousandths until they are summed."""
 
-SentencesByWeight = Iterator[tuple[int, Iterable[pa.Array]]]
+SentencesByWeight = Iterable[tuple[int, Iterable[pa.Array]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +76,19 @@ class Count(Phase[str, Record]):
         """
         setup: VocabularySetup = directory.setup
         normalization = setup.normalization(self.cased)
+        path = unit.payload
         weights = weights_of(setup.mixture)
-        sentences_by_weight: SentencesByWeight = iter([(1, sentences_of(unit.payload))])
+        # Validation text is only measured, so weights do not apply to it.
         if weights and _is_training(unit.name):
-            sentences_by_weight = _by_weight(unit.payload, weights)
+            sentences_by_weight = _sentences_by_weight(path, weights)
+        else:
+            sentences_by_weight = [(1, sentences_of(path))]
         with COUNTS.write(directory, unit.name) as writer:
             for weight, sentences in sentences_by_weight:
                 for table in count_tables(sentences, normalization):
-                    counts = pa.array(table["count"].to_numpy() * weight)
-                    writer.write(pa.table([table["word"], counts], schema=WORD_COUNTS))
+                    counts = table["count"].to_numpy() * weight
+                    columns = [table["word"], pa.array(counts)]
+                    writer.write(pa.table(columns, schema=WORD_COUNTS))
         return Record(files=(COUNTS.file(unit.name),))
 
 
@@ -109,8 +113,10 @@ class Merge(Phase[int, Record]):
             for bucket in range(unit.payload, setup.num_buckets, setup.num_units):
                 words = read_counts(directory, "train", [bucket])
                 rounded = (words["count"].to_numpy() + scale // 2) // scale
-                counts = pa.array(np.maximum(rounded, 1))
-                writer.write(pa.table([words["word"], counts], schema=WORD_COUNTS))
+                # However small its weight, a word that occurs must not count as absent.
+                counts = np.maximum(rounded, 1)
+                columns = [words["word"], pa.array(counts)]
+                writer.write(pa.table(columns, schema=WORD_COUNTS))
         return Record(files=(MERGED.file(unit.name),))
 
 
@@ -118,43 +124,56 @@ def read_counts(directory: StageDirectory, split: str, buckets: Iterable[int]) -
     """Return the sums of the counts of a split in some of the buckets, in the order of
     `count_words`.
     """
-    shards = [name for name in unit_names(directory, "count") if name.startswith(f"{split}-")]
+    all_shards = unit_names(directory, "count")
+    shards = [name for name in all_shards if name.startswith(f"{split}-")]
     batches = COUNTS.read(directory, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
-    return (rows["sentences"].flatten() for rows in read_columns(path, "sentences"))
+    for rows in read_columns(path, "sentences"):
+        yield rows["sentences"].flatten()
 
 
 def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
     """Return the bucket of each word (uint64), the same for all shards.
 
-    A word's hash is the sum of fixed random numbers for its bytes: NumPy sums all words at once.
+    Words must not be empty.
     """
     if not len(words):
         return np.zeros(0, np.uint64)
     _, offsets_buffer, data = words.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[words.offset : words.offset + len(words) + 1]
-    random = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
-    number_of_byte = random[np.frombuffer(data, np.uint8)[: offsets[-1]]]
-    return np.add.reduceat(number_of_byte, offsets[:-1]) % np.uint64(num_buckets)
+    all_offsets = np.frombuffer(offsets_buffer, np.int32)
+    # `words` may be a slice that shares the buffers of a longer array.
+    offsets = all_offsets[words.offset : words.offset + len(words) + 1]
+    text = np.frombuffer(data, np.uint8)[: offsets[-1]]
+
+    # A word's hash is the sum of fixed random numbers for its bytes. Anagrams share a bucket, which
+    # does no harm; in return NumPy hashes all words at once, and Python's own hash() differs from
+    # process to process.
+    number_of_byte = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
+    hashes = np.add.reduceat(number_of_byte[text], offsets[:-1])
+    return hashes % np.uint64(num_buckets)
 
 
 def _is_training(shard_name: str) -> bool:
     return shard_name.startswith("train-")
 
 
-def _by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:
-    """Yield the sentences of a shard by the weight of their documents, in `WEIGHT_UNITS`."""
-    sentences: dict[int, list[pa.Array]] = {}
+def _sentences_by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:
+    """Return the sentences of a shard by the weight of their documents, in `WEIGHT_UNITS`."""
+    arrays_of_weight: dict[int, list[pa.Array]] = {}
     for rows in read_columns(path, "source", "language", "sentences"):
-        origins = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
-        weight_of_row = np.array(
-            [max(1, round(weights.get(origin, 1.0) * WEIGHT_UNITS)) for origin in origins]
-        )
+        sources = rows["source"].to_pylist()
+        languages = rows["language"].to_pylist()
+        weight_of_row = np.zeros(len(rows), np.int64)
+        for row, origin in enumerate(zip(sources, languages, strict=True)):
+            weight = round(weights.get(origin, 1.0) * WEIGHT_UNITS)
+            # Rounded to 0, a source would vanish from the vocabulary.
+            weight_of_row[row] = max(weight, 1)
         for weight in np.unique(weight_of_row).tolist():
-            chosen = rows.filter(pa.array(weight_of_row == weight))
-            sentences.setdefault(weight, []).append(chosen["sentences"].flatten())
-    yield from sorted(sentences.items())
+            is_of_weight = pa.array(weight_of_row == weight)
+            sentences = rows.filter(is_of_weight)["sentences"].flatten()
+            arrays_of_weight.setdefault(weight, []).append(sentences)
+    return sorted(arrays_of_weight.items())

@@ -24,18 +24,20 @@ def estimate_vocabulary(
     shard_bytes: Sequence[int], options: RunOptions, state: OutputState
 ) -> Estimate:
     """Return what `learn_vocabulary` takes for shards of documents of these sizes on disk."""
-    text = sum(shard_bytes) / STORED_SHARE
+    text_bytes = sum(shard_bytes) / STORED_SHARE
     workers = num_workers(options, len(shard_bytes))
+    count_s = text_bytes / COUNT_BYTES_PER_S / workers
+    # One process learns, whatever the workers; a large corpus takes no longer, because its rarest
+    # words are left out.
+    learn_s = min(text_bytes / LEARN_BYTES_PER_S, LONGEST_LEARN_S)
     return Estimate(
         state=state,
         units=f"{count_of(len(shard_bytes), 'shard')} to count, as many buckets of words to merge, "
         "one vocabulary to learn",
         workers=workers,
         input_bytes=sum(shard_bytes),
-        output_bytes=int(min(text * COUNTS_SHARE, WORD_COUNTS_BYTES)),
-        temporary_bytes=int(text * COUNTS_SHARE),
+        output_bytes=int(min(text_bytes * COUNTS_SHARE, WORD_COUNTS_BYTES)),
+        temporary_bytes=int(text_bytes * COUNTS_SHARE),
         worker_bytes=worker_memory(max(shard_bytes) / STORED_SHARE),
-        seconds=2 * PHASE_START_S
-        + text / COUNT_BYTES_PER_S / workers
-        + min(text / LEARN_BYTES_PER_S, LONGEST_LEARN_S),
+        seconds=2 * PHASE_START_S + count_s + learn_s,
     )

@@ -31,12 +31,15 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]
     tokens = vocabulary.tokens
-    longest = sorted(
-        occurring.tolist(),
-        key=lambda token_id: (-len(tokens[token_id].removeprefix("##")), token_id),
-    )
+
+    def num_characters(token_id: int) -> int:
+        return len(tokens[token_id].removeprefix("##"))
+
+    # The sort is stable, so ties stay in the order of ids.
+    longest = sorted(occurring.tolist(), key=num_characters, reverse=True)
     # Ties go to the tokens learned last: words say more than the single characters that come first.
-    rarest = occurring[np.lexsort((-occurring, token_counts[occurring]))]
+    by_count = np.lexsort((-occurring, token_counts[occurring]))
+    rarest = occurring[by_count]
     return {
         "num_words": num_words,
         "num_distinct_words": words.num_rows,

@@ -68,7 +68,9 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
         inputs = [{"stage": "ingest", "digest": corpus.digest}]
-        num_units = min(len(shard_paths(self.documents, corpus, "train")), MAX_BUCKETS)
+        num_train_shards = len(shard_paths(self.documents, corpus, "train"))
+        # Each unit needs a bucket, and every bucket is a record batch in every unit's file.
+        num_units = min(num_train_shards, MAX_BUCKETS)
         folder = absolute(self.documents)
         return StagePlan(
             head=manifest_head("vocab", config, inputs, "tokenizers"),
@@ -184,9 +186,11 @@ def estimate_learn_vocabulary(
     would.
     """
     check_runner(options, output)
-    plan = VocabularyStage(documents=documents, output=output, config=config).plan()
+    stage = VocabularyStage(documents=documents, output=output, config=config)
+    plan = stage.plan()
     state = check_output(output, plan.head, options.overwrite)
-    return estimate_vocabulary([unit.cost for unit in plan.units], options, state)
+    shard_bytes = [unit.cost for unit in plan.units]
+    return estimate_vocabulary(shard_bytes, options, state)
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:

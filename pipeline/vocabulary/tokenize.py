@@ -212,44 +212,50 @@ class DictionaryTokenizer:
             self._clear_cache()
         entries = list(map(self._entry_of.get, chunks))
         if None in entries:
-            self._add_to_cache(
-                [chunk for chunk, entry in zip(chunks, entries, strict=True) if entry is None]
-            )
+            unseen = [chunk for chunk, entry in zip(chunks, entries, strict=True) if entry is None]
+            self._add_to_cache(unseen)
             entries = list(map(self._entry_of.get, chunks))
         return self._ids.take(pa.array(entries, pa.int32()))
 
     def _add_to_cache(self, chunks: list[str]) -> None:
-        # "The" and "the" share a spelling when lower-cased: tokenise and store it once.
         num_before = len(self._spellings)
         for chunk in chunks:
             spelling = self._speller.spell(chunk)
-            self._entry_of[chunk] = self._spellings.setdefault(spelling, len(self._spellings))
+            # "The" and "the" share a spelling when lower-cased: tokenise and store it once.
+            next_entry = len(self._spellings)
+            self._entry_of[chunk] = self._spellings.setdefault(spelling, next_entry)
+        # A dict keeps the order of insertion, so the new spellings are the last ones.
         new_spellings = list(islice(self._spellings, num_before, None))
-        self._ids = pa.concat_arrays([self._ids, self._tokenize(new_spellings)])
+        new_ids = self._tokenize_spellings(new_spellings)
+        self._ids = pa.concat_arrays([self._ids, new_ids])
+
         num_entries = len(chunks) + len(new_spellings)
         num_characters = sum(map(len, chunks)) + sum(map(len, new_spellings))
         self._cached_bytes += num_entries * BYTES_PER_ENTRY + num_characters
 
-    def _tokenize(self, spellings: list[str]) -> pa.ListArray:
-        """Return the token ids of the words in each spelling.
-
-        All words are tokenised as one sequence, whose ids are then cut into words and spellings::
-
-            spellings   "in", "mother in law", ""
-            words       in  mother  in  law
-            ids         in  mo ##ther  in  law
-            word_starts 0   1          3   4   5     where no "##" is, and the end
-            num_words   1, 3, 0
-            offsets     0, 1, 5, 5                   word_starts[0], [1], [4], [4]
-        """
+    def _tokenize_spellings(self, spellings: list[str]) -> pa.ListArray:
+        """Return the token ids of the words in each spelling, a list for each."""
+        # Tokenise all words as one sequence, then cut its ids into words, and these into spellings:
+        #
+        #   spellings      "in"   "mother in law"        ""
+        #   words          in     mother     in   law
+        #   ids            in     mo ##ther  in   law
+        #   word_starts    0      1          3    4      5     where no "##" is, and the end
+        #   num_words      1      3                      0
+        #   first_words    0      1                      4  4  of each spelling, and the end
+        #   offsets        0      1                      5  5  word_starts[first_words]
         words = [word for word in " ".join(spellings).split(" ") if word]
         ids = self._tokenize_words(words)
-        # A word starts at each piece without "##": "#" is punctuation, so it is a word of its own,
-        # and no longer word contains it.
-        word_starts = np.append(np.flatnonzero(~self._continues[ids]), len(ids))
+
+        # "##" tells reliably that a word goes on: BERT splits at "#", as at all punctuation, so no
+        # word of the text can begin with it.
+        is_word_start = ~self._continues[ids]
+        word_starts = np.append(np.flatnonzero(is_word_start), len(ids))
+
         num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
-        offsets = word_starts[np.cumsum([0, *num_words])]
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
+        first_words = np.cumsum([0, *num_words])
+        offsets = pa.array(word_starts[first_words], pa.int32())
+        return pa.ListArray.from_arrays(offsets, pa.array(ids))
 
     def _tokenize_words(self, words: list[str]) -> np.ndarray:
         """Return the token ids of all words, end to end, int32 [num_tokens]."""
@@ -289,7 +295,8 @@ def count_tables(sentences: Sentences, normalization: Normalization) -> Iterator
     speller = Speller(normalization)
     chunk_counts: Counter[str] = Counter()
     for text, starts in _slices(sentences):
-        chunks, indices = _distinct_chunks(text, cut_points(text, starts))
+        cuts = cut_points(text, starts)
+        chunks, indices = _distinct_chunks(text, cuts)
         counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
         # Not Counter.update(): `chunks` may hold a chunk twice.
         for chunk, count in zip(chunks, counts.tolist(), strict=True):
@@ -316,6 +323,7 @@ def _count_chunk_words(chunk_counts: Counter[str], speller: Speller) -> pa.Table
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """Sum the counts of equal words in tables of schema `WORD_COUNTS`, ordered as `count_words`."""
+    # The empty table gives the schema if there is no other.
     words = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
     summed = words.group_by("word").aggregate([("count", "sum")])
     summed = summed.rename_columns({"count_sum": "count"})
@@ -336,9 +344,12 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     is_punctuation = np.zeros(len(text), bool)
     for first, last in _ASCII_PUNCTUATION:
         is_punctuation |= _is_between(text, first, last)
+    # One flag a byte, instead of sorting lists of offsets: `flatnonzero` then yields them in order.
     is_cut = np.zeros(len(text) + 1, bool)
-    np.logical_or(is_punctuation, text == ord(" "), out=is_cut[:-1])
-    is_cut[1:] |= is_punctuation
+    before = is_cut[:-1]
+    after = is_cut[1:]
+    np.logical_or(is_punctuation, text == ord(" "), out=before)
+    after |= is_punctuation
     is_cut[starts] = True
     isolated = _isolated_wide_characters(text)
     is_cut[isolated] = True
@@ -347,10 +358,11 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Return which bytes lie in a range: one comparison, since smaller ones wrap around to large
-    numbers.
-    """
-    return (text - np.uint8(first)) <= last - first
+    """Return which bytes lie in a range, `last` included."""
+    # One comparison instead of two: the difference is unsigned, so bytes below `first` wrap around
+    # to large numbers.
+    above_first = text - np.uint8(first)
+    return above_first <= last - first
 
 
 def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
@@ -359,8 +371,10 @@ def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
     if not len(offsets):  # the usual case in English
         return offsets
     # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
-    first, second, third = (text[offsets + place].astype(np.int32) for place in range(3))
-    codes = (first & 0x0F) << 12 | (second & 0x3F) << 6 | (third & 0x3F)
+    high = text[offsets].astype(np.int32) & 0x0F
+    middle = text[offsets + 1].astype(np.int32) & 0x3F
+    low = text[offsets + 2].astype(np.int32) & 0x3F
+    codes = high << 12 | middle << 6 | low
     return offsets[_IS_ISOLATED[codes]]
 
 
@@ -368,13 +382,18 @@ def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.
     """Return the distinct chunks between `cuts`, and for each chunk of the text its index among
     them.
 
-    Leading spaces are removed only afterwards, so "the" and " the" make the list hold it twice.
+    "the" and " the" count as distinct, so the list may hold a chunk twice.
     """
-    # The text and its cuts are an Arrow array already: nothing is copied.
+    # Text and cuts have the layout of an Arrow array's buffers already, so the text is not copied.
+    # Binary, not string: Arrow then need not check 12 MB of UTF-8.
+    validity = None  # no nulls
     offsets = pa.py_buffer(cuts.astype(np.int32))
-    chunks = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, offsets, pa.py_buffer(text)])
+    data = pa.py_buffer(text)
+    num_chunks = len(cuts) - 1
+    chunks = pa.Array.from_buffers(pa.binary(), num_chunks, [validity, offsets, data])
     encoded = chunks.dictionary_encode()
     distinct = encoded.dictionary.cast(pa.string())
+    # Strip spaces here, where there are few chunks, and not before they are encoded.
     stripped = pc.call_function("utf8_ltrim", [distinct], pc.TrimOptions(" "))
     return stripped.to_pylist(), encoded.indices
 
@@ -394,15 +413,28 @@ def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _slices_of_array(array: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Cut an array of strings without nulls into slices, as `_slices` yields them."""
     # A slice of an Arrow array shares the buffers of the whole, and starts at `array.offset`.
-    _, offsets, data = array.buffers()
-    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-    starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    _, offsets_buffer, data = array.buffers()
+    if pa.types.is_large_string(array.type):
+        offset_type = np.int64
+    else:
+        offset_type = np.int32
+    offsets = np.frombuffer(offsets_buffer, offset_type)
+    starts = offsets[array.offset : array.offset + len(array) + 1]
+    # Arrow may leave out the data if all strings are empty.
     text = np.frombuffer(data or b"", np.uint8)
-    slice_starts = np.arange(starts[0], starts[-1], SLICE_BYTES)[1:]
+
+    # A slice ends with the sentence that reaches the next multiple of SLICE_BYTES, here 6:
+    #
+    #   starts             0      7   10     15  17
+    #   multiples               6         12
+    #   sentence_bounds    0      1          3   4       text 0:7, 7:15 and 15:17
+    multiples = np.arange(starts[0], starts[-1], SLICE_BYTES)[1:]
     # A sentence longer than a slice contains several of these, hence `unique`.
-    bounds = np.unique(np.searchsorted(starts, slice_starts))
-    for begin, end in pairwise([0, *bounds.tolist(), len(array)]):
-        first = starts[begin]
-        last = starts[end]
-        yield text[first:last], starts[begin : end + 1] - first
+    inner_bounds = np.unique(np.searchsorted(starts, multiples))
+    sentence_bounds = [0, *inner_bounds.tolist(), len(array)]
+    for first, stop in pairwise(sentence_bounds):
+        text_start = starts[first]
+        text_stop = starts[stop]
+        yield text[text_start:text_stop], starts[first : stop + 1] - text_start

@@ -84,13 +84,15 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, vocabulary.cls_id), (SEP, vocabulary.sep_id)],
     )
+    # "[PAD]" is named in the field pad_token, and so on.
+    names_of_specials = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": vocabulary.normalization.lowercase,
         "strip_accents": vocabulary.normalization.strip_accents,
         "tokenize_chinese_chars": True,
         "model_max_length": max_length,
-        **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
+        **names_of_specials,
     }
     return {
         "vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens).encode(),
@@ -110,10 +112,13 @@ def read_vocabulary(path: str) -> Vocabulary:
             "it resumes."
         )
     files = read_files(path) or _read_single_file(path)
-    if not files and (fault := describe_absence(path)):
-        raise UserError(
-            f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
-        )
+    if not files:
+        fault = describe_absence(path)
+        # Without a fault the directory exists, and `load_vocabulary` says what it lacks.
+        if fault:
+            raise UserError(
+                f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
+            )
     return load_vocabulary(files, path)
 
 
@@ -125,7 +130,9 @@ def _read_single_file(path: str) -> dict[str, bytes]:
         usual_name = "tokenizer.json"
     else:
         return {}
-    return {usual_name: storage.read_bytes(path)} if storage.exists(path) else {}
+    if not storage.exists(path):
+        return {}
+    return {usual_name: storage.read_bytes(path)}
 
 
 def read_files(directory: str) -> dict[str, bytes]:
@@ -161,9 +168,8 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
         )
     tokens = _parse_vocab_txt(files["vocab.txt"], _file_path(where, "vocab.txt"))
     config_path = _file_path(where, "tokenizer_config.json")
-    config = parse_json(
-        files.get("tokenizer_config.json", b"{}"), _TokenizerConfig, config_path, _ADVICE
-    )
+    config_content = files.get("tokenizer_config.json", b"{}")
+    config = parse_json(config_content, _TokenizerConfig, config_path, _ADVICE)
     if config.do_lower_case is None:
         return Vocabulary(tokens, _infer_normalization(tokens))
     return Vocabulary(tokens, _normalization(config.do_lower_case, config.strip_accents))
@@ -273,12 +279,13 @@ def _checked(tokens: list[str], path: str) -> tuple[str, ...]:
     """Return the tokens; raise `UserError` for repeated tokens, or missing special ones."""
     if "" in tokens:
         raise UserError(f"{path}: line {tokens.index('') + 1} is empty; each line must be a token.")
-    duplicates = [token for token, count in Counter(tokens).items() if count > 1]
-    if duplicates:
-        lines = [str(i) for i, token in enumerate(tokens, start=1) if token == duplicates[0]]
+    repeated = [token for token, count in Counter(tokens).items() if count > 1]
+    if repeated:
+        example = repeated[0]
+        lines = [str(line) for line, token in enumerate(tokens, start=1) if token == example]
         raise UserError(
-            f"{path}: token {duplicates[0]!r} is on lines {' and '.join(lines)} "
-            f"({len(duplicates)} tokens are repeated); remove all but one."
+            f"{path}: token {example!r} is on lines {' and '.join(lines)} "
+            f"({len(repeated)} tokens are repeated); remove all but one."
         )
     distinct = set(tokens)
     missing = [token for token in SPECIAL_TOKENS if token not in distinct]

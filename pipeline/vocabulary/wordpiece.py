@@ -126,18 +126,24 @@ def _select_words(
     words: pa.Array | pa.ChunkedArray, counts: np.ndarray
 ) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and the number of words that are too long."""
-    fits = _num_characters(words) <= MAX_WORD_CHARACTERS
-    num_long = len(words) - int(np.count_nonzero(fits))
-    if len(words) - num_long > MAX_WORDS:
-        # Drop what is certainly too rare before copying and sorting the rest.
-        fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
-    fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
-    if fitting.num_rows > MAX_WORDS:
+    is_selected = _num_characters(words) <= MAX_WORD_CHARACTERS
+    num_fitting = int(np.count_nonzero(is_selected))
+    num_long = len(words) - num_fitting
+    if num_fitting > MAX_WORDS:
+        # Drop what is certainly too rare before copying and sorting the rest: partitioning finds
+        # the count of the last word to select without sorting.
+        partitioned = np.partition(counts[is_selected], -MAX_WORDS)
+        lowest_count = partitioned[-MAX_WORDS]
+        is_selected &= counts >= lowest_count
+    table = pa.table({"word": words, "count": counts})
+    selected = table.filter(pa.array(is_selected))
+    if selected.num_rows > MAX_WORDS:
+        # Several words share the lowest count: those that come first in byte order win.
         by_count = pc.SortOptions([("count", "descending"), ("word", "ascending")])
-        order = pc.call_function("sort_indices", [fitting], by_count)
-        fitting = fitting.take(order.slice(0, MAX_WORDS))
-    selected = pa.concat_arrays(fitting["word"].chunks)
-    return selected, fitting["count"].to_numpy(), num_long
+        order = pc.call_function("sort_indices", [selected], by_count)
+        selected = selected.take(order.slice(0, MAX_WORDS))
+    selected_words = pa.concat_arrays(selected["word"].chunks)
+    return selected_words, selected["count"].to_numpy(), num_long
 
 
 def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -191,7 +197,9 @@ def _choose_alphabet(
 
     `char_counts` float64 [num_code_points] counts each in the text.
     """
-    by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))
+    code_points = np.arange(len(char_counts))
+    by_count = np.lexsort((code_points, -char_counts))
+    # Code points that do not occur come last.
     by_count = by_count[: np.count_nonzero(char_counts)]
     if limit_alphabet is None:
         covered = np.cumsum(char_counts[by_count])
@@ -211,34 +219,48 @@ class _Merger:
         self._min_frequency = min_frequency
         self._weights = spelled.weights
         self._symbols = spelled.symbols
-        # One extra position at the end means "no neighbour", so no look-up needs a special case.
+
+        # Link the characters of each word. One extra position at the end means "no neighbour", so
+        # no look-up needs a special case. For the words "the" and "he":
+        #
+        #   position       0  1  2    3  4    5 = end
+        #   starts_word    T  F  F    T  F    T
+        #   previous       5  0  1    5  3    5
+        #   next           1  2  5    4  5    5
         end = len(spelled.symbols) - 1
         self._end = end
         positions = np.arange(end + 1, dtype=np.int32)
         starts_word = np.append(spelled.starts_word, True)
-        self._previous = np.where(starts_word, end, positions - 1).astype(np.int32)
-        following = np.where(starts_word[1:], end, positions[1:])
+        previous = np.where(starts_word, end, positions - 1)
+        self._previous = previous.astype(np.int32)
+        ends_word = starts_word[1:]
+        following = np.where(ends_word, end, positions[1:])
         self._next = np.append(following.astype(np.int32), np.int32(end))
-        del positions, starts_word, following  # memory peaks in the next call
+        has_next = self._next[:end] != end
+        # Memory peaks in the call of `_add_pairs` below.
+        del positions, starts_word, previous, ends_word, following
+
         self._positions: dict[tuple[int, int], np.ndarray] = {}
         # (-upper bound of the count, left, right): ties go to the smaller piece numbers, which are
         # the older pieces.
         self._heap: list[tuple[int, int, int]] = []
-        self._add_pairs(np.flatnonzero(self._next[:end] != end).astype(np.int32))
+        self._add_pairs(np.flatnonzero(has_next).astype(np.int32))
 
     def merge_next(self) -> bool:
         """Merge the most frequent pair everywhere; return False if no pair reaches the minimum
         frequency.
         """
         while self._heap:
-            bound, left, right = heappop(self._heap)
+            negative_bound, left, right = heappop(self._heap)
             positions = self._remaining(left, right)
             count = int(self._weights[positions].sum())
-            if count == -bound:
+            # No other pair can occur more often: their bounds are lower, or tie with this one.
+            if count == -negative_bound:
                 del self._positions[left, right]
                 self._merge(left, right, positions)
                 return True
             if count >= self._min_frequency:
+                # Back into the heap, where another pair may have risen above it.
                 heappush(self._heap, (-count, left, right))
             else:
                 del self._positions[left, right]
@@ -258,39 +280,48 @@ class _Merger:
         return positions
 
     def _without_overlaps(self, positions: np.ndarray) -> np.ndarray:
-        """In runs of one piece keep every second pair from the left::
-
-        pieces      a a a a   a a       of two words
-        positions   0 1 2     5         of the pair (a, a), by its left piece
-        overlaps    F T T     F         starts at the right piece of the pair before
-        run_starts  0 0 0     3         the index, in `positions`, where the run starts
-        returned    0   2     5
-        """
+        """In runs of one piece keep every second pair from the left."""
+        # For the words "aaaa" and "aa":
+        #
+        #   pieces        a a a a   a a
+        #   positions     0 1 2     4         of the pair (a, a), by its left piece
+        #   overlaps      F T T     F         starts at the right piece of the pair before
+        #   run_starts    0 0 0     3         the index, in `positions`, where the run starts
+        #   returned      0   2     4
         positions = np.sort(positions)
         indices = np.arange(len(positions))
-        overlaps = np.append(False, self._next[positions[:-1]] == positions[1:])
+        right_pieces = self._next[positions[:-1]]
+        overlaps = np.append(False, right_pieces == positions[1:])
         run_starts = np.maximum.accumulate(np.where(overlaps, 0, indices))
-        return positions[(indices - run_starts) % 2 == 0]
+        index_in_run = indices - run_starts
+        return positions[index_in_run % 2 == 0]
 
     def _merge(self, left: int, right: int, positions: np.ndarray) -> None:
         """Join the pair at `positions` and add the pairs that the joined piece forms with its
         neighbours.
         """
+        # Unlink the right pieces, as in a linked list:
+        #
+        #   before - position - second - after   becomes   before - position ------- after
         second = self._next[positions]
         after = self._next[second]
         self._symbols[second] = _GONE
         self._symbols[positions] = _JUST_MERGED
         self._next[positions] = after
         self._previous[after] = positions
+
         before = self._previous[positions]
         # If two joined pieces meet, their pair is found from the left one and must not be counted
         # twice.
-        before = before[(before != self._end) & (self._symbols[before] != _JUST_MERGED)]
+        is_first_of_run = self._symbols[before] != _JUST_MERGED
+        before = before[(before != self._end) & is_first_of_run]
         # The piece is always new: earlier merges within its bounds depended on its text alone, so
         # no other pair of pieces can spell the same text.
         self._symbols[positions] = len(self.pieces)
-        self.pieces.append(self.pieces[left] + self.pieces[right].removeprefix("##"))
-        self._add_pairs(np.concatenate([before, positions[after != self._end]]))
+        joined = self.pieces[left] + self.pieces[right].removeprefix("##")
+        self.pieces.append(joined)
+        has_next = after != self._end
+        self._add_pairs(np.concatenate([before, positions[has_next]]))
 
     def _add_pairs(self, positions: np.ndarray) -> None:
         """Group new pairs by their two pieces; drop those below the minimum frequency."""
@@ -303,7 +334,8 @@ class _Merger:
         keys |= self._symbols[self._next[positions]]
         positions = positions[np.argsort(keys)]
         keys.sort()
-        starts = np.append(0, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
+        is_new_pair = keys[1:] != keys[:-1]
+        starts = np.append(0, np.flatnonzero(is_new_pair) + 1)
         stops = np.append(starts[1:], len(keys))
         counts = np.add.reduceat(self._weights[positions], starts, dtype=np.int64)
         pairs = keys[starts]
