@@ -178,13 +178,16 @@ class _Measures:
         """Add each document's sizes to the sums of its source and language."""
         sources = rows["source"].to_pylist()
         languages = rows["language"].to_pylist()
+        origins = zip(sources, languages, strict=True)
         documents_by_origin: dict[tuple[str, str], list[int]] = {}
-        for document, origin in enumerate(zip(sources, languages, strict=True)):
+        for document, origin in enumerate(origins):
             documents_by_origin.setdefault(origin, []).append(document)
+
         for origin, documents in documents_by_origin.items():
+            indices = np.array(documents)
             sums = self._sums.setdefault(origin, Counter())
             for name, values in sizes.items():
-                sums[name] += int(values[documents].sum())
+                sums[name] += int(values[indices].sum())
 
     def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
         for name, sentence_indices in find_signs(sentences):
@@ -273,11 +276,16 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
 def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
     """Return the manifest's counters that are not 0, largest first."""
     counts = {**manifest.counts, **manifest.bad}
-    names = [name for name, count in counts.items() if count]
     counters = []
-    for name in sorted(names, key=lambda name: (-counts[name], name)):
-        examples = manifest.examples.get(name, [])
-        counters.append(LeftOut(name=_in_words(name), count=counts[name], examples=examples))
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
+        if not counts[name]:
+            continue
+        counter = LeftOut(
+            name=_in_words(name),
+            count=counts[name],
+            examples=manifest.examples.get(name, []),
+        )
+        counters.append(counter)
     return counters
 
 
