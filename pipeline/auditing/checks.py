@@ -45,7 +45,7 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     manifest = read_manifest(instances, InstancesManifest)
     vocabulary = read_vocabulary(instances)
     if documents is None:
-        # For origins alone: to measure all documents takes longer than the instances do.
+        # Only to look up origins; measuring the documents as well costs a pass over their text.
         beside = documents_beside(instances)
         return audit_instances(instances, manifest, vocabulary, beside)
     if read_manifest(documents, DocumentsManifest).digest != documents_digest(manifest):
@@ -72,7 +72,7 @@ def audit_instances(
     num_foreign = 0
     for shard in manifest.shards:
         path = storage.join(directory, shard.name)
-        # Validation shards are small: a source of theirs often has too few documents to pair.
+        # What a model can learn about the label, it learns from the training rows.
         training_origins = origins if shard.split == "train" else None
         footer = _measure_shard(path, shard.name, measures, training_origins)
         num_foreign += _is_foreign(footer, measures)
@@ -125,7 +125,7 @@ def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
         b"clozeworks.seed": measures.config.seed,
     }
     for name, value in expected.items():
-        # Not a fault if it is absent: some tools drop the metadata when they rewrite a file.
+        # Absent is no fault: a tool that rewrites a Parquet file may drop such metadata.
         if name in footer and footer[name] != str(value).encode():
             return True
     return False
