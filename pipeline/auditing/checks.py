@@ -223,4 +223,7 @@ def _shares_read(mixture: Sequence[MixtureGroup]) -> dict[tuple[str, str], float
     """Return each origin's share of the training tokens, by (source, language), largest first."""
     total = max(sum(group.tokens_built for group in mixture), 1)
     ordered = sorted(mixture, key=lambda group: (-group.tokens_built, group.source, group.language))
-    return {(group.source, group.language): group.tokens_built / total for group in ordered}
+    shares = {}
+    for group in ordered:
+        shares[group.source, group.language] = group.tokens_built / total
+    return shares

@@ -8,7 +8,7 @@ sentences of a slice lie end to end, and `offsets` says where each document begi
 """
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +28,9 @@ from ..storage.stage import MANIFEST, read_manifest
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
 from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
+
+Origin = tuple[str, str]
+"""A source and a language."""
 
 BINS_PER_OCTAVE = 2
 # A length, an int64, is below 2 ** 64.
@@ -97,7 +100,9 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
     Raises `UserError` if the directory is unfinished or damaged.
     """
     manifest = read_manifest(directory, DocumentsManifest)
-    num_sentences = sum(shard.counts.get("sentences", 0) for shard in manifest.shards)
+    num_sentences = 0
+    for shard in manifest.shards:
+        num_sentences += shard.counts.get("sentences", 0)
     hash_share = min(1.0, MAX_SENTENCE_HASHES / max(num_sentences, 1))
     measures = _Measures(vocabulary, hash_share)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
@@ -138,7 +143,7 @@ class _Measures:
         self._tokenizer = None
         if vocabulary:
             self._tokenizer = DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
-        self._sums: dict[tuple[str, str], Counter[str]] = {}
+        self._sums: dict[Origin, Counter[str]] = defaultdict(Counter)
         self.document_lengths = np.zeros(NUM_BINS, np.int64)
         self.sentence_lengths = np.zeros(NUM_BINS, np.int64)
         self.signs: dict[str, Sign] = {}
@@ -179,25 +184,27 @@ class _Measures:
         sources = rows["source"].to_pylist()
         languages = rows["language"].to_pylist()
         origins = zip(sources, languages, strict=True)
-        documents_by_origin: dict[tuple[str, str], list[int]] = {}
+        documents_by_origin: dict[Origin, list[int]] = defaultdict(list)
         for document, origin in enumerate(origins):
-            documents_by_origin.setdefault(origin, []).append(document)
+            documents_by_origin[origin].append(document)
 
         for origin, documents in documents_by_origin.items():
             indices = np.array(documents)
-            sums = self._sums.setdefault(origin, Counter())
+            sums = self._sums[origin]
             for name, values in sizes.items():
-                sums[name] += int(values[indices].sum())
+                total = values[indices].sum()
+                sums[name] += int(total)
 
     def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
         for name, sentence_indices in find_signs(sentences):
             sign = self.signs.setdefault(name, Sign(name))
             sign.add(len(sentence_indices), len(sentences))
-            first_indices = sentence_indices[: sign.num_wanted].tolist()
-            for sentence_index in first_indices:
-                sentence = sentences[sentence_index].as_py()
+            first_indices = sentence_indices[: sign.num_wanted]
+            for sentence_index in first_indices.tolist():
                 doc_id = _doc_id_of(rows, offsets, sentence_index)
-                sign.examples.append((doc_id, excerpt(name, sentence)))
+                sentence = sentences[sentence_index].as_py()
+                example = (doc_id, excerpt(name, sentence))
+                sign.examples.append(example)
 
     def origins(self) -> list[OriginSizes]:
         """Return the sums by source and language, the largest first."""
@@ -265,9 +272,10 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
         for index, sentence_hash in zip(long_indices.tolist(), hashes.tolist(), strict=True):
             if sentence_hash in wanted:
                 wanted.remove(sentence_hash)  # one example of each
-                sentence = sentences[index].as_py()
                 doc_id = _doc_id_of(rows, offsets, index)
-                sign.examples.append((doc_id, excerpt(REPEATED, sentence)))
+                sentence = sentences[index].as_py()
+                example = (doc_id, excerpt(REPEATED, sentence))
+                sign.examples.append(example)
         if not wanted:
             break
     return sign

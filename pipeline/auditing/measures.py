@@ -201,23 +201,23 @@ class Measures:
         self.counts: Counter[str] = Counter()
         self.passes: dict[tuple[str, int], list[int]] = {}
         self.by_label = {
-            "row length": np.zeros((2, num_lengths), np.int64),
-            "length of A": np.zeros((2, num_lengths), np.int64),
-            "length of B": np.zeros((2, num_lengths), np.int64),
-            "B ending a sentence": np.zeros((2, 2), np.int64),
+            "row length": _no_counts(2, num_lengths),
+            "length of A": _no_counts(2, num_lengths),
+            "length of B": _no_counts(2, num_lengths),
+            "B ending a sentence": _no_counts(2, 2),
         }
         self._script_of, self._num_scripts = scripts_of(vocabulary.tokens)
         num_pairs = self._num_scripts**2
-        self.scripts = np.zeros((2, num_pairs), np.int64)
+        self.scripts = _no_counts(2, num_pairs)
 
         self.squares = {
             "mask": np.zeros(3),
             "random": np.zeros(3),
             "keep": np.zeros(3),
         }
-        self.masked_tokens = np.zeros(vocab_size, np.int64)
-        self.random_tokens = np.zeros(vocab_size, np.int64)
-        self.mask_positions = np.zeros(config.max_length, np.int64)
+        self.masked_tokens = _no_counts(vocab_size)
+        self.random_tokens = _no_counts(vocab_size)
+        self.mask_positions = _no_counts(config.max_length)
 
         ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.tokens]
         self._ends_sentence = np.array(ends_sentence)
@@ -410,12 +410,14 @@ class Measures:
         keys += 2 * rows.ids.astype(np.uint64) + 1
         keys[rows.positions] += 1
 
-        positions_in_row = np.arange(len(rows.ids)) - np.repeat(row_starts, rows.lengths)
+        start_of_row = np.repeat(row_starts, rows.lengths)
+        positions_in_row = np.arange(len(rows.ids)) - start_of_row
         last_weight = len(self._hash_weights) - 1
         weights = self._hash_weights[np.minimum(positions_in_row, last_weight)]
         # `reduceat` adds from each start to the next; it would be wrong for empty rows, which
         # `read_rows` refuses.
-        hashes = np.add.reduceat(keys * weights, row_starts)
+        products = keys * weights
+        hashes = np.add.reduceat(products, row_starts)
 
         # Mix the bits, so that the smallest hashes, the share that is kept, are a fair sample. The
         # factor is that of Fibonacci hashing (Knuth, "The Art of Computer Programming", vol. 3,
@@ -425,6 +427,10 @@ class Measures:
         has_enough_spans = _num_masked_spans(rows) >= MIN_MASKED_SPANS
         hashes = hashes[has_enough_spans]
         self.row_hashes.append(hashes[hashes <= self._highest_hash])
+
+
+def _no_counts(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.int64)
 
 
 def _num_true(flags: np.ndarray) -> int:

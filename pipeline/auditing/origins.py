@@ -55,7 +55,8 @@ class OriginMeasures:
     def add(self, rows: InstanceRows) -> None:
         """Remember some rows of a shard; `end_shard` counts them."""
         length_a = rows.segment_b_start - 2  # without [CLS] and [SEP]
-        length_b = np.maximum(rows.lengths - rows.segment_b_start - 1, 0)
+        length_b = rows.lengths - rows.segment_b_start - 1
+        length_b = np.maximum(length_b, 0)  # -1 in rows without B
         label = np.minimum(rows.label, 1)  # values above 1 have a check of their own
         columns = (label, rows.document_a, rows.document_b, length_a, length_b)
         self._shard_rows.append(np.stack(columns).astype(np.int32))
@@ -70,7 +71,9 @@ class OriginMeasures:
         self._shard_rows.clear()
         label, document_a, document_b, length_a, length_b = shard_rows
         # -1 in a shard without rows.
-        highest = int(max(document_a.max(initial=-1), document_b.max(initial=-1)))
+        highest_a = document_a.max(initial=-1)
+        highest_b = document_b.max(initial=-1)
+        highest = int(max(highest_a, highest_b))
         num_documents = highest + 1
         origins = self._read_origins(name)
         if origins is not None:

@@ -97,7 +97,8 @@ def _plots(corpora: Corpora) -> Plots:
     # width 130     values 0 to 129, 3 to a bar
     # starts        0         3         6      …  129
     # names         0 to 2    3 to 5    6 to 8 …  129
-    width = max(len(histogram) for histograms in corpora for histogram in histograms)
+    all_histograms = itertools.chain.from_iterable(corpora)
+    width = max(len(histogram) for histogram in all_histograms)
     values_per_bar = max(1, math.ceil(width / MAX_BARS))
     starts = list(range(0, width, values_per_bar))
     names = []
@@ -140,19 +141,27 @@ def _draw(corpora: Corpora, starts: Sequence[int], names: Sequence[str], ticks: 
     highest = 0.0
     for histograms in corpora:
         shares = _shares(histograms, starts)
-        bars.append([list(zip(names, row, strict=True)) for row in shares.tolist()])
         highest = max(highest, float(shares.max()))
+        bars_of_corpus = []
+        for shares_of_histogram in shares.tolist():
+            named_bars = list(zip(names, shares_of_histogram, strict=True))
+            bars_of_corpus.append(named_bars)
+        bars.append(bars_of_corpus)
     # The templates divide by the highest bar; where all are empty it is 1.
     return Plots(bars, highest or 1, ticks)
 
 
 def _shares(histograms: Sequence[Histogram], starts: Sequence[int]) -> np.ndarray:
     """Return the share of each bar in the counts of a corpus, float64 [histograms, bars]."""
-    # Histograms may end before the last bar, and differ in length.
-    width = max(starts[-1] + 1, *map(len, histograms))
+    # Histograms may end before the last bar, and differ in length:
+    #
+    #     counts   5 1 7 2 0 0       starts 0, 2, 4: bars of 6, 9 and 0
+    #              3 0 0 0 0 0                       bars of 3, 0 and 0
+    longest = max(len(histogram) for histogram in histograms)
+    width = max(starts[-1] + 1, longest)
     counts = np.zeros((len(histograms), width))
-    for row, histogram in zip(counts, histograms, strict=True):
-        row[: len(histogram)] = histogram
+    for index, histogram in enumerate(histograms):
+        counts[index, : len(histogram)] = histogram
     # Of a corpus, not of each histogram: two labels in one plot then show their proportion too.
     counts_of_bars = np.add.reduceat(counts, starts, axis=1)
     return counts_of_bars / max(counts.sum(), 1)

@@ -155,6 +155,13 @@ def _listed(texts: Iterable[str]) -> str:
 
 def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
     """Return the checks of several audits side by side; None if an audit lacks the check."""
-    checks_of = [{check.name: check for check in audit.checks} for audit in audits]
-    names = dict.fromkeys(name for checks in checks_of for name in checks)  # in order, each once
-    return {name: [checks.get(name) for checks in checks_of] for name in names}
+    checks_of_audits = []
+    names: dict[str, None] = {}  # as an ordered set: each name once, where it first comes
+    for audit in audits:
+        checks = {check.name: check for check in audit.checks}
+        checks_of_audits.append(checks)
+        names |= dict.fromkeys(checks)
+    side_by_side = {}
+    for name in names:
+        side_by_side[name] = [checks.get(name) for checks in checks_of_audits]
+    return side_by_side
