@@ -193,6 +193,7 @@ def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
     for group in manifest.mixture:
         if not group.tokens:
             continue
+        # By tokens: a long document weighs more in training than a short one.
         times_read = group.tokens_built / group.tokens / passes
         # A document is read a whole number of times over all passes; rounding it has a standard
         # error of up to 1/2.
@@ -222,8 +223,10 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
 def _shares_read(mixture: Sequence[MixtureGroup]) -> dict[tuple[str, str], float]:
     """Return each origin's share of the training tokens, by (source, language), largest first."""
     total = max(sum(group.tokens_built for group in mixture), 1)
-    ordered = sorted(mixture, key=lambda group: (-group.tokens_built, group.source, group.language))
+    largest_first = sorted(
+        mixture, key=lambda group: (-group.tokens_built, group.source, group.language)
+    )
     shares = {}
-    for group in ordered:
+    for group in largest_first:
         shares[group.source, group.language] = group.tokens_built / total
     return shares

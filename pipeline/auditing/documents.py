@@ -212,9 +212,8 @@ class _Measures:
         for (source, language), sums in self._sums.items():
             origins.append(OriginSizes(source=source, language=language, **sums))
         # By name where sizes are equal, so that the order of the shards does not matter.
-        return sorted(
-            origins, key=lambda origin: (-origin.characters, origin.source, origin.language)
-        )
+        origins.sort(key=lambda origin: (-origin.characters, origin.source, origin.language))
+        return origins
 
 
 def _offsets(rows: pa.RecordBatch) -> np.ndarray:

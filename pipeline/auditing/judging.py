@@ -29,7 +29,8 @@ def verdict_of(holds: bool) -> Verdict:
 
 def exact(name: str, value: int, asked: int) -> Check:
     """Judge a count that must be a certain number."""
-    return Check(name, f"{value:,}", f"{asked:,}", verdict_of(value == asked), value)
+    verdict = verdict_of(value == asked)
+    return Check(name, f"{value:,}", f"{asked:,}", verdict, value)
 
 
 def none(name: str, value: int) -> Check:
@@ -42,7 +43,8 @@ def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
     measured = f"{share:.3%}"
     if num_rows < ROWS_FOR_SHARE:
         return Check(name, measured, TOO_FEW, "unjudged", share)
-    return Check(name, measured, f"at most {limit:.1%}", verdict_of(share <= limit), share)
+    asked = f"at most {limit:.1%}"
+    return Check(name, measured, asked, verdict_of(share <= limit), share)
 
 
 def info(name: str, value: float, measured: str) -> Check:

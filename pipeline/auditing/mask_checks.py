@@ -154,8 +154,10 @@ def _uniform_check(measures: Measures) -> Check:
     expected = 1 - original_shares
     expected *= times_drawn.sum() / expected.sum()
     freedom = max(len(times_drawn) - 1, 1)
-    chi_squared = float(((times_drawn - expected) ** 2 / expected).sum())
+    squared_errors = (times_drawn - expected) ** 2
+    chi_squared = float((squared_errors / expected).sum())
     ratio = chi_squared / freedom
     # Chi-squared per degree of freedom has mean 1 and variance 2 / freedom.
     limit = 1 + Z_JUDGED * math.sqrt(2 / freedom) + MAX_UNEVENNESS
-    return Check(name, f"{ratio:.3f}", f"at most {limit:.2f}", verdict_of(ratio <= limit), ratio)
+    asked = f"at most {limit:.2f}"
+    return Check(name, f"{ratio:.3f}", asked, verdict_of(ratio <= limit), ratio)

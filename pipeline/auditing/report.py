@@ -124,7 +124,9 @@ def _log_plots(corpora: Corpora) -> Plots:
     # first, stop            2        5     bars 2, 3 and 4 between the bounds 2, 2, 4 and 5
     first = min(filled, default=0)
     stop = max(filled, default=0) + 1
-    bounds = [int(2 ** (bin / BINS_PER_OCTAVE)) for bin in range(first, stop + 1)]
+    bounds = []
+    for bin in range(first, stop + 1):
+        bounds.append(int(2 ** (bin / BINS_PER_OCTAVE)))
     names = []
     for low, high in itertools.pairwise(bounds):
         names.append(f"of {low:,} to {high:,} characters")
