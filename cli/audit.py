@@ -1,4 +1,4 @@
-"""``clozeworks audit``."""
+"""Define the command ``clozeworks audit``."""
 
 import json
 from collections.abc import Mapping
@@ -59,7 +59,9 @@ def audit(
     """
     from ..pipeline.storage.stage import read_any_manifest
 
-    directories = [directory, other] if other else [directory]
+    directories = [directory]
+    if other:
+        directories.append(other)
     stage = read_any_manifest(directory).stage
     if stage == "vocab":
         raise UserError(
@@ -78,12 +80,15 @@ def audit(
         rows.append(("report", report))
     summary = CommandSummary("audit", directory, rows)
     if failed:
+        # `ctx.exit` leaves at once: `main` prints no summary afterwards.
         if not as_json:
             print_summaries([summary])
         for sentence in failed:
             click.echo(sentence, err=True)
         ctx.exit(1)
-    return None if as_json else summary
+    if as_json:
+        return None  # a summary would follow the JSON
+    return summary
 
 
 def _audit_documents(directories: list[str], report: str | None, as_json: bool) -> list[str]:
@@ -98,9 +103,10 @@ def _audit_documents(directories: list[str], report: str | None, as_json: bool) 
             _print_documents(measured)
     if report:
         _write(report, render_documents(audits))
-    return [
-        _named(directory, measured.sentence, directories) for directory, measured in audits.items()
-    ]
+    sentences = []
+    for directory, measured in audits.items():
+        sentences.append(_named(directory, measured.sentence, directories))
+    return sentences
 
 
 def _audit_instances(
@@ -112,7 +118,9 @@ def _audit_instances(
 
     audits: dict[str, Audit] = {}
     for directory in directories:
-        measured_documents = documents if directory == directories[0] else None
+        measured_documents = None
+        if directory == directories[0]:
+            measured_documents = documents  # of DIRECTORY, not of OTHER
         if report and not measured_documents:
             measured_documents = documents_beside(directory)
         audits[directory] = measure(directory, measured_documents)
@@ -136,8 +144,11 @@ def _audit_instances(
 
 
 def _named(directory: str, sentence: str, directories: list[str]) -> str:
+    """Return a verdict, with its directory in front if there are two."""
     sentence = as_typed(sentence)
-    return f"{directory}: {sentence}" if len(directories) > 1 else sentence
+    if len(directories) == 1:
+        return sentence
+    return f"{directory}: {sentence}"
 
 
 def _print_json(audits: "Mapping[str, Audit | DocumentsAudit]") -> None:
@@ -153,22 +164,24 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
     from ..pipeline.auditing.verdict import checks_by_name
 
     table = Table("check", box=None, pad_edge=False, header_style="bold")
+    # Three columns for each directory: measured, expected, verdict.
     for directory in audits:
-        table.add_column(escape(directory) if len(audits) > 1 else "measured", overflow="fold")
+        heading = "measured"
+        if len(audits) > 1:
+            heading = escape(directory)
+        table.add_column(heading, overflow="fold")
         table.add_column("expected")
         table.add_column("")
     for name, checks in checks_by_name(audits.values()).items():
-        texts = [escape(name)]
+        cells = [escape(name)]
         for check in checks:
-            if check:
-                texts += [
-                    escape(as_typed(check.measured_and_advice)),
-                    check.asked,
-                    MARKS[check.verdict],
-                ]
-            else:
-                texts += ["", "", ""]
-        table.add_row(*texts)
+            if check is None:  # only the other directory has it
+                cells += ["", "", ""]
+                continue
+            # Names such as [MASK] are not rich's markup; the marks are.
+            measured = escape(as_typed(check.measured_and_advice))
+            cells += [measured, check.asked, MARKS[check.verdict]]
+        table.add_row(*cells)
     Console().print(table)
 
 
@@ -182,11 +195,12 @@ def _print_documents(measured: "DocumentsAudit") -> None:
     for sign in measured.signs:
         examples = [f"{text} ({document})" for document, text in sign.examples]
         signs.append((sign.name, sign.count, examples))
-    left_out = [(counter.name, counter.count, counter.examples) for counter in measured.counted]
-    left_out += [
-        (f"words left out: {counter.name}", counter.count, counter.examples)
-        for counter in measured.words_left_out
-    ]
+    left_out = []
+    for counter in measured.counted:
+        left_out.append((counter.name, counter.count, counter.examples))
+    for counter in measured.words_left_out:
+        name = f"words left out: {counter.name}"
+        left_out.append((name, counter.count, counter.examples))
     console = Console()
     click.echo(f"documents in {measured.directory}")
     console.print(_sizes_table(measured))
@@ -236,7 +250,10 @@ def _counts_table(heading: str, rows: list[tuple[str, int, list[str]]]) -> "Tabl
         pad_edge=False,
     )
     for name, count, examples in rows:
-        table.add_row(name, f"{count:,}", escape(examples[0]) if examples else "")
+        example = ""
+        if examples:
+            example = escape(examples[0])
+        table.add_row(name, f"{count:,}", example)
     return table
 
 
@@ -247,12 +264,14 @@ def _write_report(path: str, audits: "dict[str, Audit]") -> None:
     from ..pipeline.storage.stage import read_manifest
     from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
+    # The page shows examples of the first directory alone.
     directory, measured = next(iter(audits.items()))
-    documents = measured.documents.directory if measured.documents else None
+    documents = None
+    if measured.documents:
+        documents = measured.documents.directory
     manifest = read_manifest(directory, InstancesManifest)
-    examples = first_examples(
-        directory, manifest, NUM_EXAMPLES, read_vocabulary(directory), documents
-    )
+    vocabulary = read_vocabulary(directory)
+    examples = first_examples(directory, manifest, NUM_EXAMPLES, vocabulary, documents)
     _write(path, render_instances(audits, examples))
 
 

@@ -1,4 +1,4 @@
-"""``clozeworks corpus``."""
+"""Define the command ``clozeworks corpus``."""
 
 import dataclasses
 from typing import Any, TypeVar
@@ -84,7 +84,7 @@ def corpus(
 
     tables = _read_tables(config)
     for name, stage in ON_THE_LINE.items():
-        if values[name] is not None:
+        if values[name] is not None:  # the command line overrides the file
             tables[stage][name] = values[name]
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     with data_stage_terminal(options.verbose) as progress:
@@ -115,11 +115,12 @@ def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
         if stage not in CONFIGS:
             hint = did_you_mean(stage, CONFIGS)
             raise UserError(f"--config {path}: there is no data stage {stage!r}{hint}.")
-        known = [field.name for field in dataclasses.fields(CONFIGS[stage])]
+        fields = [field.name for field in dataclasses.fields(CONFIGS[stage])]
         for name, value in table.items():
             field = name.replace("-", "_")
-            if field not in known:
-                hint = did_you_mean(field, known)
+            # Checked here, because `msgspec.convert` ignores names that it does not know.
+            if field not in fields:
+                hint = did_you_mean(field, fields)
                 raise UserError(f"--config {path}: {stage} has no option {name!r}{hint}.")
             tables[stage][field] = value
     return tables

@@ -1,4 +1,4 @@
-"""Warnings about the documents and instances that a command has written."""
+"""Warn about the documents and instances that a command has written."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""``clozeworks evaluate``."""
+"""Define the command ``clozeworks evaluate``."""
 
 import json
 from typing import Literal

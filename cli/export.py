@@ -1,4 +1,4 @@
-"""``clozeworks export``."""
+"""Define the command ``clozeworks export``."""
 
 import os
 
@@ -27,11 +27,15 @@ def export(directory: str, output: str, license: str | None) -> CommandSummary:
 
     DIR is the output of a finished `clozeworks pretrain` or `finetune`.
     """
+    # Imported late, as in all commands: torch would make `clozeworks --help` take seconds.
     from ..model.export import export as run_export
 
     sizes = run_export(directory, output, license)
+    # `normpath` first: the last name of `models/tiny/` would be empty.
     name = os.path.basename(os.path.normpath(output))
-    rows = [("files", ", ".join(sizes)), ("size", megabytes(sum(sizes.values())))]
-    return CommandSummary(
-        "export", output, [*rows, ("to upload it", f"hf upload YOUR-NAME/{name} {output}")]
-    )
+    rows = [
+        ("files", ", ".join(sizes)),
+        ("size", megabytes(sum(sizes.values()))),
+        ("to upload it", f"hf upload YOUR-NAME/{name} {output}"),
+    ]
+    return CommandSummary("export", output, rows)

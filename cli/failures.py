@@ -26,7 +26,9 @@ EXTRAS = {
 def commands_of(ctx: click.Context) -> list[click.Command]:
     """Return all commands of the program that runs in `ctx`."""
     root = ctx.find_root().command
-    return list(root.commands.values()) if isinstance(root, click.Group) else [root]
+    if isinstance(root, click.Group):
+        return list(root.commands.values())
+    return [root]  # a command that a test runs by itself
 
 
 def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
@@ -35,12 +37,11 @@ def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
     The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
     ``lower --max-bad``. Other words in backticks stay.
     """
-    flags = {
-        parameter.name: parameter.opts[0]
-        for command in commands
-        for parameter in command.params
-        if isinstance(parameter, click.Option)
-    }
+    flags = {}
+    for command in commands:
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                flags[parameter.name] = parameter.opts[0]
     return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
 
 
@@ -48,7 +49,9 @@ def as_typed(message: str) -> str:
     """Return a library's message with its fields as flags of the command that is running."""
     # Outside of a command, as in a test of a function that prints, nothing is known of flags.
     ctx = click.get_current_context(silent=True)
-    return fields_as_flags(message, commands_of(ctx)) if ctx else message
+    if ctx is None:
+        return message
+    return fields_as_flags(message, commands_of(ctx))
 
 
 def describe_failure(error: Exception) -> tuple[str, int] | None:
@@ -63,9 +66,13 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
         return _describe_usage_error(error), 2
     if isinstance(error, ModuleNotFoundError):
         message = _describe_missing_module(error)
-        return (message, 2) if message else None
-    message = _describe_run_failure(error)
-    return (message, 1) if message else None
+        exit_code = 2
+    else:
+        message = _describe_run_failure(error)
+        exit_code = 1
+    if not message:
+        return None
+    return message, exit_code
 
 
 def _describe_usage_error(error: click.ClickException) -> str:
@@ -78,7 +85,7 @@ def _describe_usage_error(error: click.ClickException) -> str:
 
 def _describe_missing_module(error: ModuleNotFoundError) -> str:
     """Name the extra that installs the module; return an empty string for a bug: none does."""
-    package = str(error.name).split(".")[0]
+    package = str(error.name).split(".")[0]  # of `scipy.stats`, scipy
     for extra, packages in EXTRAS.items():
         if package in packages:
             return (
@@ -111,6 +118,9 @@ def _describe_run_failure(error: Exception) -> str:
 
 
 def _describe_system_error(error: OSError) -> str:
+    fault = error.strerror or str(error)
+    # Renaming or copying a file has two names, a full disk often none.
     files = [str(name) for name in (error.filename, error.filename2) if name]
-    where = f": {' and '.join(files)}" if files else ""
-    return f"{error.strerror or error}{where}. Fix this and rerun; it resumes."
+    if files:
+        fault += f": {' and '.join(files)}"
+    return f"{fault}. Fix this and rerun; it resumes."

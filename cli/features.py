@@ -1,4 +1,4 @@
-"""``clozeworks features``."""
+"""Define the command ``clozeworks features``."""
 
 from typing import Any
 
@@ -39,6 +39,6 @@ def features(
     with training_progress() as report:
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]
-    return CommandSummary(
-        "features", output, [*rows, ("size", megabytes(storage.find_files(output)[output]))]
-    )
+    num_bytes = storage.find_files(output)[output]
+    rows.append(("size", megabytes(num_bytes)))
+    return CommandSummary("features", output, rows)

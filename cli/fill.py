@@ -1,4 +1,4 @@
-"""``clozeworks fill``."""
+"""Define the command ``clozeworks fill``."""
 
 import json
 

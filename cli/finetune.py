@@ -1,4 +1,4 @@
-"""``clozeworks finetune``."""
+"""Define the command ``clozeworks finetune``."""
 
 import re
 from typing import Any
@@ -62,7 +62,7 @@ def finetune(
             stop=StopOnSignal(),
         )
     if summary["status"] == "interrupted":
-        raise click.Abort
+        raise click.Abort  # `main` says how to resume, and exits with 130
     return CommandSummary("finetune", output, _rows(summary))
 
 
@@ -72,15 +72,14 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["held_out"]:
         examples += ", held out from the training data"
     degenerate = f"{summary['degenerate_runs']:,} degenerate: no better than a constant answer"
-    lowest, highest = figure(summary["lowest"]), figure(summary["highest"])
+    median = figure(summary["median"])
+    lowest = figure(summary["lowest"])
+    highest = figure(summary["highest"])
     rows = [
         ("task", summary["task"]),
         ("examples", examples),
         ("runs", f"{summary['runs']:,} ({degenerate})"),
-        (
-            f"dev {_words(summary['metric'])}",
-            f"median {figure(summary['median'])}, {lowest} to {highest}",
-        ),
+        (f"dev {_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
         ("best run", f"learning rate {best['learning_rate']:g}, seed {best['seed']}"),
     ]
     for name, score in best["scores"].items():
@@ -94,12 +93,13 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _baselines(summary: dict[str, Any], name: str) -> str:
     """Return what simpler answers reach by this metric, in parentheses; empty if unknown."""
     baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}
-    shown = [
-        f"{figure(scores[name])} for {answer}"
-        for answer, scores in baselines.items()
-        if name in scores
-    ]
-    return f" ({', '.join(shown)})" if shown else ""
+    shown = []
+    for answer, scores in baselines.items():
+        if name in scores:
+            shown.append(f"{figure(scores[name])} for {answer}")
+    if not shown:
+        return ""
+    return f" ({', '.join(shown)})"
 
 
 def _words(metric: str) -> str:

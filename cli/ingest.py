@@ -60,11 +60,11 @@ def ingest(
         print_explanation(explain_document(sources, explain, config))
         return None
     if output is None:
+        # Not `required=True` on the option, because --explain writes nothing.
         raise click.UsageError("Missing option '--output'.")
     if options.dry_run:
-        return summarize_dry_run(
-            "ingest", output, estimate_ingest(sources, output, config, options)
-        )
+        estimate = estimate_ingest(sources, output, config, options)
+        return summarize_dry_run("ingest", output, estimate)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_ingest(sources, output, config, options, progress)
     warn_about_documents(manifest)
@@ -73,8 +73,10 @@ def ingest(
 
 def print_explanation(explanation: "Explanation") -> None:
     """Print a document's sentences, and what was left out of it: why, and how many words."""
-    title = f" ({explanation.title})" if explanation.title else ""
-    click.echo(f"{explanation.doc_id}{title}\n\nkept:")
+    heading = explanation.doc_id
+    if explanation.title:
+        heading += f" ({explanation.title})"
+    click.echo(f"{heading}\n\nkept:")
     for sentence in explanation.sentences or ["nothing"]:
         click.echo(f"  {sentence}")
 
@@ -82,15 +84,19 @@ def print_explanation(explanation: "Explanation") -> None:
     num_words: Counter[str] = Counter()
     for passage in explanation.left_out:
         num_words[passage.reason] += passage.num_words
+        # Without text: all of it was left out in parts, which are shown for reasons of their own.
         if passage.text:
             reason = with_spaces(passage.reason)
             click.echo(f"  {passage.num_words:>6,} {reason}: {_shortened(passage.text)}")
 
     click.echo("\nwords:")
-    click.echo(f"{count_words(' '.join(explanation.sentences)):>8,} kept")
+    num_kept = count_words(" ".join(explanation.sentences))
+    click.echo(f"{num_kept:>8,} kept")
     for reason, count in num_words.most_common():
         click.echo(f"{count:>8,} left out as {with_spaces(reason)}")
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} …"
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:LONGEST_SHOWN]} …"

@@ -64,9 +64,9 @@ class CommandsInOrder(click.Group):
         the line.
         """
         limit = 1000  # characters, so none of them is cut
-        summaries = [
-            (name, command.get_short_help_str(limit)) for name, command in self.commands.items()
-        ]
+        summaries = []
+        for name, command in self.commands.items():
+            summaries.append((name, command.get_short_help_str(limit)))
         with formatter.section("Commands"):
             formatter.write_dl(summaries)
 
@@ -119,14 +119,16 @@ def main(args: Sequence[str] | None = None) -> None:
         exit_code = commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
         if exit_code:
             sys.exit(exit_code)
+        # Now, where a full disk is still an error that is reported, and not at exit.
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except (KeyboardInterrupt, click.Abort):
         typed = sys.argv if args is None else args
-        # The same command with --overwrite would start over once more.
-        without = " without --overwrite" if "--overwrite" in typed else ""
-        _fail(f"Interrupted; rerun the same command{without} to resume.", 130)
+        command = "the same command"
+        if "--overwrite" in typed:
+            command += " without --overwrite"  # with it, the rerun would start over
+        _fail(f"Interrupted; rerun {command} to resume.", 130)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:
@@ -165,6 +167,8 @@ def abandon(exit_code: int) -> None:
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
+    # `os._exit` skips the clean-up that deletes local copies of remote files. Looked up instead of
+    # imported: if no command has imported it, there are no copies.
     if mirror := sys.modules.get("clozeworks.model.mirror"):
         mirror.delete_copies()
     os._exit(exit_code)

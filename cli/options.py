@@ -46,7 +46,9 @@ class GroupedCommand(click.Command):
             record = parameter.get_help_record(ctx)
             if record is None or isinstance(parameter, click.Argument):
                 continue
-            heading = parameter.group if isinstance(parameter, GroupedOption) else COMMON
+            heading = COMMON  # of click's own options too, such as --help
+            if isinstance(parameter, GroupedOption):
+                heading = parameter.group
             sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
@@ -58,13 +60,17 @@ class CommaSeparated(click.ParamType):
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
-        self.name = "names" if kind is str else "numbers"  # what --help shows
+        self.name = "numbers"  # what --help shows
+        if kind is str:
+            self.name = "names"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Any, ...]:
         """Return the items as a tuple; a default, or a list in a TOML file, is not split."""
-        items = value if isinstance(value, list | tuple) else str(value).split(",")
+        items = value
+        if not isinstance(value, list | tuple):
+            items = str(value).split(",")
         try:
             return tuple(self.kind(item) for item in items)
         except (TypeError, ValueError):
@@ -99,12 +105,14 @@ def _config_option(command: Command) -> Command:
 
 
 def _options_of(config: type) -> list[Callable[[Command], Command]]:
+    # As types; a field's own `type` is text in modules that postpone annotations.
     annotations = typing.get_type_hints(config)
-    return [
-        _option(field, annotations[field.name])
-        for field in dataclasses.fields(config)
-        if field.metadata
-    ]
+    options = []
+    for field in dataclasses.fields(config):
+        # A field without help, such as `beam_options`, is not set by an option.
+        if field.metadata:
+            options.append(_option(field, annotations[field.name]))
+    return options
 
 
 def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command], Command]:
@@ -137,7 +145,8 @@ def _value_type(annotation: Any) -> Any:
     # `int | None` is a UnionType, but `Literal[...] | None` a Union.
     if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
         return annotation
-    return next(kind for kind in typing.get_args(annotation) if kind is not type(None))
+    kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
+    return kinds[0]
 
 
 def _parameter_type(value_type: Any) -> Any:
@@ -154,7 +163,8 @@ def _parameter_type(value_type: Any) -> Any:
 def _as_typed(default: Any) -> Any:
     """Return a default as one would type it, which is also how ``--help`` shows it."""
     if isinstance(default, tuple) and default:
-        return ",".join(f"{number:g}" for number in default)
+        numbers = [f"{number:g}" for number in default]
+        return ",".join(numbers)
     return default
 
 
@@ -208,11 +218,11 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None)
 
 def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
     """Return what a table holds besides other tables, by field name."""
-    return {
-        name.replace("-", "_"): value
-        for name, value in table.items()
-        if not isinstance(value, dict)
-    }
+    values = {}
+    for name, value in table.items():
+        if not isinstance(value, dict):
+            values[name.replace("-", "_")] = value
+    return values
 
 
 def _with_dashes(name: str) -> str:

@@ -1,4 +1,4 @@
-"""``clozeworks predict``."""
+"""Define the command ``clozeworks predict``."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``clozeworks pretrain``."""
+"""Define the command ``clozeworks pretrain``."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +85,10 @@ def pretrain(
     result = CommandSummary("pretrain", output, rows)
     # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or
     # falls by chance.
-    before, after = summary["initial"]["mlm_loss"], summary["final"]["mlm_loss"]
+    before = summary["initial"]["mlm_loss"]
+    after = summary["final"]["mlm_loss"]
     if after > before:
+        # `ctx.exit` leaves at once: `main` prints no summary afterwards.
         print_summaries([result])
         rose = f"the held-out masked-LM loss rose from {before:.3f} to {after:.3f}"
         warn(f"{rose}; lower --learning-rate or train longer")
@@ -109,12 +111,18 @@ def _dry_run(
 def _estimate_rows(
     estimate: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    epochs = zip(estimate.epochs, instances, strict=True)
+    state = "new"
+    if estimate.resumes:
+        state = "unfinished, would resume"
+    # A run may train on several directories, one after the other.
+    epochs = []
+    for num_epochs, path in zip(estimate.epochs, instances, strict=True):
+        epochs.append(f"{num_epochs:.3g} of {path}")
     return [
-        ("state", "unfinished, would resume" if estimate.resumes else "new"),
+        ("state", state),
         ("parameters", f"{estimate.parameters:,}"),
         ("steps", f"{estimate.steps:,}, {config.batch_size:,} rows each"),
-        ("epochs", ", then ".join(f"{number:.3g} of {path}" for number, path in epochs)),
+        ("epochs", ", then ".join(epochs)),
         ("tokens", f"{estimate.tokens:,}"),
         ("memory", f"{megabytes(estimate.device_bytes)} ({estimate.device})"),
         ("to write", megabytes(estimate.output_bytes)),
@@ -132,6 +140,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     for name, text in MEASURED.items():
         if name in after:
             rows.append((text, f"{before[name]:.3f} before, {after[name]:.3f} after"))
+    # Instances without a segment B are not measured by it, and need no remark.
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
         rows.append(("", AT_CHANCE))
     return rows

@@ -1,4 +1,4 @@
-"""Recipes: a list of stages in a TOML file, each a command that one could type."""
+"""Read recipes: a list of stages in a TOML file, each a command that one could type."""
 
 import re
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 
 Scalar = bool | int | float | str
+# Names begin with a letter, so that braces in a regular expression, `a{2}`, stay as they are.
 PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
 
 
@@ -41,7 +42,10 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
     ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
     """
     recipe = read_toml(path, RecipeFile)
-    replaced = dict(_parse_setting(setting, recipe.variables) for setting in settings)
+    replaced = {}
+    for setting in settings:
+        name, value = _parse_setting(setting, recipe.variables)
+        replaced[name] = value
     variables = {"recipe": str(Path(path).parent), "output": output}
     # In the recipe's order, so that a variable may name those above it.
     for name, value in {**recipe.variables, **replaced}.items():
@@ -53,7 +57,10 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
         label = f"{path}: stage {number} ({command})"
         values: dict[str, list[str]] = {}
         for key, value in table.items():
-            items = value if isinstance(value, list) else [value]
+            if isinstance(value, list):
+                items = value
+            else:
+                items = [value]
             values[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
         arguments = values.pop("arguments", [])
         values.pop("command", None)
@@ -66,21 +73,19 @@ def _parse_setting(setting: str, variables: Mapping[str, Scalar]) -> tuple[str, 
     if not separator:
         raise UserError(f"--set {setting}: give NAME=VALUE.")
     if name not in variables:
-        raise UserError(
-            f"--set: the recipe has no variable {name!r}{did_you_mean(name, variables)}."
-        )
+        hint = did_you_mean(name, variables)
+        raise UserError(f"--set: the recipe has no variable {name!r}{hint}.")
     return name, value
 
 
 def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
     """Return the value as one would type it, each ``{name}`` replaced by that variable."""
     if isinstance(value, bool):
-        # As in TOML and in `--set fresh=true`; `run` makes it a flag.
-        return "true" if value else "false"
+        # As in TOML and in `--set fresh=true`, not `True`; `run` makes it a flag.
+        return str(value).lower()
     text = str(value)
     for name in PLACEHOLDER.findall(text):
         if name not in variables:
-            raise UserError(
-                f"{label}: there is no variable {{{name}}}{did_you_mean(name, variables)}."
-            )
+            hint = did_you_mean(name, variables)
+            raise UserError(f"{label}: there is no variable {{{name}}}{hint}.")
     return PLACEHOLDER.sub(lambda match: variables[match[1]], text)

@@ -1,4 +1,4 @@
-"""``clozeworks results``."""
+"""Define the command ``clozeworks results``."""
 
 import csv
 import json
@@ -74,7 +74,9 @@ def results(
 
 def _print_csv(lines: "list[ResultLine]") -> None:
     records = [asdict(line) for line in lines]
-    columns = list(records[0]) if records else []
+    columns: list[str] = []
+    if records:
+        columns = list(records[0])
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
@@ -91,11 +93,10 @@ def _print_table(lines: "list[ResultLine]") -> None:
         else:
             table.add_column(name, overflow="fold")
     # Only the first metric has the number, and it may not be shown.
-    degenerate = {
-        line.directory: str(line.degenerate_runs)
-        for line in lines
-        if line.degenerate_runs is not None
-    }
+    degenerate = {}
+    for line in lines:
+        if line.degenerate_runs is not None:
+            degenerate[line.directory] = str(line.degenerate_runs)
     shown_directory = ""  # of the row above
     for line in lines:
         if DETAIL.match(line.metric):
@@ -105,22 +106,32 @@ def _print_table(lines: "list[ResultLine]") -> None:
         table.add_row(*_cells(line, num_degenerate, is_first))
         shown_directory = line.directory
     # In a file or a pipe a row is a line, however long.
-    width = None if sys.stdout.isatty() else 10_000
+    width = None
+    if not sys.stdout.isatty():
+        width = 10_000
     Console(markup=False, emoji=False, width=width).print(table)
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> list[str]:
     """Return a row of the table; what all metrics of a directory share stands in its first row."""
-    task = f"{line.task} {line.variant}".strip()
-    checkpoint = Path(line.checkpoint).name
+    task = ""
+    directory = ""
+    checkpoint = ""
+    if is_first:
+        task = f"{line.task} {line.variant}".strip()
+        directory = line.directory
+        checkpoint = Path(line.checkpoint).name
+    runs = f"{line.runs}"
+    if not line.finished:
+        runs += " so far"
     return [
-        task if is_first else "",
+        task,
         line.metric.replace("_", " "),
-        f"{line.runs}" if line.finished else f"{line.runs} so far",
+        runs,
         f"{line.median:.1f}",
         f"{line.best:.1f}",
         f"{line.spread:.1f}",
         degenerate,
-        line.directory if is_first else "",
-        checkpoint if is_first else "",
+        directory,
+        checkpoint,
     ]

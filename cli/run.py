@@ -1,4 +1,4 @@
-"""``clozeworks run``: the stages of a recipe, each run as if typed."""
+"""Define the command ``clozeworks run``: it runs each stage of a recipe as if typed."""
 
 import shlex
 import time
@@ -88,8 +88,10 @@ def _find_command(ctx: click.Context, stage: RecipeStage) -> click.Command:
     group = ctx.find_root().command
     assert isinstance(group, click.Group)
     command = group.get_command(ctx, stage.command)
+    # A recipe that runs itself would never end.
     if command is None or command is ctx.command:
-        names = [name for name in group.list_commands(ctx) if name != ctx.command.name]
+        names = group.list_commands(ctx)
+        names.remove(str(ctx.command.name))
         hint = did_you_mean(stage.command, names)
         raise UserError(f"{stage.label}: there is no command {stage.command!r}{hint}.")
     return command
@@ -98,16 +100,24 @@ def _find_command(ctx: click.Context, stage: RecipeStage) -> click.Command:
 def _typed_option(command: click.Command, name: str, values: list[str]) -> list[str]:
     """Return an option with its values as one would type it; an unknown one is left to click."""
     flag = f"--{name.replace('_', '-')}"
+    option = None
+    for parameter in command.params:
+        if flag in parameter.opts:
+            option = parameter
+            break
     if values == ["true"]:
         return [flag]
-    option = next((each for each in command.params if flag in each.opts), None)
     if values == ["false"]:
-        without = flag.replace("--", "--no-", 1)
-        has_opposite = option is None or without in option.secondary_opts
-        return [without] if has_opposite else []
+        opposite = flag.replace("--", "--no-", 1)
+        if option is not None and opposite not in option.secondary_opts:
+            return []  # a plain switch: off if it is not given
+        return [opposite]
     if isinstance(option, click.Option) and option.multiple:
         # --weight a=1 --weight b=2
-        return [part for value in values for part in (flag, value)]
+        typed = []
+        for value in values:
+            typed += [flag, value]
+        return typed
     if option is not None and option.nargs > 1:
         return [flag, *values]
     # A list is otherwise one value with commas: --learning-rates 5e-5,3e-5
@@ -120,15 +130,17 @@ def _run(ctx: click.Context, stage: CheckedStage) -> list[CommandSummary]:
     """
     start_s = time.monotonic()
     name = str(stage.command.name)
+    # Without `standalone_mode`, click leaves errors to this program's `main`.
     result: Any = stage.command.main(
         [*stage.args], prog_name=name, standalone_mode=False, parent=ctx.parent
     )
+    seconds = time.monotonic() - start_s
     if result is None:
         return []
     if isinstance(result, int):  # an exit status
         raise RunError(f"Stage {name!r} failed.")
-    # `corpus` has a summary for each of its stages.
-    summaries: list[CommandSummary] = result if isinstance(result, list) else [result]
-    last = summaries[-1]
-    rows = [*last.rows, ("seconds", f"{time.monotonic() - start_s:.0f}")]
-    return [*summaries[:-1], CommandSummary(last.command, last.where, rows)]
+    summaries: list[CommandSummary] = [result]
+    if isinstance(result, list):
+        summaries = result  # `corpus` has a summary for each of its stages
+    summaries[-1].rows.append(("seconds", f"{seconds:.0f}"))
+    return summaries

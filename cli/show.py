@@ -1,4 +1,4 @@
-"""``clozeworks show``."""
+"""Define the command ``clozeworks show``."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
+    # One line of output per line of text, so that it can be searched and piped.
     console = Console(highlight=False, soft_wrap=True)
     vocabulary = None
     show_row = _document
@@ -85,13 +86,15 @@ def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "l
 
     from ..pipeline.auditing.decode import decode_row, label_names
 
-    in_order, not_in_order = label_names(pairing)
-    label = in_order if row["next_sentence_label"] == 0 else not_in_order
+    label_0, label_1 = label_names(pairing)
+    label = label_0
+    if row["next_sentence_label"] != 0:
+        label = label_1
     documents = f"documents {row['document_a']} and {row['document_b']}"
     tokens = decode_row(row, vocabulary)
-    head = Text(f"{label}, {documents}, pass {row['duplicate']}, {len(tokens)} tokens", "bold")
-    text = Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)
-    return [head, text]
+    heading = f"{label}, {documents}, pass {row['duplicate']}, {len(tokens)} tokens"
+    words = [Text(_marked(token), STYLES[token.role]) for token in tokens]
+    return [Text(heading, "bold"), Text(" ").join(words)]
 
 
 def _marked(token: "Token") -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during training: finish the update, save, and leave."""
+"""Handle Ctrl-C and SIGTERM during training: finish the update, save, and leave."""
 
 import signal
 from typing import Any, Self

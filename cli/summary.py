@@ -42,6 +42,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     from rich.markup import escape
     from rich.table import Column, Table
 
+    # Folded, not cut: paths are copied from here.
     last_column = Column(overflow="fold")
     table = Table("stage", "", last_column, box=None, pad_edge=False, header_style="bold")
     for summary in summaries:
@@ -60,11 +61,16 @@ def summarize_shards(
         shards = [shard for shard in manifest.shards if shard.split == split]
         num_rows = sum(shard.rows for shard in shards)
         num_bytes = sum(shard.bytes for shard in shards)
-        sizes = (count_of(num_rows, "row"), count_of(len(shards), "shard"), megabytes(num_bytes))
+        sizes = [
+            count_of(num_rows, "row"),
+            count_of(len(shards), "shard"),
+            megabytes(num_bytes),
+        ]
         rows.append((split, ", ".join(sizes)))
 
     words_left_out = {}
     for name, count in manifest.counts.items():
+        # Gathered in one row below: there may be a dozen reasons.
         if name.startswith(WORDS_LEFT_OUT):
             words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
         else:
@@ -85,24 +91,29 @@ def _most_first(counts: Mapping[str, int]) -> str:
 
 def state_rows(manifest: "Manifest") -> list[tuple[str, str]]:
     """Return a row that says so if the stage was finished before, and nothing was done."""
-    return [("state", ALREADY_FINISHED)] if manifest.already_finished else []
+    if not manifest.already_finished:
+        return []
+    return [("state", ALREADY_FINISHED)]
 
 
 def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
     """Summarise what a command would do and need, after ``--dry-run``."""
+    title = f"{command} --dry-run"
     if estimate.state == "finished":
-        rows = [("state", ALREADY_FINISHED)]
-    else:
-        rows = [
-            ("state", "unfinished, would resume" if estimate.state == "begun" else "new"),
-            ("units of work", estimate.units),
-            ("to read", megabytes(estimate.input_bytes)),
-            ("to write", megabytes(estimate.output_bytes)),
-            ("temporary files", megabytes(estimate.temporary_bytes)),
-            ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
-            ("time", f"about {duration(estimate.seconds)} from the start"),
-        ]
-    return CommandSummary(f"{command} --dry-run", where, rows)
+        return CommandSummary(title, where, [("state", ALREADY_FINISHED)])
+    state = "new"
+    if estimate.state == "begun":
+        state = "unfinished, would resume"
+    rows = [
+        ("state", state),
+        ("units of work", estimate.units),
+        ("to read", megabytes(estimate.input_bytes)),
+        ("to write", megabytes(estimate.output_bytes)),
+        ("temporary files", megabytes(estimate.temporary_bytes)),
+        ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
+        ("time", f"about {duration(estimate.seconds)} from the start"),
+    ]
+    return CommandSummary(title, where, rows)
 
 
 def warn(message: str) -> None:
@@ -130,7 +141,9 @@ def duration(seconds: float) -> str:
 
 def figure(value: float) -> str:
     """Format a count such as 12,345 or a measured value such as 0.843."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.3f}"
 
 
 def megabytes(num_bytes: int) -> str:

@@ -1,5 +1,6 @@
-"""Standard error, signals and environment of the data stages: the libraries leave them alone."""
+"""Set up standard error, signals and environment for a data stage; libraries leave them alone."""
 
+import logging
 import os
 import signal
 import sys
@@ -44,11 +45,13 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
 
 
 def _configure_beam_log(verbose: bool) -> None:
-    import logging
-
     logger = logging.getLogger("apache_beam")
-    logger.setLevel(logging.INFO if verbose else logging.ERROR)
-    if verbose and not logger.handlers:
+    if not verbose:
+        logger.setLevel(logging.ERROR)
+        return
+    logger.setLevel(logging.INFO)
+    # A recipe runs several stages in this process; each line would come once per handler.
+    if not logger.handlers:
         logger.addHandler(logging.StreamHandler())
 
 
@@ -97,6 +100,10 @@ def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]
         yield sys.stderr, None
         return
     sys.stderr.flush()
+    # The descriptor, not `sys.stderr`: C++ libraries and child processes write to it directly.
+    #
+    #     before    2 -> terminal
+    #     within    2 -> log,  `terminal` -> terminal
     terminal = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
     handle, log = tempfile.mkstemp(prefix="clozeworks-", suffix=".log")
     os.dup2(handle, 2)
@@ -111,5 +118,6 @@ def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]
         sys.stderr.flush()
         os.dup2(terminal.fileno(), 2)
         terminal.close()
+        # Only a failed run needs it: of a user's mistake the message says enough.
         if not is_needed:
             Path(log).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The live line of a training run; without a terminal, a plain line once a minute."""
+"""Show the live line of a training run; without a terminal, a plain line once a minute."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +61,7 @@ def training_progress() -> Iterator[Report]:
             now = time.monotonic()
             line = _line(numbers, started, now)
             if status:
+                # `Text`, in which brackets are not rich's markup.
                 status.update(Text(line))
             elif now - last_line_s >= PLAIN_EVERY_S:
                 last_line_s = now
@@ -70,6 +71,7 @@ def training_progress() -> Iterator[Report]:
 
 
 def _line(numbers: Mapping[str, Any], started: _Started, now: float) -> str:
+    # "12 of 400" and the time left are those of one part of the work, such as one fine-tuning run.
     part = numbers.get("stage", "training")
     step = numbers["step"]
     steps = numbers["steps"]

@@ -1,4 +1,4 @@
-"""``clozeworks vocab``."""
+"""Define the command ``clozeworks vocab``."""
 
 from typing import Any
 

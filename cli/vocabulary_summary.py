@@ -1,4 +1,4 @@
-"""The table about a vocabulary."""
+"""Summarise a vocabulary in the table at a command's end."""
 
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,10 @@ def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
         "words left out, over 100 characters": learned.num_words_long,
         "words left out, rare characters": learned.num_words_alphabet,
     }
-    rows = [(name, f"{count:,}") for name, count in counts.items() if count]
+    rows = []
+    for name, count in counts.items():
+        if count:
+            rows.append((name, f"{count:,}"))
     characters = learned.alphabet_left_out
     if characters:
         shown = " ".join(characters[:NUM_CHARACTERS])
@@ -67,10 +70,11 @@ def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
 
 def held_out_rows(report: "FertilityReport") -> list[tuple[str, str]]:
     """Return the rows below a heading that names a vocabulary."""
+    rarest_tokens = [token for token, _ in report.rarest_tokens]
     return [
         ("… tokens per word", f"{report.tokens_per_word:.3f}"),
         ("… unknown tokens", f"{report.unknown_share:.3%}"),
         ("… longest tokens", "  ".join(report.longest_tokens)),
-        ("… rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
+        ("… rarest tokens", "  ".join(rarest_tokens)),
         ("… tokens that never occur", f"{report.num_tokens_absent:,}"),
     ]

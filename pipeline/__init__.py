@@ -1,4 +1,4 @@
-"""From raw text to masked sentence pairs: pure functions, and the units of work that call them;
+"""Turn raw text into masked sentence pairs: pure functions, and the units of work that call them;
 nothing imports torch.
 
 Each stage's ``pipeline.py`` wires it together; the other files are rules. ``execution/`` runs units
@@ -77,6 +77,7 @@ _MODULES = {
 }
 
 
+# A module's `__getattr__` is called for names that it does not have yet (PEP 562).
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

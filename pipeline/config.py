@@ -22,6 +22,8 @@ def option(
     `identity` is False for a field that decides how the work is done, or which runs there are, but
     not the result of a run: it may change when the work is resumed.
     """
+    # On the field, where `cli.options` and `identity_fields` find it: a list of options beside the
+    # fields could disagree with them.
     metadata = {"help": help, "flags": flags, "group": group, "identity": identity}
     return field(default=default, metadata=metadata)
 
@@ -128,7 +130,8 @@ class IngestConfig:
     seed: int = option(0, "Seed for the shuffle and the validation split.", group="Shards")
 
     def __post_init__(self) -> None:
-        check(self.shards is None or self.shards >= 1, "shards", self.shards, "must be at least 1")
+        shards_ok = self.shards is None or self.shards >= 1
+        check(shards_ok, "shards", self.shards, "must be at least 1")
         share = self.validation_share
         check(0 < share < 1, "validation_share", share, "must be between 0 and 1")
         characters = self.min_characters

@@ -1,4 +1,4 @@
-"""All data stages as one Beam pipeline: from raw sources to instances."""
+"""Run all data stages as one Beam pipeline: from raw sources to instances."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -60,6 +60,7 @@ def make_corpus(
     check_runner(options, output)
     ingest.find_inputs()  # a mistake in the sources is found before anything is deleted
     with ExitStack() as locks:
+        # All three from the start: another command must not write to a later one in the meantime.
         for stage in stages:
             locks.enter_context(locked(stage.output))
             refuse_other_files(stage.output)
@@ -92,6 +93,7 @@ def _run(
     progress: ShowProgress | None,
 ) -> None:
     """Run stages as one pipeline; the first one has been opened."""
+    # Imported late: Beam takes seconds to import, and a finished corpus needs none of it.
     from .execution.beam import RunStage, run_pipeline
 
     read_progress = partial(progress_of, stages)

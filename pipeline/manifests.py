@@ -217,6 +217,7 @@ AnyManifest = TypeVar("AnyManifest", DocumentsManifest, VocabularyManifest, Inst
 KINDS = {"ingest": DocumentsManifest, "vocab": VocabularyManifest, "build": InstancesManifest}
 
 
+# The parts of any manifest that say how to read the rest of it.
 class _Version(Struct):
     schema_version: Count = 1
 
@@ -244,5 +245,6 @@ def parse_manifest(content: bytes, path: str) -> Manifest:
     check_schema_version(version, path)
     stage = parse_json(content, _Stage, path).stage
     manifest = parse_json(content, KINDS[stage], path)
+    # Of the bytes as they are in the file: the next stage records which input it has read.
     digest = blake2b(content, digest_size=16).hexdigest()
     return replace(manifest, digest=digest)

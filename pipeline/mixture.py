@@ -60,19 +60,21 @@ def plan_mixture(
     characters_by_origin: Counter[tuple[str, str]] = Counter()
     characters_by_language: Counter[str] = Counter()
     for shard in corpus.shards:
-        if shard.split != "train":
+        if shard.split != "train":  # validation is read once, whatever the weights
             continue
         for group in shard.groups:
             characters_by_origin[group.source, group.language] += group.characters
             characters_by_language[group.language] += group.characters
 
     weights = parse_weights(weight)
-    names = sorted({name for origin in characters_by_origin for name in origin})
+    names: set[str] = set()
+    for source, language in characters_by_origin:
+        names |= {source, language}
     for name in weights:
         if name not in names:
+            choices = ", ".join(sorted(names))
             raise UserError(
-                f"`weight` {name}: no source or language has this name; choose from "
-                f"{', '.join(names)}."
+                f"`weight` {name}: no source or language has this name; choose from {choices}."
             )
 
     scales = _language_scales(characters_by_language, language_exponent)
@@ -80,6 +82,7 @@ def plan_mixture(
     for source, language in sorted(characters_by_origin):
         # A set, so that a name that is both source and language counts once.
         asked = math.prod(weights.get(name, 1.0) for name in {source, language})
+        # Rounded, so that the manifest has 1.0 where a machine's arithmetic gives 0.9999999999.
         group_weight = round(scales.get(language, 1.0) * asked, 6)
         mixture.append(MixtureGroup(source=source, language=language, weight=group_weight))
     return mixture
@@ -87,8 +90,18 @@ def plan_mixture(
 
 def _language_scales(characters: Mapping[str, int], exponent: float) -> dict[str, float]:
     """Return how often to read each language so that shares become powers of themselves."""
+    # Exponent 0.5:     en     ko
+    #   characters      90     10
+    #   share          0.9    0.1
+    #   power         0.95   0.32       the sum is 1.26
+    #   to read         75     25       powers in proportion, the same total
+    #   scale         0.83    2.5       times
     total = sum(characters.values()) or 1
-    powers = {name: (count / total) ** exponent for name, count in characters.items() if count}
+    powers = {}
+    for name, count in characters.items():
+        if count:
+            share = count / total
+            powers[name] = share**exponent
     sum_of_powers = sum(powers.values())
     scales = {}
     for name, power in powers.items():

@@ -17,12 +17,14 @@ import msgspec
 from .errors import UserError
 
 T = TypeVar("T")
+# Not hidden, which `..` is too: a manifest must not name files outside of its directory.
 _NAME = r"(?!\.)[^/\\\x00]+"
 FileName = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z")]
 """The name of a file in the directory at hand: without a folder, and not hidden."""
 FilePath = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}(/{_NAME})*\Z")]
 """The path of a file below the directory at hand, nothing of it hidden."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
+# Bounds that every finite number keeps, but neither infinity nor NaN.
 Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -45,6 +47,8 @@ def parse_json(
         value = msgspec.json.decode(content, type=kind)
         check(value)
         return value
+    # A config in a manifest refuses its values by a `UserError`; brackets nested too deeply are a
+    # `RecursionError`.
     except (ValueError, RecursionError, UserError) as error:
         raise _damaged(path, error, advice) from None
 
@@ -68,6 +72,7 @@ def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
     Raise as `parse_json` if it is not UTF-8 or not a table.
     """
     try:
+        # `newline=""` leaves line breaks within quotes to the reader.
         text = io.StringIO(content.decode(), newline="")
         rows = list(csv.DictReader(text, strict=True))
         # The first row is the header. Columns too many come under the key None, missing ones as
@@ -106,7 +111,9 @@ def describe_fault(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
-    message = re.sub(r"`str` matching regex '.*'", "a plain file name", str(error).rstrip("."))
+    # The only pattern in use is that of file names; spelled out, nobody would understand it.
+    message = str(error).rstrip(".")
+    message = re.sub(r"`str` matching regex '.*'", "a plain file name", message)
     what, _, field = message.replace("`", "").partition(" - at ")
     # Not an abbreviation at the beginning, such as JSON.
     what = re.sub(r"^[A-Z](?=[a-z ])", lambda first: first[0].lower(), what)

@@ -50,7 +50,9 @@ WORD_COUNTS = pa.schema(
 
 def instances_schema(vocab_size: int) -> pa.Schema:
     """Return the schema of instances; token ids are 16 bits wide if the vocabulary allows it."""
-    token = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
+    token = pa.uint16()
+    if vocab_size > 2**16:
+        token = pa.uint32()
     return pa.schema(
         [
             pa.field("input_ids", pa.list_(token), nullable=False),
@@ -58,6 +60,7 @@ def instances_schema(vocab_size: int) -> pa.Schema:
             pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
             pa.field("masked_lm_ids", pa.list_(token), nullable=False),
             pa.field("next_sentence_label", pa.uint8(), nullable=False),
+            # 32 bits: a shard holds far fewer documents than 2 ** 31.
             pa.field("document_a", pa.int32(), nullable=False),
             pa.field("document_b", pa.int32(), nullable=False),
             pa.field("duplicate", pa.uint8(), nullable=False),

@@ -24,11 +24,13 @@ from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, checked_instan
 from .origins import OriginMeasures
 from .verdict import Audit, Check
 
+# Of the weight that was asked for.
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
 NUM_TOP_TOKENS = 30
 NUM_SOURCES = 10
+# In a slice of rows; every measure needs a few arrays of 8 bytes a token.
 TOKENS_AT_ONCE = 1 << 20
 
 
@@ -43,6 +45,7 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     manifest = read_manifest(instances, InstancesManifest)
     vocabulary = read_vocabulary(instances)
     if documents is None:
+        # Only to look up origins; measuring the documents as well costs a pass over their text.
         beside = documents_beside(instances)
         return audit_instances(instances, manifest, vocabulary, beside)
     if read_manifest(documents, DocumentsManifest).digest != documents_digest(manifest):
@@ -63,14 +66,17 @@ def audit_instances(
     from. Raises `UserError` for a broken shard.
     """
     num_rows = sum(shard.rows for shard in manifest.shards)
-    measures = Measures(vocabulary, manifest.config, min(1.0, MAX_ROW_HASHES / max(num_rows, 1)))
+    hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
+    measures = Measures(vocabulary, manifest.config, hash_share)
     origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
     for shard in manifest.shards:
         path = storage.join(directory, shard.name)
+        # What a model can learn about the label, it learns from the training rows.
         training_origins = origins if shard.split == "train" else None
         footer = _measure_shard(path, shard.name, measures, training_origins)
         num_foreign += _is_foreign(footer, measures)
+
     lengths_of_a = measures.by_label["length of A"].sum(axis=0)
     lengths_of_b = measures.by_label["length of B"].sum(axis=0)
     return Audit(
@@ -118,9 +124,11 @@ def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
         b"clozeworks.max_length": measures.config.max_length,
         b"clozeworks.seed": measures.config.seed,
     }
-    return any(
-        name in footer and footer[name] != str(value).encode() for name, value in expected.items()
-    )
+    for name, value in expected.items():
+        # Absent is no fault: a tool that rewrites a Parquet file may drop such metadata.
+        if name in footer and footer[name] != str(value).encode():
+            return True
+    return False
 
 
 def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
@@ -129,15 +137,20 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     yield exact("rows", counts["rows"], num_rows)
     yield none("rows over the length limit", counts["rows_too_long"])
     yield none("positions out of range or out of order", counts["misplaced"])
-    yield info("tokens", counts["tokens"], f"{counts['tokens']:,}")
-    mean = counts["tokens"] / max(counts["rows"], 1)
-    yield info("mean row length", mean, f"{mean:.1f} of {max_length}")
-    padding = 1 - mean / max_length
+
+    num_tokens = counts["tokens"]
+    yield info("tokens", num_tokens, f"{num_tokens:,}")
+    mean_length = num_tokens / max(counts["rows"], 1)
+    yield info("mean row length", mean_length, f"{mean_length:.1f} of {max_length}")
+    padding = 1 - mean_length / max_length
     yield info("padding at fixed length", padding, f"{padding:.1%}")
-    hashes = np.concatenate([np.zeros(0, np.uint64), *measures.row_hashes])
-    repeated = (len(hashes) - len(np.unique(hashes))) / max(len(hashes), 1)
+
+    no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
+    hashes = np.concatenate([no_hashes, *measures.row_hashes])
+    num_repeated = len(hashes) - len(np.unique(hashes))
+    repeated_share = num_repeated / max(len(hashes), 1)
     name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"
-    yield at_most(name, repeated, MAX_REPEATED_SHARE, len(hashes))
+    yield at_most(name, repeated_share, MAX_REPEATED_SHARE, len(hashes))
 
 
 def _special_checks(measures: Measures) -> Iterator[Check]:
@@ -162,6 +175,7 @@ def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[C
     tokens_cut = manifest.counts.get("tokens_cut", 0)
     tokens_used = measures.counts["text_tokens"]
     cut_share = tokens_cut / max(tokens_in, 1)
+
     if measures.config.pairing == "bert":  # uses some text twice, and some not at all
         ratio = tokens_used / max(tokens_in, 1)
         yield info("tokens in rows per token in documents", ratio, f"{ratio:.3f}")
@@ -179,6 +193,7 @@ def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
     for group in manifest.mixture:
         if not group.tokens:
             continue
+        # By tokens: a long document weighs more in training than a short one.
         times_read = group.tokens_built / group.tokens / passes
         # A document is read a whole number of times over all passes; rounding it has a standard
         # error of up to 1/2.
@@ -186,9 +201,10 @@ def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
         tolerance = max(WEIGHT_TOLERANCE * group.weight, Z_JUDGED * error)
         verdict = verdict_of(abs(times_read - group.weight) <= tolerance)
         measured = f"{times_read:.3f}"
-        alone = manifest.counts.get("documents_without_partner", 0)
-        if verdict == "bad" and alone:
-            measured += f"; {count_of(alone, 'document')} skipped, alone in a part of a pass"
+        num_alone = manifest.counts.get("documents_without_partner", 0)
+        if verdict == "bad" and num_alone:
+            skipped = count_of(num_alone, "document")
+            measured += f"; {skipped} skipped, alone in a part of a pass"
         asked = f"{group.weight:.3f} ± {tolerance:.3f}"
         name = f"times read per pass: {group.source}, {group.language}"
         yield Check(name, measured, asked, verdict, times_read)
@@ -207,5 +223,10 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
 def _shares_read(mixture: Sequence[MixtureGroup]) -> dict[tuple[str, str], float]:
     """Return each origin's share of the training tokens, by (source, language), largest first."""
     total = max(sum(group.tokens_built for group in mixture), 1)
-    ordered = sorted(mixture, key=lambda group: (-group.tokens_built, group.source, group.language))
-    return {(group.source, group.language): group.tokens_built / total for group in ordered}
+    largest_first = sorted(
+        mixture, key=lambda group: (-group.tokens_built, group.source, group.language)
+    )
+    shares = {}
+    for group in largest_first:
+        shares[group.source, group.language] = group.tokens_built / total
+    return shares

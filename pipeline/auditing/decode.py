@@ -1,4 +1,4 @@
-"""Instances in readable form: tokens with their roles in the row."""
+"""Decode instances into readable form: tokens with their roles in the row."""
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain, islice
@@ -54,7 +54,9 @@ def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
 def _role_of_masked(token_id: int, original: int, vocabulary: Vocabulary) -> Role:
     if token_id == vocabulary.mask_id:
         return "mask"
-    return "kept" if token_id == original else "random"
+    if token_id == original:
+        return "kept"
+    return "random"
 
 
 class Example(NamedTuple):
@@ -98,10 +100,13 @@ def _titles(path: str, wanted: Set[int]) -> dict[int, str]:
     titles: dict[int, str] = {}
     start = 0
     for batch in read_columns(path, "doc_id", "title"):
-        for row in wanted & set(range(start, start + len(batch))):
-            title = batch["title"][row - start].as_py()
-            titles[row] = title or batch["doc_id"][row - start].as_py()
-        start += len(batch)
+        stop = start + len(batch)
+        for row in wanted:
+            if start <= row < stop:
+                title = batch["title"][row - start].as_py()
+                doc_id = batch["doc_id"][row - start].as_py()
+                titles[row] = title or doc_id
+        start = stop
     return titles
 
 
@@ -123,9 +128,9 @@ def first_rows(
     ]
     if not paths:
         splits = sorted({shard.split for shard in manifest.shards})
-        raise UserError(
-            f"{directory} has no split {split!r}; it has {' and '.join(splits) or 'none'}."
-        )
+        listed = " and ".join(splits) or "none"
+        raise UserError(f"{directory} has no split {split!r}; it has {listed}.")
+    # A generator: a shard is opened only once the rows of those before it are used up.
     shards = (_rows(path, manifest.stage, vocabulary) for path in paths)
     return islice(chain.from_iterable(shards), num_rows)
 

@@ -8,7 +8,7 @@ sentences of a slice lie end to end, and `offsets` says where each document begi
 """
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -29,7 +29,11 @@ from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
 from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
 
+Origin = tuple[str, str]
+"""A source and a language."""
+
 BINS_PER_OCTAVE = 2
+# A length, an int64, is below 2 ** 64.
 NUM_BINS = 64 * BINS_PER_OCTAVE
 
 
@@ -96,13 +100,24 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
     Raises `UserError` if the directory is unfinished or damaged.
     """
     manifest = read_manifest(directory, DocumentsManifest)
-    num_sentences = sum(shard.counts.get("sentences", 0) for shard in manifest.shards)
-    measures = _Measures(vocabulary, min(1.0, MAX_SENTENCE_HASHES / max(num_sentences, 1)))
+    num_sentences = 0
+    for shard in manifest.shards:
+        num_sentences += shard.counts.get("sentences", 0)
+    hash_share = min(1.0, MAX_SENTENCE_HASHES / max(num_sentences, 1))
+    measures = _Measures(vocabulary, hash_share)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     for rows in _rows(paths):
         measures.add(rows)
-    counters = _counters(manifest)
+
+    counted = []
+    words_left_out = []
     prefix = _in_words(WORDS_LEFT_OUT)
+    for counter in _counters(manifest):
+        if counter.name.startswith(prefix):
+            reason = counter.name.removeprefix(prefix)
+            words_left_out.append(replace(counter, name=reason))
+        else:
+            counted.append(counter)
     return DocumentsAudit(
         directory=directory,
         config=asdict(manifest.config),
@@ -110,12 +125,8 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
         document_lengths=_trimmed(measures.document_lengths),
         sentence_lengths=_trimmed(measures.sentence_lengths),
         signs=[*measures.signs.values(), _repeats(measures.repeats, paths)],
-        counted=[counter for counter in counters if not counter.name.startswith(prefix)],
-        words_left_out=[
-            replace(counter, name=counter.name.removeprefix(prefix))
-            for counter in counters
-            if counter.name.startswith(prefix)
-        ],
+        counted=counted,
+        words_left_out=words_left_out,
     )
 
 
@@ -132,7 +143,7 @@ class _Measures:
         self._tokenizer = None
         if vocabulary:
             self._tokenizer = DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
-        self._sums: dict[tuple[str, str], Counter[str]] = {}
+        self._sums: dict[Origin, Counter[str]] = defaultdict(Counter)
         self.document_lengths = np.zeros(NUM_BINS, np.int64)
         self.sentence_lengths = np.zeros(NUM_BINS, np.int64)
         self.signs: dict[str, Sign] = {}
@@ -151,10 +162,17 @@ class _Measures:
         }
         if self._tokenizer and self._vocabulary:
             ids, token_offsets = self._tokenizer.encode(sentences)
+            # From documents to sentences to tokens:
+            #
+            #     offsets         0        2     3       document 0 has sentences 0 and 1
+            #     token_offsets   0   4    9     12      sentence 1 has tokens 4 to 8
+            #     bounds          0        9     12      document 0 has tokens 0 to 8
             bounds = token_offsets[offsets]
+            starts_word = ~self._vocabulary.continues[ids]
+            is_unknown = ids == self._vocabulary.unk_id
             sizes["tokens"] = np.diff(bounds)
-            sizes["words"] = _sums_between(~self._vocabulary.continues[ids], bounds)
-            sizes["unknown_tokens"] = _sums_between(ids == self._vocabulary.unk_id, bounds)
+            sizes["words"] = _sums_between(starts_word, bounds)
+            sizes["unknown_tokens"] = _sums_between(is_unknown, bounds)
         self._add_sizes(rows, sizes)
         self.document_lengths += _histogram(sizes["characters"])
         self.sentence_lengths += _histogram(lengths)
@@ -165,33 +183,37 @@ class _Measures:
         """Add each document's sizes to the sums of its source and language."""
         sources = rows["source"].to_pylist()
         languages = rows["language"].to_pylist()
-        origins = list(zip(sources, languages, strict=True))
-        distinct = sorted(set(origins))
-        indices = {origin: index for index, origin in enumerate(distinct)}
-        origin_of = np.array([indices[origin] for origin in origins], np.int64)
-        for index, origin in enumerate(distinct):
-            is_from_origin = origin_of == index
-            sums = self._sums.setdefault(origin, Counter())
+        origins = zip(sources, languages, strict=True)
+        documents_by_origin: dict[Origin, list[int]] = defaultdict(list)
+        for document, origin in enumerate(origins):
+            documents_by_origin[origin].append(document)
+
+        for origin, documents in documents_by_origin.items():
+            indices = np.array(documents)
+            sums = self._sums[origin]
             for name, values in sizes.items():
-                sums[name] += int(values[is_from_origin].sum())
+                total = values[indices].sum()
+                sums[name] += int(total)
 
     def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
-        for name, indices in find_signs(sentences):
+        for name, sentence_indices in find_signs(sentences):
             sign = self.signs.setdefault(name, Sign(name))
-            sign.add(len(indices), len(sentences))
-            for index in indices[: sign.num_wanted].tolist():
-                doc_id = _doc_id_of(rows, offsets, index)
-                sign.examples.append((doc_id, excerpt(name, sentences[index].as_py())))
+            sign.add(len(sentence_indices), len(sentences))
+            first_indices = sentence_indices[: sign.num_wanted]
+            for sentence_index in first_indices.tolist():
+                doc_id = _doc_id_of(rows, offsets, sentence_index)
+                sentence = sentences[sentence_index].as_py()
+                example = (doc_id, excerpt(name, sentence))
+                sign.examples.append(example)
 
     def origins(self) -> list[OriginSizes]:
         """Return the sums by source and language, the largest first."""
-        origins = [
-            OriginSizes(source=source, language=language, **sums)
-            for (source, language), sums in self._sums.items()
-        ]
-        return sorted(
-            origins, key=lambda origin: (-origin.characters, origin.source, origin.language)
-        )
+        origins = []
+        for (source, language), sums in self._sums.items():
+            origins.append(OriginSizes(source=source, language=language, **sums))
+        # By name where sizes are equal, so that the order of the shards does not matter.
+        origins.sort(key=lambda origin: (-origin.characters, origin.source, origin.language))
+        return origins
 
 
 def _offsets(rows: pa.RecordBatch) -> np.ndarray:
@@ -202,28 +224,33 @@ def _offsets(rows: pa.RecordBatch) -> np.ndarray:
 
 def _doc_id_of(rows: pa.RecordBatch, offsets: np.ndarray, sentence_index: int) -> str:
     """Return the id of the document that a sentence belongs to."""
+    # The last that begins at the sentence or before it; "right" skips documents without sentences,
+    # which begin where the next one does.
     document = int(np.searchsorted(offsets, sentence_index, "right")) - 1
     return rows["doc_id"][document].as_py()
 
 
 def _sums_between(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the sums of `values` between the bounds, int64 [len(bounds) - 1].
-
-    `np.add.reduceat` would give an empty interval, a document without sentences, the next value.
-    """
+    """Return the sums of `values` between the bounds, int64 [len(bounds) - 1]."""
+    # values          5  1  2         bounds 0, 2, 2, 3
+    # sums_before  0  5  6  8         at the bounds 0, 6, 6, 8: sums 6, 0, 2
+    #
+    # `np.add.reduceat` would give an empty interval, a document without sentences, the next value.
     sums_before = np.append(0, np.cumsum(values, dtype=np.int64))
     return np.diff(sums_before[bounds])
 
 
 def _histogram(lengths: np.ndarray) -> np.ndarray:
     """Count lengths in bins that grow by powers of two, int64 [NUM_BINS]."""
-    bins = np.floor(np.log2(np.maximum(lengths, 1)) * BINS_PER_OCTAVE).astype(np.int64)
+    octaves = np.log2(np.maximum(lengths, 1))
+    bins = np.floor(octaves * BINS_PER_OCTAVE).astype(np.int64)
     return np.bincount(bins, minlength=NUM_BINS)
 
 
 def _trimmed(histogram: np.ndarray) -> list[int]:
     """Return a histogram without the empty bins at its end."""
-    last = histogram.nonzero()[0].max(initial=-1)
+    filled = np.flatnonzero(histogram)
+    last = filled.max(initial=-1)
     return histogram[: last + 1].tolist()
 
 
@@ -231,9 +258,10 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
     """Return the sign of repeated sentences; its examples are looked up by reading the documents
     again.
     """
-    count, total, top = repeats.sum()
+    count, total, most_frequent = repeats.sum()
     sign = Sign(REPEATED, count, total)
-    wanted = set(top.tolist())
+    # Only their hashes were kept: the texts of a whole corpus would not fit in memory.
+    wanted = set(most_frequent.tolist())
     if not wanted:
         return sign
     for rows in _rows(paths):
@@ -242,9 +270,11 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
         long_indices, hashes = hash_long(sentences)
         for index, sentence_hash in zip(long_indices.tolist(), hashes.tolist(), strict=True):
             if sentence_hash in wanted:
-                wanted.remove(sentence_hash)
+                wanted.remove(sentence_hash)  # one example of each
                 doc_id = _doc_id_of(rows, offsets, index)
-                sign.examples.append((doc_id, excerpt(REPEATED, sentences[index].as_py())))
+                sentence = sentences[index].as_py()
+                example = (doc_id, excerpt(REPEATED, sentence))
+                sign.examples.append(example)
         if not wanted:
             break
     return sign
@@ -253,12 +283,17 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
 def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
     """Return the manifest's counters that are not 0, largest first."""
     counts = {**manifest.counts, **manifest.bad}
-    largest_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [
-        LeftOut(name=_in_words(name), count=count, examples=manifest.examples.get(name, []))
-        for name, count in largest_first
-        if count
-    ]
+    counters = []
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
+        if not counts[name]:
+            continue
+        counter = LeftOut(
+            name=_in_words(name),
+            count=counts[name],
+            examples=manifest.examples.get(name, []),
+        )
+        counters.append(counter)
+    return counters
 
 
 def _in_words(name: str) -> str:

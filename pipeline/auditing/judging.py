@@ -29,7 +29,8 @@ def verdict_of(holds: bool) -> Verdict:
 
 def exact(name: str, value: int, asked: int) -> Check:
     """Judge a count that must be a certain number."""
-    return Check(name, f"{value:,}", f"{asked:,}", verdict_of(value == asked), value)
+    verdict = verdict_of(value == asked)
+    return Check(name, f"{value:,}", f"{asked:,}", verdict, value)
 
 
 def none(name: str, value: int) -> Check:
@@ -39,9 +40,11 @@ def none(name: str, value: int) -> Check:
 
 def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
     """Judge a share that must not exceed a limit."""
+    measured = f"{share:.3%}"
     if num_rows < ROWS_FOR_SHARE:
-        return Check(name, f"{share:.3%}", TOO_FEW, "unjudged", share)
-    return Check(name, f"{share:.3%}", f"at most {limit:.1%}", verdict_of(share <= limit), share)
+        return Check(name, measured, TOO_FEW, "unjudged", share)
+    asked = f"at most {limit:.1%}"
+    return Check(name, measured, asked, verdict_of(share <= limit), share)
 
 
 def info(name: str, value: float, measured: str) -> Check:
@@ -73,8 +76,10 @@ def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[fl
     """
     if not trials:
         return 0.0, 1.0
+    # Not share ± z * error, whose error is 0 where no trial succeeds, or all do.
     share = successes / trials
     spread = z * z / trials
     centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
-    return centre - half, centre + half
+    variance = share * (1 - share) / trials + spread / (4 * trials)
+    half_width = z * math.sqrt(variance) / (1 + spread)
+    return centre - half_width, centre + half_width

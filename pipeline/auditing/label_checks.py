@@ -27,6 +27,7 @@ from .measures import Measures
 from .origins import OriginMeasures
 from .verdict import Check
 
+# Of one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
 ORIGINS = ("language", "source")
@@ -43,10 +44,14 @@ def label_checks(measures: Measures) -> Iterator[Check]:
     yield none("rows without a segment B", counts["without_b"])
     yield _is_next_check(measures)
     for name, histogram in measures.by_label.items():
-        tolerance = LENGTH_AUC_TOLERANCE if name == "row length" else PART_AUC_TOLERANCE
-        # In sentence-order prediction, the model is meant to learn what distinguishes a text's
-        # first part from its second.
-        is_promised = pairing == "balanced" or (pairing == "sop" and name == "row length")
+        tolerance = PART_AUC_TOLERANCE
+        is_promised = pairing == "balanced"
+        if name == "row length":
+            tolerance = LENGTH_AUC_TOLERANCE
+            # Swapping two segments does not change their length. Beyond that, the model of
+            # sentence order is meant to learn what distinguishes a text's first part from its
+            # second.
+            is_promised = pairing in ("balanced", "sop")
         unjudged = "" if is_promised else _not_promised(pairing)
         yield _auc_check(name, histogram, tolerance, unjudged)
     same_document = counts["not_next_same_document"]
@@ -98,6 +103,10 @@ def _by_share(histogram: np.ndarray) -> np.ndarray:
 
     Values such as languages have no order; this one is the best that a model could make of them.
     """
+    # value      en   ko   de          en   de   ko
+    # label 0     6    1    4    ->     6    4    1
+    # label 1     2    4    4           2    4    4
+    # share     1/4  4/5  1/2         1/4  1/2  4/5
     shares = histogram[1] / np.maximum(histogram.sum(axis=0), 1)
     return histogram[:, np.argsort(shares, kind="stable")]
 
@@ -126,10 +135,12 @@ def _is_next_check(measures: Measures) -> Check:
     is_next = rows - measures.counts["not_next"]
     share = is_next / max(rows, 1)
     interval = wilson_interval(is_next, rows)
-    measured = f"{share:.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
+    low, high = interval
+    measured = f"{share:.2%} ({low:.2%} to {high:.2%})"
     if pairing == "bert":
         unjudged = _not_promised(pairing)
     else:
+        # The standard error of a share near one half is 1/2 divided by the root of the rows.
         unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)))
     if unjudged:
         return Check(name, measured, unjudged, "unjudged", share, interval)
@@ -141,7 +152,8 @@ def _is_next_check(measures: Measures) -> Check:
         shown = str(uneven_passes[0])
         if len(uneven_passes) > 1:
             shown += f" and {len(uneven_passes) - 1} more"
-        if is_half(is_next, rows):  # the passes cancel out: they are the fault, not the whole
+        if is_half(is_next, rows):
+            # The passes cancel out: they are the fault, not the whole.
             measured = f"{shown}; {measured} in all"
             asked = "50% in each pass over a shard"
         else:
@@ -153,11 +165,12 @@ def _is_next_check(measures: Measures) -> Check:
 
 
 def _uneven_passes(measures: Measures) -> list[_Pass]:
-    passes = [
-        _Pass(shard, duplicate, num_rows, num_rows - not_next)
-        for (shard, duplicate), (num_rows, not_next) in measures.passes.items()
-    ]
-    return [each for each in passes if not is_half(each.num_is_next, each.num_rows)]
+    uneven = []
+    for (shard, duplicate), (num_rows, num_not_next) in measures.passes.items():
+        num_is_next = num_rows - num_not_next
+        if not is_half(num_is_next, num_rows):
+            uneven.append(_Pass(shard, duplicate, num_rows, num_is_next))
+    return uneven
 
 
 def _not_promised(pairing: str) -> str:
@@ -172,11 +185,16 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str
     """Judge an area under the ROC curve, unless there is a reason to leave it `unjudged`."""
     name = _auc_name(name)
     auc, error = auc_of(histogram)
-    half = min(Z_SHOWN * error, 0.5)
-    interval = (max(auc - half, 0.0), min(auc + half, 1.0))
+    measured = f"{auc:.3f}"
+    half_width = min(Z_SHOWN * error, 0.5)
+    low = max(auc - half_width, 0.0)
+    high = min(auc + half_width, 1.0)
+    interval = (low, high)
     unjudged = unjudged or too_few(Z_JUDGED * error)
     if unjudged:
-        return Check(name, f"{auc:.3f}", unjudged, "unjudged", auc, interval)
+        return Check(name, measured, unjudged, "unjudged", auc, interval)
+    # In few rows, chance alone exceeds a fixed tolerance.
     tolerance = max(tolerance, Z_JUDGED * error)
+    asked = f"0.500 ± {tolerance:.3f}"
     verdict = verdict_of(abs(auc - 0.5) <= tolerance)
-    return Check(name, f"{auc:.3f}", f"0.500 ± {tolerance:.3f}", verdict, auc, interval, tolerance)
+    return Check(name, measured, asked, verdict, auc, interval, tolerance)

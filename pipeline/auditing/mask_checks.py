@@ -18,6 +18,11 @@ words are long.
 MIN_RANDOM_TOKENS = 100
 """With fewer, chi-squared is too far from its limiting distribution."""
 
+MAX_UNEVENNESS = 0.05
+"""Chi-squared per token may exceed 1 by this beyond chance: in a large corpus, any small deviation
+would be significant.
+"""
+
 NUM_TOP_SHOWN = 8
 
 
@@ -25,8 +30,9 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
     """Judge the number of masks, in all and in each row."""
     counts = measures.counts
     masks_words = measures.config.masking != "token"
-    share = counts["masked"] / max(counts["tokens"], 1)
-    asked_share = counts["masks_asked"] / max(counts["tokens"], 1)
+    num_tokens = max(counts["tokens"], 1)
+    share = counts["masked"] / num_tokens
+    asked_share = counts["masks_asked"] / num_tokens
     measured = f"{share:.2%}"
     asked = f"{asked_share:.2%}"
     if masks_words:
@@ -38,10 +44,12 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
     yield none("rows with the wrong number of masks", counts["rows_breaking_count"])
     if masks_words:
         yield none("partly masked words", counts["split_words"])
-    top = top_tokens(measures, NUM_TOP_SHOWN)
+
     masked = max(counts["masked"], 1)
-    shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
-    yield info("most frequently masked", top[0][1] / masked, shown)
+    top = top_tokens(measures, NUM_TOP_SHOWN)
+    shares = [f"{token} {count / masked:.1%}" for token, count in top if count]
+    _, highest_count = top[0]
+    yield info("most frequently masked", highest_count / masked, "  ".join(shares))
 
 
 def _fills_budget(measures: Measures) -> bool:
@@ -59,9 +67,13 @@ def _fills_budget(measures: Measures) -> bool:
 
 def top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
     """Return the most frequently masked tokens with their counts."""
-    top = np.argsort(-measures.masked_tokens, kind="stable")[:most].tolist()
-    tokens = measures.vocabulary.tokens
-    return [(tokens[token_id], int(measures.masked_tokens[token_id])) for token_id in top]
+    # Stable, so that equally frequent tokens come in the order of the vocabulary.
+    most_frequent = np.argsort(-measures.masked_tokens, kind="stable")[:most].tolist()
+    top = []
+    for token_id in most_frequent:
+        count = int(measures.masked_tokens[token_id])
+        top.append((measures.vocabulary.tokens[token_id], count))
+    return top
 
 
 def split_checks(measures: Measures) -> Iterator[Check]:
@@ -71,7 +83,12 @@ def split_checks(measures: Measures) -> Iterator[Check]:
     """
     counts = measures.counts
     masked = max(counts["masked"], 1)
-    observed = {kind: counts[f"masked_{kind}"] / masked for kind in ("mask", "random", "keep")}
+    observed = {
+        "mask": counts["masked_mask"] / masked,
+        "random": counts["masked_random"] / masked,
+        "keep": counts["masked_keep"] / masked,
+    }
+    # One in `num_ordinary` random tokens is the original by chance: those seen are the others.
     num_ordinary = int(measures.vocabulary.is_ordinary.sum())
     random = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
     looks_kept = random - observed["random"]
@@ -114,9 +131,12 @@ def _standard_error(squares: np.ndarray, masked: int, share: float) -> float:
     variance of independent tokens.
     """
     kind_squares, products, mask_squares = squares
+    # By (n - s * m) ** 2 = n * n - 2 * s * n * m + s * s * m * m, so that no row is read again.
     between_rows = kind_squares - 2 * share * products + share**2 * mask_squares
     independent = masked * share * (1 - share)
-    return math.sqrt(max(between_rows, independent, 1.0)) / masked
+    # At least one token: where none is of the kind, both are 0, but the share is not exact.
+    variance = max(between_rows, independent, 1.0)
+    return math.sqrt(variance) / masked
 
 
 def _uniform_check(measures: Measures) -> Check:
@@ -127,13 +147,17 @@ def _uniform_check(measures: Measures) -> Check:
     num_random = measures.counts["masked_random"]
     if num_random < MIN_RANDOM_TOKENS:
         return Check(name, f"{num_random} tokens", TOO_FEW, "unjudged", None)
-    ordinary = measures.vocabulary.is_ordinary
-    times = measures.random_tokens[ordinary]
+    is_ordinary = measures.vocabulary.is_ordinary
+    times_drawn = measures.random_tokens[is_ordinary]
     # A token is seen as random only where it is not the original.
-    expected = 1 - measures.masked_tokens[ordinary] / measures.counts["masked"]
-    expected *= times.sum() / expected.sum()
-    freedom = max(len(times) - 1, 1)
-    ratio = float(((times - expected) ** 2 / expected).sum()) / freedom
+    original_shares = measures.masked_tokens[is_ordinary] / measures.counts["masked"]
+    expected = 1 - original_shares
+    expected *= times_drawn.sum() / expected.sum()
+    freedom = max(len(times_drawn) - 1, 1)
+    squared_errors = (times_drawn - expected) ** 2
+    chi_squared = float((squared_errors / expected).sum())
+    ratio = chi_squared / freedom
     # Chi-squared per degree of freedom has mean 1 and variance 2 / freedom.
-    limit = 1 + Z_JUDGED * math.sqrt(2 / freedom) + 0.05
-    return Check(name, f"{ratio:.3f}", f"at most {limit:.2f}", verdict_of(ratio <= limit), ratio)
+    limit = 1 + Z_JUDGED * math.sqrt(2 / freedom) + MAX_UNEVENNESS
+    asked = f"at most {limit:.2f}"
+    return Check(name, f"{ratio:.3f}", asked, verdict_of(ratio <= limit), ratio)

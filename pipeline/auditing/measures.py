@@ -84,6 +84,7 @@ def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
     rows = checked([batch], instances_schema(vocab_size))
     for name in ("input_ids", "masked_lm_ids"):
         highest = int(rows[name].flatten().to_numpy().max(initial=0))
+        # Indexing the vocabulary by it would end the audit with an `IndexError`.
         if highest >= vocab_size:
             raise ValueError(
                 f"column {name}: token id {highest} is beyond the vocabulary's {vocab_size} tokens"
@@ -109,6 +110,7 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
     if lengths.min(initial=3) < 3:
         raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
 
+    # The columns are unsigned: no position is below 0.
     is_outside = positions_in_row >= np.repeat(lengths, mask_counts)
     row_starts = np.repeat(offsets[:-1], mask_counts)
     positions = np.where(is_outside, 0, positions_in_row) + row_starts
@@ -116,6 +118,7 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
     restored[positions] = originals
 
     stored_start = rows["segment_b_start"].to_numpy().astype(np.int64)
+    # Not below 2: [CLS] and the [SEP] after A stand before B.
     is_inside = (stored_start >= 2) & (stored_start <= lengths)
     segment_b_start = np.where(is_inside, stored_start, lengths)
 
@@ -123,6 +126,7 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
     structural[offsets[:-1]] = True  # [CLS]
     structural[offsets[:-1] + segment_b_start - 1] = True  # [SEP] after A
     structural[offsets[1:] - 1] = True  # [SEP] after B; without B the one after A
+    # A row's positions follow those of the rows before it, so one comparison covers all rows.
     num_unordered = (np.diff(positions) <= 0).sum()
     return InstanceRows(
         ids=ids,
@@ -142,8 +146,11 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
 
 def _flatten(rows: pa.RecordBatch, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a list column's values as int64 and its offsets from 0."""
-    offsets = rows[name].offsets.to_numpy().astype(np.int64)
-    return rows[name].flatten().to_numpy().astype(np.int64), offsets - offsets[0]
+    column = rows[name]
+    # `flatten`, not `values`, which in a slice of a batch has the other rows' values too.
+    values = column.flatten().to_numpy().astype(np.int64)
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    return values, offsets - offsets[0]
 
 
 def scripts_of(tokens: Sequence[str]) -> tuple[np.ndarray, int]:
@@ -154,8 +161,11 @@ def scripts_of(tokens: Sequence[str]) -> tuple[np.ndarray, int]:
     them.
     """
     numbers = {"": 0}
-    scripts = [numbers.setdefault(_script_of(token), len(numbers)) for token in tokens]
-    return np.array(scripts), len(numbers)
+    script_of_token = np.zeros(len(tokens), np.int64)
+    for token_id, token in enumerate(tokens):
+        script = _script_of(token)
+        script_of_token[token_id] = numbers.setdefault(script, len(numbers))
+    return script_of_token, len(numbers)
 
 
 def _script_of(token: str) -> str:
@@ -166,7 +176,9 @@ def _script_of(token: str) -> str:
         if character.isalpha():
             # Unicode's names begin with it: LATIN SMALL LETTER A, HANGUL SYLLABLE GA.
             script = unicodedata.name(character, "").split(" ")[0]
-            return "CJK" if script in ("HIRAGANA", "KATAKANA") else script
+            if script in ("HIRAGANA", "KATAKANA"):
+                return "CJK"
+            return script
     return ""
 
 
@@ -183,25 +195,36 @@ class Measures:
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, hash_share: float) -> None:
         self.vocabulary = vocabulary
         self.config = config
+        vocab_size = len(vocabulary)
+        num_lengths = config.max_length + 1  # from 0 on
+
         self.counts: Counter[str] = Counter()
         self.passes: dict[tuple[str, int], list[int]] = {}
-        num_lengths = config.max_length + 1
         self.by_label = {
-            "row length": np.zeros((2, num_lengths), np.int64),
-            "length of A": np.zeros((2, num_lengths), np.int64),
-            "length of B": np.zeros((2, num_lengths), np.int64),
-            "B ending a sentence": np.zeros((2, 2), np.int64),
+            "row length": _no_counts(2, num_lengths),
+            "length of A": _no_counts(2, num_lengths),
+            "length of B": _no_counts(2, num_lengths),
+            "B ending a sentence": _no_counts(2, 2),
         }
         self._script_of, self._num_scripts = scripts_of(vocabulary.tokens)
-        self.scripts = np.zeros((2, self._num_scripts**2), np.int64)
-        self.squares = {kind: np.zeros(3) for kind in ("mask", "random", "keep")}
-        self.masked_tokens = np.zeros(len(vocabulary), np.int64)
-        self.random_tokens = np.zeros(len(vocabulary), np.int64)
-        self.mask_positions = np.zeros(config.max_length, np.int64)
+        num_pairs = self._num_scripts**2
+        self.scripts = _no_counts(2, num_pairs)
+
+        self.squares = {
+            "mask": np.zeros(3),
+            "random": np.zeros(3),
+            "keep": np.zeros(3),
+        }
+        self.masked_tokens = _no_counts(vocab_size)
+        self.random_tokens = _no_counts(vocab_size)
+        self.mask_positions = _no_counts(config.max_length)
+
+        ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.tokens]
+        self._ends_sentence = np.array(ends_sentence)
+
         self.row_hashes: list[np.ndarray] = []
-        self._ends_sentence = np.array([token in SENTENCE_ENDS for token in vocabulary.tokens])
-        weights = rng_for(0, "row hashes").integers(1, 2**63, num_lengths, dtype=np.uint64)
-        self._hash_weights = weights
+        rng = rng_for(0, "row hashes")  # the same in each audit, so that its figures are the same
+        self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
         # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
         # cannot hold.
         self._highest_hash = np.uint64(hash_share * (2**64 - 2**12))
@@ -238,6 +261,7 @@ class Measures:
     def _add_passes(self, shard: str, rows: InstanceRows) -> None:
         for duplicate in np.unique(rows.duplicate).tolist():
             labels = rows.label[rows.duplicate == duplicate]
+            # A pass may go on in the next slice of the shard.
             sums = self.passes.setdefault((shard, duplicate), [0, 0])
             sums[0] += len(labels)
             sums[1] += _num_true(labels == 1)
@@ -261,23 +285,37 @@ class Measures:
     def _add_scripts(self, rows: InstanceRows) -> None:
         """Count rows by label, and by the script that most tokens of A and of B are in."""
         num_rows = len(rows.label)
-        row_of_token = np.repeat(np.arange(num_rows), rows.lengths)
-        b_starts = np.repeat(rows.offsets[:-1] + rows.segment_b_start, rows.lengths)
-        in_b = np.arange(len(rows.ids)) >= b_starts
-        # Segments are numbered A, B, A, B, ...; one bincount over (segment, script) counts all.
-        segment = 2 * row_of_token + in_b
-        keys = segment * self._num_scripts + self._script_of[rows.restored]
-        counts = np.bincount(keys, minlength=2 * num_rows * self._num_scripts)
-        counts = counts.reshape(num_rows, 2, self._num_scripts)
-        counts[:, :, 0] = 0  # tokens without letters
-        main_scripts = counts.argmax(axis=2)
-        pairs = main_scripts[:, 0] * self._num_scripts + main_scripts[:, 1]
-        np.add.at(self.scripts, (np.minimum(rows.label, 1), pairs), 1)
+        num_tokens = len(rows.ids)
+        num_scripts = self._num_scripts
+        row = np.repeat(np.arange(num_rows), rows.lengths)
+        b_starts = rows.offsets[:-1] + rows.segment_b_start
+        in_b = np.arange(num_tokens) >= np.repeat(b_starts, rows.lengths)
+        script = self._script_of[rows.restored]
+        # One `bincount` counts the tokens of all (row, segment, script) at once. With two scripts
+        # and "-", a token without letters (as [CLS] and [SEP] are, not drawn):
+        #
+        #     row 0:  A  a1 a2 -    B  b1 b2       key = (2 * row + in_b) * num_scripts + script
+        #     row 1:  A  k1 -       B  k2 a3
+        #
+        #     counts         -  Latin  Hangul      main script
+        #     row 0   A      1    2      0         Latin
+        #             B      0    2      0         Latin
+        #     row 1   A      1    0      1         Hangul
+        #             B      0    1      1         Latin, the first of the most frequent
+        segment = 2 * row + in_b
+        keys = segment * num_scripts + script
+        counts = np.bincount(keys, minlength=2 * num_rows * num_scripts)
+        counts = counts.reshape(num_rows, 2, num_scripts)
+        counts[:, :, 0] = 0  # Punctuation and numbers must not outvote a script.
+        main_of_a, main_of_b = counts.argmax(axis=2).T
+        pairs = main_of_a * num_scripts + main_of_b
+        labels = np.minimum(rows.label, 1)
+        np.add.at(self.scripts, (labels, pairs), 1)
 
     def _add_special_tokens(self, rows: InstanceRows) -> None:
         vocabulary = self.vocabulary
         is_special = ~vocabulary.is_ordinary
-        is_special[vocabulary.unk_id] = False
+        is_special[vocabulary.unk_id] = False  # a word of the text, though not in the vocabulary
         first = rows.restored[rows.offsets[:-1]]
         last = rows.restored[rows.offsets[1:] - 1]
         before_b = rows.restored[rows.offsets[:-1] + rows.segment_b_start - 1]
@@ -307,25 +345,32 @@ class Measures:
         )
         row_of_mask = rows.row_of_mask
         masks = rows.mask_counts
-        for kind, is_kind in (("mask", is_mask), ("random", is_random), ("keep", is_kept)):
+        masks_by_kind = {"mask": is_mask, "random": is_random, "keep": is_kept}
+        for kind, is_kind in masks_by_kind.items():
+            # Of a row's n tokens of the kind and m masked tokens: with the sums of n * n, n * m and
+            # m * m, `mask_checks` has the sum of (n - share * m) ** 2 for any share.
             of_kind = np.bincount(row_of_mask, is_kind, minlength=len(masks))
             self.squares[kind] += [of_kind @ of_kind, of_kind @ masks, masks @ masks]
             self.counts[f"masked_{kind}"] += _num_true(is_kind)
         vocab_size = len(self.vocabulary)
         self.masked_tokens += np.bincount(originals, minlength=vocab_size)
         self.random_tokens += np.bincount(random_tokens, minlength=vocab_size)
-        positions_in_row = rows.positions - rows.offsets[row_of_mask]
         num_positions = len(self.mask_positions)
-        self.mask_positions += np.bincount(
-            np.minimum(positions_in_row, num_positions - 1), minlength=num_positions
-        )
+        positions_in_row = rows.positions - rows.offsets[row_of_mask]
+        # In rows that are too long, those beyond the limit count as the last.
+        positions_in_row = np.minimum(positions_in_row, num_positions - 1)
+        self.mask_positions += np.bincount(positions_in_row, minlength=num_positions)
 
     def _add_words(self, rows: InstanceRows) -> None:
         """Count partly masked words, and rows with the wrong number of masks."""
         words = find_words(
             rows.restored, rows.offsets, rows.segment_b_start, self.vocabulary.continues
         )
-        # Masked tokens of each word, by the difference of running sums at its two ends.
+        # Masked tokens of each word, by the difference of running sums at its two ends:
+        #
+        #     token               0  1  2  3  4  5          masked: 2, 3
+        #     num_masked_before   0  0  0  1  2  2  2       one more than tokens
+        #     word from 1 to 3       ^     ^                1 - 0 = 1 of 2 tokens: split
         is_masked = np.zeros(len(rows.ids) + 1, np.int64)
         is_masked[rows.positions + 1] = 1
         num_masked_before = np.cumsum(is_masked)
@@ -355,21 +400,37 @@ class Measures:
         times a random weight of its position, modulo 2**64 (multilinear hashing; Carter and Wegman
         1979, "Universal classes of hash functions").
         """
-        # A token's key: its original, the token as stored, and whether it is predicted (an even
-        # key).
+        row_starts = rows.offsets[:-1]
+        # A token's key, in 64 bits:
+        #
+        #     original, 32 bits | 2 * token as stored + 1, or + 2 if it is predicted
+        #
+        # Tokens alone would not do: a kept token looks like one that is not predicted.
         keys = rows.restored.astype(np.uint64) << np.uint64(32)
         keys += 2 * rows.ids.astype(np.uint64) + 1
         keys[rows.positions] += 1
-        positions_in_row = np.arange(len(rows.ids)) - np.repeat(rows.offsets[:-1], rows.lengths)
+
+        start_of_row = np.repeat(row_starts, rows.lengths)
+        positions_in_row = np.arange(len(rows.ids)) - start_of_row
         last_weight = len(self._hash_weights) - 1
         weights = self._hash_weights[np.minimum(positions_in_row, last_weight)]
-        hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])
-        # Mix the bits, so that the smallest hashes, the share that is kept, are a fair sample.
+        # `reduceat` adds from each start to the next; it would be wrong for empty rows, which
+        # `read_rows` refuses.
+        products = keys * weights
+        hashes = np.add.reduceat(products, row_starts)
+
+        # Mix the bits, so that the smallest hashes, the share that is kept, are a fair sample. The
+        # factor is that of Fibonacci hashing (Knuth, "The Art of Computer Programming", vol. 3,
+        # 6.4): 2**64 divided by the golden ratio.
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
-        enough_spans = _num_masked_spans(rows) >= MIN_MASKED_SPANS
-        hashes = hashes[enough_spans]
+        has_enough_spans = _num_masked_spans(rows) >= MIN_MASKED_SPANS
+        hashes = hashes[has_enough_spans]
         self.row_hashes.append(hashes[hashes <= self._highest_hash])
+
+
+def _no_counts(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.int64)
 
 
 def _num_true(flags: np.ndarray) -> int:
@@ -377,12 +438,10 @@ def _num_true(flags: np.ndarray) -> int:
 
 
 def _num_masked_spans(rows: InstanceRows) -> np.ndarray:
-    """Return the number of runs of neighbouring masked tokens in each row, int64 [num_rows]::
-
-    positions     2  3  4  9    12  13       rows of 12 tokens
-    row           0  0  0  0     1   1
-    starts_span   T  F  F  T     T   F       a gap before it, or another row
-    """
+    """Return the number of runs of neighbouring masked tokens in each row, int64 [num_rows]."""
+    # positions     2  3  4  9    12  13       rows of 12 tokens
+    # row_of_mask   0  0  0  0     1   1
+    # starts_span   T  F  F  T     T   F       a gap before it, or another row
     row_of_mask = rows.row_of_mask
     after_gap = np.diff(rows.positions, prepend=-2) != 1
     in_new_row = np.diff(row_of_mask, prepend=-1) != 0

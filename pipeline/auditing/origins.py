@@ -7,6 +7,7 @@ looked up in the documents themselves. `_D` marks arrays with one entry per docu
     lengths_D     9  5
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -22,6 +23,7 @@ from .measures import InstanceRows
 
 ORIGIN_COLUMNS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 BUCKETS_PER_OCTAVE = 4
+# A length, a sum of 64-bit counts, is below 2 ** 64.
 NUM_BUCKETS = 64 * BUCKETS_PER_OCTAVE
 
 
@@ -53,8 +55,9 @@ class OriginMeasures:
     def add(self, rows: InstanceRows) -> None:
         """Remember some rows of a shard; `end_shard` counts them."""
         length_a = rows.segment_b_start - 2  # without [CLS] and [SEP]
-        length_b = np.maximum(rows.lengths - rows.segment_b_start - 1, 0)
-        label = np.minimum(rows.label, 1)
+        length_b = rows.lengths - rows.segment_b_start - 1
+        length_b = np.maximum(length_b, 0)  # -1 in rows without B
+        label = np.minimum(rows.label, 1)  # values above 1 have a check of their own
         columns = (label, rows.document_a, rows.document_b, length_a, length_b)
         self._shard_rows.append(np.stack(columns).astype(np.int32))
 
@@ -67,7 +70,10 @@ class OriginMeasures:
         shard_rows = np.concatenate([no_rows, *self._shard_rows], axis=1)
         self._shard_rows.clear()
         label, document_a, document_b, length_a, length_b = shard_rows
-        highest = int(max(document_a.max(initial=-1), document_b.max(initial=-1)))
+        # -1 in a shard without rows.
+        highest_a = document_a.max(initial=-1)
+        highest_b = document_b.max(initial=-1)
+        highest = int(max(highest_a, highest_b))
         num_documents = highest + 1
         origins = self._read_origins(name)
         if origins is not None:
@@ -77,24 +83,48 @@ class OriginMeasures:
                     f"documents has {len(origins.source)}. Rebuild the instances."
                 )
             num_documents = len(origins.source)
+
         # Every token of a document is in one row of a pass, so its rows add up to its length (times
         # the number of passes, which moves all documents by the same number of buckets).
         lengths_D = np.bincount(document_a, length_a, num_documents)
         lengths_D += np.bincount(document_b, length_b, num_documents)
-        octaves_D = np.log2(np.maximum(lengths_D, 1))
-        buckets_D = np.floor(octaves_D * BUCKETS_PER_OCTAVE).astype(np.int64)
-        for segment, document in (("A", document_a), ("B", document_b)):
-            histogram = self.document_lengths[f"document length of {segment}"]
-            np.add.at(histogram, (label, buckets_D[document]), 1)
+        self._add_document_lengths(label, document_a, document_b, lengths_D)
         if origins is None:
             return
+
         # As `build` does: a language is guessed by the lengths of documents that are read once.
         lengths_D /= document_weights(origins, self._weights)
         origins = assume_languages(origins, lengths_D)
-        source_a, source_b = origins.source[document_a], origins.source[document_b]
-        self._add_pairs("source", label, source_a, source_b, origins.source_names)
-        language_a, language_b = origins.language[document_a], origins.language[document_b]
-        self._add_pairs("language", label, language_a, language_b, origins.language_names)
+        self._add_pairs(
+            "source",
+            label,
+            origins.source[document_a],
+            origins.source[document_b],
+            origins.source_names,
+        )
+        self._add_pairs(
+            "language",
+            label,
+            origins.language[document_a],
+            origins.language[document_b],
+            origins.language_names,
+        )
+
+    def _add_document_lengths(
+        self,
+        label: np.ndarray,
+        document_a: np.ndarray,
+        document_b: np.ndarray,
+        lengths_D: np.ndarray,
+    ) -> None:
+        """Count the rows of a shard by label and by the lengths of the documents of A and B."""
+        octaves_D = np.log2(np.maximum(lengths_D, 1))
+        buckets_D = np.floor(octaves_D * BUCKETS_PER_OCTAVE).astype(np.int64)
+        # `add.at`: `histogram[indices] += 1` counts an index once however often it comes.
+        histogram_of_a = self.document_lengths["document length of A"]
+        np.add.at(histogram_of_a, (label, buckets_D[document_a]), 1)
+        histogram_of_b = self.document_lengths["document length of B"]
+        np.add.at(histogram_of_b, (label, buckets_D[document_b]), 1)
 
     def _read_origins(self, name: str) -> Origins | None:
         if self.documents is None:
@@ -104,21 +134,35 @@ class OriginMeasures:
         return origins_of(pa.Table.from_batches(batches, ORIGIN_COLUMNS))
 
     def _add_pairs(
-        self, column: str, label: np.ndarray, a: np.ndarray, b: np.ndarray, names: list[str]
+        self,
+        column: str,
+        label: np.ndarray,
+        origin_a: np.ndarray,
+        origin_b: np.ndarray,
+        names: list[str],
     ) -> None:
-        """Count the rows of a shard by label and by the origins `a` and `b`, indices of `names`."""
-        # (label, a, b) as one number, so that one call counts all combinations.
-        keys = (label * len(names) + a) * len(names) + b
-        counts = np.bincount(keys)
-        for key in np.flatnonzero(counts).tolist():
-            label_and_a, index_b = divmod(key, len(names))
-            label_value, index_a = divmod(label_and_a, len(names))
+        """Count the rows of a shard by label and by the origins of A and B, indices of `names`."""
+        shape = (2, len(names), len(names))
+        # (label, A, B) as one number, so that one `bincount` counts all combinations:
+        #
+        #     names ko, en:   (0, ko, ko) is 0   (0, ko, en) is 1   …   (1, en, en) is 7
+        keys = np.ravel_multi_index((label, origin_a, origin_b), shape)
+        counts = np.bincount(keys, minlength=math.prod(shape)).reshape(shape)
+        pairs = self.pairs[column]
+        for label_value, index_a, index_b in np.argwhere(counts).tolist():
+            name_a = names[index_a]
+            name_b = names[index_b]
+            num_rows = int(counts[label_value, index_a, index_b])
             # By name: the numbers of origins differ from shard to shard.
-            self.pairs[column][label_value, names[index_a], names[index_b]] += int(counts[key])
+            pairs[label_value, name_a, name_b] += num_rows
 
     def histogram(self, column: str) -> np.ndarray:
         """Return the rows of each label by the pair of origins, int64 [2, num_pairs]."""
         counts = self.pairs[column]
         pairs = sorted({(name_a, name_b) for _, name_a, name_b in counts})
-        by_label = [[counts[label, *pair] for pair in pairs] for label in (0, 1)]
-        return np.array(by_label, np.int64).reshape(2, len(pairs))
+        histogram = np.zeros((2, len(pairs)), np.int64)
+        for index, (name_a, name_b) in enumerate(pairs):
+            # A `Counter`: a pair that one label lacks counts 0.
+            histogram[0, index] = counts[0, name_a, name_b]
+            histogram[1, index] = counts[1, name_a, name_b]
+        return histogram

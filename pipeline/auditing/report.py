@@ -21,6 +21,7 @@ from .verdict import Audit, checks_by_name
 
 MAX_BARS = 64
 NUM_TICKS = 5
+# Of the axis of the plot. An area beyond it is drawn at the edge; its figure stands beside it.
 AUC_RANGE = (0.3, 0.7)
 
 Histogram = Sequence[int]
@@ -46,10 +47,14 @@ def render_instances(audits: Mapping[str, Audit], examples: Sequence[Example]) -
     document_lengths = []
     sentence_lengths = []
     for audit in audits.values():
-        # Without documents at hand the plot stays empty, in its place beside the other corpus.
         documents = audit.documents
-        document_lengths.append([documents.document_lengths] if documents else [[]])
-        sentence_lengths.append([documents.sentence_lengths] if documents else [[]])
+        if documents:
+            document_lengths.append([documents.document_lengths])
+            sentence_lengths.append([documents.sentence_lengths])
+        else:
+            # The plot stays empty, in its place beside the other corpus.
+            document_lengths.append([[]])
+            sentence_lengths.append([[]])
     return _template("instances.html").render(
         corpora=list(audits.items()),
         checks=checks_by_name(audits.values()),
@@ -88,63 +93,80 @@ def _labels(audit: Audit) -> tuple[str, str]:
 
 
 def _plots(corpora: Corpora) -> Plots:
-    """Return plots of histograms by value from 0 on, in at most `MAX_BARS` bars::
-
-    width 130     values 0 to 129, 3 to a bar
-    starts        0         3         6      …  129
-    names         0 to 2    3 to 5    6 to 8 …  129
-    """
-    width = max(len(histogram) for histograms in corpora for histogram in histograms)
+    """Return plots of histograms by value from 0 on, in at most `MAX_BARS` bars."""
+    # width 130     values 0 to 129, 3 to a bar
+    # starts        0         3         6      …  129
+    # names         0 to 2    3 to 5    6 to 8 …  129
+    all_histograms = itertools.chain.from_iterable(corpora)
+    width = max(len(histogram) for histogram in all_histograms)
     values_per_bar = max(1, math.ceil(width / MAX_BARS))
     starts = list(range(0, width, values_per_bar))
     names = []
     for start, stop in itertools.pairwise([*starts, width]):
-        names.append(str(start) if stop == start + 1 else f"{start} to {stop - 1}")
-    ticks = [f"{(width - 1) * tick / (NUM_TICKS - 1):.0f}" for tick in range(NUM_TICKS)]
+        last = stop - 1
+        if start == last:
+            names.append(f"{start}")
+        else:
+            names.append(f"{start} to {last}")
+    ticks = [f"{value:.0f}" for value in np.linspace(0, width - 1, NUM_TICKS)]
     return _draw(corpora, starts, names, ticks)
 
 
 def _log_plots(corpora: Corpora) -> Plots:
-    """Return plots of histograms of `documents.BINS_PER_OCTAVE`, a bar for each bin.
-
-    Empty bins on both sides are left out::
-
-        bins             0  1  2  3  4  5     bin i: from 2 ** (i / 2) characters on
-        counts           0  0  7  0  2  0
-        first, last            2     5        bounds 2, 2, 4, 5: the bars' names and ticks
+    """Return plots of histograms of `documents.BINS_PER_OCTAVE`, a bar for each bin from the first
+    to the last that any of them fills.
     """
-    filled = []
-    for histograms in corpora:
-        for histogram in histograms:
-            filled += [bin for bin, count in enumerate(histogram) if count]
+    filled: list[int] = []
+    for histogram in itertools.chain.from_iterable(corpora):
+        filled += np.flatnonzero(histogram).tolist()
+    # bins             0  1  2  3  4  5     bin i: from 2 ** (i / 2) characters on
+    # counts           0  0  7  0  2  0
+    # first, stop            2        5     bars 2, 3 and 4 between the bounds 2, 2, 4 and 5
     first = min(filled, default=0)
-    last = max(filled, default=0) + 1
-    bounds = [int(2 ** (bin / BINS_PER_OCTAVE)) for bin in range(first, last + 1)]
-    names = [f"of {low:,} to {high:,} characters" for low, high in itertools.pairwise(bounds)]
-    tick_bounds = [tick * (last - first) // (NUM_TICKS - 1) for tick in range(NUM_TICKS)]
-    ticks = [f"{bounds[bound]:,}" for bound in tick_bounds]
-    return _draw(corpora, range(first, last), names, ticks)
+    stop = max(filled, default=0) + 1
+    bounds = []
+    for bin in range(first, stop + 1):
+        bounds.append(int(2 ** (bin / BINS_PER_OCTAVE)))
+    names = []
+    for low, high in itertools.pairwise(bounds):
+        names.append(f"of {low:,} to {high:,} characters")
+    ticks = []
+    for tick in range(NUM_TICKS):
+        nearest_bound = tick * (stop - first) // (NUM_TICKS - 1)
+        ticks.append(f"{bounds[nearest_bound]:,}")
+    return _draw(corpora, range(first, stop), names, ticks)
 
 
 def _draw(corpora: Corpora, starts: Sequence[int], names: Sequence[str], ticks: list[str]) -> Plots:
-    """Return the counts between the `starts`, as shares of all counts of a corpus."""
+    """Return a bar from each of the `starts` to the next, as a share of all counts of a corpus."""
     bars: list[list[Bars]] = []
     highest = 0.0
     for histograms in corpora:
         shares = _shares(histograms, starts)
-        bars.append([list(zip(names, row, strict=True)) for row in shares.tolist()])
         highest = max(highest, float(shares.max()))
+        bars_of_corpus = []
+        for shares_of_histogram in shares.tolist():
+            named_bars = list(zip(names, shares_of_histogram, strict=True))
+            bars_of_corpus.append(named_bars)
+        bars.append(bars_of_corpus)
+    # The templates divide by the highest bar; where all are empty it is 1.
     return Plots(bars, highest or 1, ticks)
 
 
 def _shares(histograms: Sequence[Histogram], starts: Sequence[int]) -> np.ndarray:
     """Return the share of each bar in the counts of a corpus, float64 [histograms, bars]."""
-    # Histograms may end before the last bar, and differ in length.
-    width = max(starts[-1] + 1, *map(len, histograms))
+    # Histograms may end before the last bar, and differ in length:
+    #
+    #     counts   5 1 7 2 0 0       starts 0, 2, 4: bars of 6, 9 and 0
+    #              3 0 0 0 0 0                       bars of 3, 0 and 0
+    longest = max(len(histogram) for histogram in histograms)
+    width = max(starts[-1] + 1, longest)
     counts = np.zeros((len(histograms), width))
-    for row, histogram in zip(counts, histograms, strict=True):
-        row[: len(histogram)] = histogram
-    return np.add.reduceat(counts, starts, axis=1) / max(counts.sum(), 1)
+    for index, histogram in enumerate(histograms):
+        counts[index, : len(histogram)] = histogram
+    # Of a corpus, not of each histogram: two labels in one plot then show their proportion too.
+    counts_of_bars = np.add.reduceat(counts, starts, axis=1)
+    return counts_of_bars / max(counts.sum(), 1)
 
 
 def _auc_x(value: float) -> float:

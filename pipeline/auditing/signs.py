@@ -21,18 +21,23 @@ MAX_SENTENCE_HASHES = 20_000_000
 
 LONG = f"sentences over {LONG_CHARACTERS:,} characters"
 REPEATED = f"sentences of {REPEATED_CHARACTERS} characters or more that repeat another"
+# As code points: in brackets, a character such as `]` or `-` would mean something else.
 _ENDS = "".join(f"\\x{{{ord(character):x}}}" for character in SENTENCE_ENDS)
+# Closing and either kind of quoting punctuation (« closes in German), quotes, and white space.
 _CLOSING = r"\p{Pe}\p{Pf}\p{Pi}\"'\s"
 PATTERNS = {
     "control characters": r"\p{Cc}",
+    # Zero-width space, word joiner, byte order mark, soft hyphen, and marks of direction.
     "invisible characters": r"[\x{200b}\x{2060}\x{feff}\x{ad}\x{202a}-\x{202e}]",
     "characters that could not be decoded": r"\x{fffd}",
+    # UTF-8 of two or three bytes, read as one character each: é as Ã©, and ’ as â€™.
     "text decoded as Latin-1": r"Ã[\x{80}-\x{bf}]|Â[\x{a0}-\x{bf}]|â€",
     "wiki markup": r"\[\[|\]\]|\{\{|\}\}|\{\||'''",
     "HTML tags": r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>",
     "HTML entities": r"&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,6});",
     "web addresses": r"https?://|\bwww\.[a-z0-9]",
     "sentences without a letter": r"^\P{L}*$",
+    # The last character before closing quotes and brackets.
     "sentences without final punctuation": rf"[^{_ENDS}{_CLOSING}][{_CLOSING}]*$",
 }
 """Regular expressions in the syntax of RE2, by the name of what they match."""
@@ -67,24 +72,29 @@ class Sign:
 def find_signs(sentences: pa.Array) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name of each sign, and the indices of the `sentences` that show it."""
     for name, pattern in PATTERNS.items():
-        matches = pc.call_function(
-            "match_substring_regex", [sentences], pc.MatchSubstringOptions(pattern)
-        )
-        yield name, np.flatnonzero(matches.to_numpy(zero_copy_only=False))
+        options = pc.MatchSubstringOptions(pattern)
+        matches = pc.call_function("match_substring_regex", [sentences], options)
+        # Arrow packs booleans into bits: NumPy needs a copy.
+        is_match = matches.to_numpy(zero_copy_only=False)
+        yield name, np.flatnonzero(is_match)
     lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
     yield LONG, np.flatnonzero(lengths > LONG_CHARACTERS)
 
 
 def excerpt(name: str, sentence: str) -> str:
     """Return the part of a sentence around the sign `name`; of a long one its beginning."""
-    pattern = PATTERNS.get(name, "^")
-    around = pc.ExtractRegexOptions(f"(?P<text>.{{0,40}}(?:{pattern}).{{0,80}})")
+    pattern = PATTERNS.get(name, "^")  # signs of length or repetition have no pattern
+    around = f"(?P<text>.{{0,40}}(?:{pattern}).{{0,80}})"
     # By Arrow, not `re`: the patterns are in the syntax of RE2.
-    match = pc.call_function("extract_regex", [pa.array([sentence])], around)[0]
+    options = pc.ExtractRegexOptions(around)
+    match = pc.call_function("extract_regex", [pa.array([sentence])], options)[0]
     text = match["text"].as_py()[:EXAMPLE_CHARACTERS]
-    before = "" if sentence.startswith(text) else "… "
-    after = "" if sentence.endswith(text) else " …"
-    return f"{before}{text}{after}"
+    shown = text
+    if not sentence.startswith(text):
+        shown = f"… {shown}"
+    if not sentence.endswith(text):
+        shown = f"{shown} …"
+    return shown
 
 
 class Repeats:
@@ -108,14 +118,21 @@ class Repeats:
 
         The numbers are estimates if only a share of the hashes is kept.
         """
-        all_hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
-        hashes, counts = np.unique(all_hashes, return_counts=True)
-        repeated = np.flatnonzero(counts > 1)
-        top = repeated[np.argsort(-counts[repeated], kind="stable")[:MAX_EXAMPLES]]
-        num_repeated = int((counts[repeated] - 1).sum())  # the first of each repeats nothing
-        num_repeated = round(num_repeated / self._share)
-        total = round(len(all_hashes) / self._share)
-        return num_repeated, total, hashes[top]
+        no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
+        all_hashes = np.concatenate([no_hashes, *self._hashes])
+        distinct, counts = np.unique(all_hashes, return_counts=True)
+        is_repeated = counts > 1
+        repeated = distinct[is_repeated]
+        counts = counts[is_repeated]
+
+        # Stable, so that equally frequent ones come in the same order on every machine.
+        most_frequent = np.argsort(-counts, kind="stable")[:MAX_EXAMPLES]
+        num_repeats = int((counts - 1).sum())  # the first of each repeats nothing
+        # All copies of a sentence have one hash, so they are kept or left out together: the kept
+        # hashes are a sample of the distinct sentences, each with all its repeats.
+        estimated_repeats = round(num_repeats / self._share)
+        estimated_total = round(len(all_hashes) / self._share)
+        return estimated_repeats, estimated_total, repeated[most_frequent]
 
 
 def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -124,6 +141,8 @@ def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """
     lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
     indices = np.flatnonzero(lengths >= REPEATED_CHARACTERS)
-    texts = sentences.take(pa.array(indices)).to_pylist()
-    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
-    return indices, np.frombuffer(digests, np.uint64)
+    long_sentences = sentences.take(pa.array(indices)).to_pylist()
+    # Not Python's `hash`, which is salted anew in each process: which hashes are kept, and with
+    # them the estimates, would differ from run to run.
+    digests = [blake2b(text.encode(), digest_size=8).digest() for text in long_sentences]
+    return indices, np.frombuffer(b"".join(digests), np.uint64)

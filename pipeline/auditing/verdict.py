@@ -1,6 +1,4 @@
-"""The result of an audit: its checks, and the sentence that sums them up for the terminal and the
-report.
-"""
+"""Sum up the checks of an audit, in one sentence, for the terminal and the report."""
 
 import re
 from collections.abc import Iterable
@@ -56,7 +54,9 @@ class Check:
 
 
 def _joined(text: str, advice: str) -> str:
-    return f"{text}; {advice}" if advice else text
+    if not advice:
+        return text
+    return f"{text}; {advice}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,9 @@ class Audit:
             rest = f", {len(unjudged)} not judged: {figures}"
         if not failed:
             return f"{num_held} checks hold{rest}."
-        fails = "1 check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
+        fails = "1 check fails"
+        if len(failed) > 1:
+            fails = f"{len(failed)} checks fail"
         complaints = _listed(check.complaint for check in failed)
         return f"{fails}: {complaints}; {num_held} hold{rest}."
 
@@ -116,10 +118,9 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        shares = [
-            {"source": source, "language": language, "share": share}
-            for (source, language), share in self.shares_read.items()
-        ]
+        shares = []
+        for (source, language), share in self.shares_read.items():
+            shares.append({"source": source, "language": language, "share": share})
         fields = asdict(replace(self, shares_read={}))  # its keys are pairs, which JSON lacks
         return {
             **fields,
@@ -134,23 +135,33 @@ def _interest(check: Check) -> tuple[bool, bool, float]:
     """Order checks that were not judged: the share of labels first, then the measures that predict
     the label best, then the others.
     """
-    value = 0.5 if check.value is None else check.value
-    return (
-        check.name not in ("IsNext", "pairs in order"),
-        not check.name.startswith("AUC"),
-        -abs(value - 0.5),
-    )
+    is_share_of_labels = check.name in ("IsNext", "pairs in order")
+    predicts_label = check.name.startswith("AUC")
+    distance_from_half = 0.0
+    if check.value is not None:
+        distance_from_half = abs(check.value - 0.5)
+    # False sorts before True, so the keys say what a check is not.
+    return not is_share_of_labels, not predicts_label, -distance_from_half
 
 
 def _listed(texts: Iterable[str]) -> str:
     texts = list(texts)
     named = ", ".join(texts[:NUM_NAMED])
-    more = len(texts) - NUM_NAMED
-    return f"{named} and {more} more" if more > 0 else named
+    num_more = len(texts) - NUM_NAMED
+    if num_more > 0:
+        return f"{named} and {num_more} more"
+    return named
 
 
 def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
     """Return the checks of several audits side by side; None if an audit lacks the check."""
-    checks_of = [{check.name: check for check in audit.checks} for audit in audits]
-    names = dict.fromkeys(name for checks in checks_of for name in checks)  # in order, each once
-    return {name: [checks.get(name) for checks in checks_of] for name in names}
+    checks_of_audits = []
+    names: dict[str, None] = {}  # as an ordered set: each name once, where it first comes
+    for audit in audits:
+        checks = {check.name: check for check in audit.checks}
+        checks_of_audits.append(checks)
+        names |= dict.fromkeys(checks)
+    side_by_side = {}
+    for name in names:
+        side_by_side[name] = [checks.get(name) for checks in checks_of_audits]
+    return side_by_side
