@@ -60,7 +60,6 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
 
     name = "ingest"
     setup_type = IngestSetup
-    manifest_type = DocumentsManifest
 
     def phases(self) -> Iterator[Phase[Any, Any]]:
         """Yield the phases in their order."""

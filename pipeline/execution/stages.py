@@ -70,8 +70,6 @@ class Stage(Generic[S, M]):
     """The name of its command, and its ``stage`` in the manifest."""
     setup_type: ClassVar[Any]
     """S."""
-    manifest_type: ClassVar[Any]
-    """M."""
 
     output: str
 

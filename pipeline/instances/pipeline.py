@@ -38,7 +38,6 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
 
     name = "build"
     setup_type = InstancesSetup
-    manifest_type = InstancesManifest
 
     def phases(self) -> Iterator[Phase[Any, Any]]:
         """Yield the only phase."""

@@ -55,7 +55,6 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
 
     name = "vocab"
     setup_type = VocabularySetup
-    manifest_type = VocabularyManifest
 
     def phases(self) -> Iterator[Phase[Any, Any]]:
         """Yield the phases in their order."""
