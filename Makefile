@@ -19,7 +19,9 @@ test: .venv/test
 
 # The training tests once more, as on a processor without AVX-512, AMX and bf16.
 test-avx2: .venv/test
-	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest tests/model tests/examples -m 'not slow'
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --numprocesses auto --maxprocesses 4 \
+		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
+		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
 
 lint: .venv/test
 	$(BIN)/ruff format --check .
