@@ -14,6 +14,8 @@ from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from shared_data import DATA, needs_shared_data
 
+pytestmark = pytest.mark.slow
+
 ONE = RunOptions(workers=1)
 SOURCES = {"enwiki-hf-00000-of-00002.parquet": 320, "kowiki-hf.parquet": 300}
 

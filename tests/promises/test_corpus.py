@@ -20,6 +20,8 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 
+pytestmark = pytest.mark.slow
+
 ONE = RunOptions(workers=1)
 INGEST = IngestConfig(shards=2, validation_share=0.1)
 VOCAB = VocabConfig(size=200)

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 from clozeworks.pipeline.seeding import stable_hash
 
+pytestmark = pytest.mark.slow
+
 
 class Call(NamedTuple):
     """A library call to check."""

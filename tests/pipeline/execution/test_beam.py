@@ -23,6 +23,8 @@ from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.storage.stage import StageDirectory, read_any_manifest
 from number_stage import Done, NumberStage, Squares, square
 
+pytestmark = pytest.mark.slow
+
 IN_THIS_PROCESS = RunOptions(workers=1, beam_options=("--direct_running_mode=in_memory",))
 PORTABLE = RunOptions(
     beam_options=("--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK")

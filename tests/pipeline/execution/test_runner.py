@@ -27,6 +27,8 @@ from clozeworks.pipeline.storage.directory import locked
 from clozeworks.pipeline.storage.stage import StageDirectory
 from number_stage import Done, NumberStage, Squares, Work, pids_of, square, squares_of
 
+pytestmark = pytest.mark.slow
+
 ON_BEAM = ("--direct_running_mode=multi_processing",)
 IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
 SQUARES = [0, 1, 4, 9, 16]
@@ -68,7 +70,6 @@ RUNNERS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.slow
 @RUNNERS
 def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options):
     options = RunOptions(workers=2, beam_options=beam_options)
@@ -97,7 +98,6 @@ def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
     return linger(directory, number)
 
 
-@pytest.mark.slow
 @RUNNERS
 def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[str, ...]):
     with pytest.raises(UserError, match=r"^three is no good$"):
@@ -105,7 +105,6 @@ def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[st
     assert not read_errors(directory_of(tmp_path))
 
 
-@pytest.mark.slow
 def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     begun = time.monotonic()
     with pytest.raises(UserError, match="four is no good"):
@@ -120,14 +119,12 @@ def test_a_message_that_a_killed_run_left_is_not_reported_again(tmp_path: Path):
     assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
     with pytest.raises(RunError, match=r"^The run failed: \d is no good\.$"):
         run(tmp_path, fail, RunOptions(workers=workers))
 
 
-@pytest.mark.slow
 @RUNNERS
 def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
     # In a process of its own: the threads of a broken run of Beam live on until it ends.
@@ -147,7 +144,6 @@ def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
         abandon(1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
     script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
@@ -164,7 +160,6 @@ def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: si
     wait_until(lambda: not any(map(is_running, workers)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "beam_options", [(), ("--direct_num_workers=2",)], ids=["our processes", "Beam"]
 )
@@ -235,7 +230,6 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
