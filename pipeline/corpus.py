@@ -14,7 +14,7 @@ from .execution.stages import Stage, finish_stage, open_stage, progress_of
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
-from .storage.stage import clear_stage, finished_manifest, refuse_other_files
+from .storage.stage import clear_stage, refuse_other_files
 from .vocabulary.pipeline import VocabularyStage
 
 
@@ -71,13 +71,11 @@ def make_corpus(
         manifests: list[Any] = []
         unfinished = list(stages)
         while unfinished:
-            # Those before it are finished, so it can be planned here and now.
+            # Those before it are finished, so it can be planned here and now. It begins here too,
+            # so that most mistakes are found before the pipeline starts.
             first = unfinished[0]
-            plan = first.plan()
-            manifest = finished_manifest(first.output, plan.head, overwrite=False)
+            _, manifest = open_stage(first, first.plan(), overwrite=False)
             if manifest is None:
-                # It begins here, so that most mistakes are found before the pipeline starts.
-                open_stage(first, plan, overwrite=False)
                 _run(unfinished, output, options, progress)
                 manifests += [finish_stage(stage) for stage in unfinished]
                 break

@@ -132,6 +132,9 @@ def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
 
     Raise `RunError` if another version of clozeworks has opened it, on another machine.
     """
+    # The manifest first: a kill behind it leaves a setup too.
+    if storage.exists(storage.join(stage.output, MANIFEST)):
+        return None
     path = storage.join(stage.output, SETUP)
     if storage.exists(path):
         setup = _read_setup(stage)
@@ -141,8 +144,6 @@ def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
                 f"opened by {setup.version}: install the same version on all machines."
             )
         return StageDirectory(stage.output, setup.fingerprint, setup.setup)
-    if storage.exists(storage.join(stage.output, MANIFEST)):
-        return None
     raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
 
 
