@@ -29,7 +29,7 @@ device_option = click.option(
 
 
 class GroupedOption(click.Option):
-    """An option with the heading that it stands under in ``--help``."""
+    """An option and its heading in ``--help``."""
 
     def __init__(self, *args: Any, group: str = COMMON, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -113,7 +113,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> list[str]:
-    """Return a row of the table; what all metrics of a directory share stands in its first row."""
+    """Return a row of the table; the first row of a directory shows what its metrics share."""
     task = ""
     directory = ""
     checkpoint = ""
