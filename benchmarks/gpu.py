@@ -36,9 +36,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from clozeworks.model.bert import initialise
-from clozeworks.model.config import ModelConfig, PretrainConfig
-from clozeworks.model.heads import IGNORED, BertForPreTraining
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
 from clozeworks.model.pretraining.packing import packs_rows
 from clozeworks.model.pretraining.rows import InstanceRows, select

@@ -33,7 +33,8 @@ from typing import Any
 
 import torch
 import transformers
-from clozeworks.model.config import ModelConfig, PretrainConfig
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.encoders.config import ModelConfig
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain

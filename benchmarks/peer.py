@@ -3,8 +3,8 @@
 from typing import Any
 
 import torch
-from clozeworks.model.config import ModelConfig
-from clozeworks.model.heads import IGNORED
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.pretraining.batches import PretrainBatch
 
 

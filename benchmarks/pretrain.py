@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from clozeworks.model.bert import initialise
-from clozeworks.model.config import ModelConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
 from clozeworks.model.pretraining.rows import InstanceRows

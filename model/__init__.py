@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bert import BertModel
     from .checkpoint import read_model
-    from .config import ModelConfig, PretrainConfig
+    from .config import PretrainConfig
+    from .encoders.bert import BertForPreTraining, BertModel
+    from .encoders.config import ModelConfig
     from .finetuning.config import FinetuneConfig
     from .finetuning.finetune import finetune
     from .finetuning.predict import evaluate_task, predict
-    from .heads import BertForPreTraining
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
@@ -52,15 +52,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BertForPreTraining": "heads",
+    "BertForPreTraining": "encoders.bert",
     "BertForQuestionAnswering": "tasks.squad",
     "BertForSequenceClassification": "tasks.classification",
-    "BertModel": "bert",
+    "BertModel": "encoders.bert",
     "Classification": "tasks.classification",
     "EntityRecognition": "tasks.ner",
     "FinetuneConfig": "finetuning.config",
     "InstanceDataset": "pretraining.dataset",
-    "ModelConfig": "config",
+    "ModelConfig": "encoders.config",
     "PretrainConfig": "config",
     "Squad": "tasks.squad",
     "StopRequest": "training.loop",

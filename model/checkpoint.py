@@ -20,8 +20,9 @@ from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
 from ..pipeline.storage.stage import VOCABULARY_FILES
-from .config import ModelConfig
-from .heads import BertForPreTraining
+from .encoders.catalogue import current_names, make_pretrain_model
+from .encoders.config import EncoderConfig, read_hf
+from .encoders.heads import PretrainModel
 from .mirror import local_copy
 
 WEIGHTS = "model.safetensors"
@@ -61,7 +62,7 @@ def _describe_missing(directory: str, folder: Path) -> str:
     )
 
 
-def read_config(directory: str | Path) -> ModelConfig:
+def read_config(directory: str | Path) -> EncoderConfig:
     """Return the shape of the model in `directory`.
 
     Raises `UserError` if there is none, or it is damaged.
@@ -70,7 +71,7 @@ def read_config(directory: str | Path) -> ModelConfig:
     if not path.is_file():
         raise UserError(_describe_missing(str(directory), path.parent))
     fields = parse_json(path.read_bytes(), dict[str, Any], path)
-    config = ModelConfig.from_hf(fields, path)
+    config = read_hf(fields, path)
     for name in (WEIGHTS, OLD_WEIGHTS):
         weights_path = path.with_name(name)
         # A damaged shape is found before anything of its size is allocated: a parameter takes a
@@ -87,8 +88,8 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """Return the weights in `directory` by their names in ``transformers`` today, on the CPU.
 
     Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names
-    (``gamma`` and ``beta``) become today's, copies of tied weights are dropped, and a missing
-    prefix ``bert.`` is added.
+    (``gamma`` and ``beta``) become today's, copies of tied weights are dropped, and the missing
+    prefix of an encoder alone (``bert.``, ``model.``) is added.
     """
     folder = local_copy(directory)
     path = folder / WEIGHTS
@@ -110,7 +111,7 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
                 f"{name} in {directory} has values that are not finite numbers. Use another "
                 "checkpoint."
             )
-    return _current_names(weights)
+    return current_names(read_config(directory), weights)
 
 
 def _is_finite(weight: object) -> bool:
@@ -118,26 +119,6 @@ def _is_finite(weight: object) -> bool:
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return False
     return bool(weight.isfinite().all())
-
-
-def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights under the names of ``transformers`` today."""
-    # In the file                           today
-    # bert.embeddings.LayerNorm.gamma       bert.embeddings.LayerNorm.weight
-    # encoder.layer.0.output.dense.bias     bert.encoder.layer.0.output.dense.bias
-    # cls.predictions.decoder.weight        left out: the word embeddings again
-    # bert.embeddings.position_ids          left out: 0, 1, 2, …
-    encoder_alone = not any(name.startswith("bert.") for name in weights)
-    renamed: dict[str, Tensor] = {}
-    for name, weight in weights.items():
-        if name.startswith("cls.predictions.decoder.") or name.endswith("position_ids"):
-            continue
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-        name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-        if encoder_alone and not name.startswith(("cls.", "classifier.")):
-            name = f"bert.{name}"
-        renamed[name] = weight
-    return renamed
 
 
 def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] = ()) -> list[str]:
@@ -170,14 +151,12 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
     return missing
 
 
-def read_model(
-    directory: str | Path, changes: Mapping[str, Any] | None = None
-) -> BertForPreTraining:
+def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) -> PretrainModel:
     """Return the model in `directory`, on the CPU, in training mode.
 
     `changes` to its configuration, such as dropout rates, must not change its shape.
     """
-    model = BertForPreTraining(replace(read_config(directory), **changes or {}))
+    model = make_pretrain_model(replace(read_config(directory), **changes or {}))
     load_weights(model, directory)
     return model
 
@@ -190,7 +169,7 @@ def save_model(
 ) -> None:
     """Write a model directory into a folder that nothing reads yet.
 
-    `config` is `ModelConfig.to_hf`, or more.
+    `config` is what a shape's `to_hf` returns, or more.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,44 +1,17 @@
-"""Configure the encoder's shape and its pre-training: one documented field per option.
+"""Configure pre-training: one documented field per option.
 
-`ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``.
-`PretrainConfig` makes the command line of ``clozeworks pretrain``. This module imports nothing
-heavy, to keep ``--help`` fast.
+`PretrainConfig` makes the command line of ``clozeworks pretrain``; `encoders.config` has the shapes
+of the encoders. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
 import math
 import re
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
 
-# Layers, hidden size, heads. "base" and "large" are the paper's (section 3), the smaller ones those
-# of arXiv 1908.08962. A head always has 64 numbers, and the feed-forward part is four times as wide
-# as the hidden size.
-SIZES = {
-    "tiny": (2, 128, 2),
-    "mini": (4, 256, 4),
-    "small": (4, 512, 8),
-    "medium": (8, 512, 8),
-    "base": (12, 768, 12),
-    "large": (24, 1024, 16),
-}
-SIZE_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
-RANGES = {
-    **dict.fromkeys(SIZE_FIELDS, (1, math.inf)),
-    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), (0, 1)),
-    **dict.fromkeys(("layer_norm_eps", "initializer_range", "pad_token_id"), (0, math.inf)),
-}
-"""The least and the most that a field of `ModelConfig` may be."""
 DEFAULT_STEPS = 1_000_000
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
 POSITIVE_COUNTS = (
@@ -52,7 +25,6 @@ POSITIVE_COUNTS = (
     "archive_every",
 )
 """Options of `PretrainConfig` that count something, from 1."""
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
 
 
@@ -66,108 +38,18 @@ def check_license(license: str | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The encoder's shape, with the names and the defaults of ``transformers.BertConfig``
-    (BERT-base, uncased).
-    """
-
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    hidden_act: str = "gelu"
-    """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation."""
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    layer_norm_eps: float = 1e-12
-    initializer_range: float = 0.02
-    pad_token_id: int = 0
-    is_decoder: bool = False
-    """Each token sees only those on its left (the paper's left-to-right ablation)."""
-
-    def __post_init__(self) -> None:
-        # A config.json may come from anywhere.
-        for name, (least, most) in RANGES.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
-                raise UserError(f"{name} is {value}, but must be {limits}.")
-        if self.hidden_size % self.num_attention_heads:
-            size = f"A hidden size of {self.hidden_size}"
-            heads = f"{self.num_attention_heads} attention heads"
-            raise UserError(f"{size} cannot be split over {heads}; make it a multiple.")
-        if self.hidden_act not in ACTIVATIONS:
-            raise UserError(
-                f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."
-            )
-        if self.pad_token_id >= self.vocab_size:
-            size = f"the vocabulary has {self.vocab_size} tokens"
-            raise UserError(f"pad_token_id is {self.pad_token_id}, but {size}.")
-
-    def num_parameters(self) -> int:
-        """Return the number of weights of the encoder without its pooler and heads."""
-        hidden = self.hidden_size
-        intermediate = self.intermediate_size
-        num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        layer_norm = 2 * hidden  # weights and biases
-        attention = 4 * hidden * (hidden + 1)  # queries, keys, values, output; each with biases
-        feed_forward = 2 * hidden * intermediate + intermediate + hidden
-        layer = attention + feed_forward + 2 * layer_norm
-        return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
-
-    @classmethod
-    def named(cls, size: str, **changes: Any) -> Self:
-        """Return one of `SIZES` with some fields changed (None leaves a field as it is).
-
-        >>> ModelConfig.named("tiny", num_hidden_layers=3, vocab_size=8000).intermediate_size
-        512
-        """
-        layers, hidden, heads = SIZES[size]
-        shape: dict[str, Any] = {
-            "num_hidden_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-        }
-        shape |= {name: value for name, value in changes.items() if value is not None}
-        shape.setdefault("intermediate_size", 4 * shape["hidden_size"])
-        return cls(**shape)
-
-    @classmethod
-    def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the configuration in the ``config.json`` of a BERT model; unknown fields are
-        ignored.
-
-        Raises `UserError` naming `path` for another kind of model, and for a field that does not
-        fit.
-        """
-        # Files of 2018 have neither field; they are BERT's.
-        kind = values.get("model_type", "bert")
-        positions = values.get("position_embedding_type", "absolute")
-        if kind != "bert" or positions != "absolute":
-            raise UserError(
-                f"The model is {kind!r} with {positions} positions; only BERT with absolute "
-                "positions is read."
-            )
-        # Imported here so that a new model does not need msgspec.
-        from ..pipeline.parsing import convert
-
-        return convert(values, cls, path, "Use another checkpoint.")
-
-    def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:
-        """Return the content of ``config.json`` from which ``transformers`` builds this model."""
-        return {"architectures": [architecture], "model_type": "bert", **asdict(self)}
-
-
-@dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
     """Options of pre-training on instances; the defaults are the paper's (appendix A.2)."""
 
+    architecture: Literal["bert", "modernbert"] | None = option(
+        None,
+        "Encoder: bert, or modernbert, which learns masked words alone, from fewer tokens; by "
+        "default bert, or that of --checkpoint.",
+    )
     model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
         "base",
-        "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024.",
+        "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024; "
+        "of a ModernBERT the last two are 22x768 and 28x1024.",
     )
     checkpoint: str | None = option(
         None,
@@ -204,6 +86,13 @@ class PretrainConfig:
         "with about 0.08.",
         group="Encoder",
     )
+    global_rope_theta: float | None = option(
+        None,
+        "Base frequency of a ModernBERT's rotary positions in layers that attend to whole rows; by "
+        "default the checkpoint's, else 10,000 for rows of up to 1,024 tokens and 160,000 for "
+        "longer ones.",
+        group="Encoder",
+    )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
         "Vocabulary of a model that starts from --checkpoint: its own, or the instances' "
@@ -211,10 +100,10 @@ class PretrainConfig:
         "old pieces).",
         group="Encoder",
     )
-    objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
-        "mlm+nsp",
-        "Training objective: masked tokens and next sentences, masked tokens only, or left to "
-        "right.",
+    objective: Literal["mlm+nsp", "mlm", "ltr"] | None = option(
+        None,
+        "Training objective: masked tokens and next sentences (BERT's default), masked tokens only "
+        "(a ModernBERT's), or left to right.",
         group="Objective and masking",
     )
     phase_shares: tuple[float, float] = option(
@@ -249,8 +138,10 @@ class PretrainConfig:
     weight_decay: float = option(
         0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
     )
-    dropout: float = option(
-        0.1, "Dropout rate, in hidden states and attention.", group="Optimisation"
+    dropout: float | None = option(
+        None,
+        "Dropout rate, in hidden states and attention; by default 0.1, in a ModernBERT 0.",
+        group="Optimisation",
     )
     evaluate_every: int = option(
         1000,
@@ -342,7 +233,8 @@ class PretrainConfig:
             check(value > 0, name, value, "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         # A dropout of 1 would divide by 0.
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
+        dropout_ok = self.dropout is None or 0 <= self.dropout < 1
+        check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
 
     def _check_start(self) -> None:
         moves = self.vocabulary_from == "instances"

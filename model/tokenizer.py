@@ -1,9 +1,10 @@
 """Turn texts into rows of token ids with the tokenizer of a model directory."""
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.vocabulary.vocabulary import load_vocabulary, read_files, vocabulary_files
-from .config import ModelConfig
+from .encoders.config import EncoderConfig
 
 
 class TokenRow(NamedTuple):
@@ -141,7 +142,7 @@ def trained_length(directory: str | Path, num_positions: int) -> int:
     return int(min(config.model_max_length, num_positions))
 
 
-def check_vocabulary(vocab_size: int, config: ModelConfig, directory: str | Path) -> None:
+def check_vocabulary(vocab_size: int, config: EncoderConfig, directory: str | Path) -> None:
     """Raise `UserError` if the vocabulary in `directory` exceeds the model's embeddings."""
     if vocab_size > config.vocab_size:
         raise UserError(
@@ -151,7 +152,7 @@ def check_vocabulary(vocab_size: int, config: ModelConfig, directory: str | Path
 
 
 def check_fit(
-    tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path
+    tokenizer: TextTokenizer, config: EncoderConfig, max_length: int, directory: str | Path
 ) -> None:
     """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
     check_vocabulary(tokenizer.vocab_size, config, directory)
@@ -161,6 +162,15 @@ def check_fit(
             f"`max_length` is {max_length}, but the model in {directory} has {positions} "
             "positions; lower it."
         )
+
+
+def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return a tokenizer's files with these `settings` in its ``tokenizer_config.json``."""
+    if not settings:
+        return dict(files)
+    name = "tokenizer_config.json"
+    config = parse_json(files[name], dict[str, Any], name)
+    return {**files, name: (json.dumps({**config, **settings}, indent=2) + "\n").encode()}
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:

@@ -43,8 +43,8 @@ from ...pipeline.storage.directory import (
     other_settings,
     unwritable_as_user_error,
 )
-from ..bert import BertModel
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
+from ..encoders.bert import BertModel
 from ..mirror import local_copy, local_file
 from ..tasks.classification import TEXT_COLUMNS
 from ..tasks.conll import read_conll, split_words

@@ -31,7 +31,6 @@ from ...pipeline.storage.directory import (
     unwritable_as_user_error,
 )
 from ...pipeline.storage.stage import VOCABULARY_FILES
-from ..bert import initialise
 from ..card import CARD, read_languages
 from ..checkpoint import (
     CONFIG,
@@ -44,7 +43,8 @@ from ..checkpoint import (
     save_model,
     write_json,
 )
-from ..config import ModelConfig
+from ..encoders.config import ModelConfig
+from ..encoders.encoder import initialise
 from ..mirror import mirrored, upload
 from ..tasks.catalogue import task_settings
 from ..tasks.splits import TaskData, read_data

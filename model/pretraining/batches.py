@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..heads import IGNORED
+from ..encoders.heads import IGNORED
 from .rows import InstanceRows, select
 
 TOKEN_BLOCK = 1024
@@ -24,7 +24,7 @@ PREDICTION_BLOCK = 256
 
 
 class PretrainBatch(NamedTuple):
-    """The arguments of ``BertForPreTraining.forward``, in their order; a packed batch has the last
+    """The arguments of ``PretrainModel.forward``, in their order; a packed batch has the last
     three.
     """
 

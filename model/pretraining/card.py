@@ -9,7 +9,8 @@ from typing import Any
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest
 from ..card import DATASET, as_code, model_index, model_name, render_card, software
-from ..config import ModelConfig, PretrainConfig
+from ..config import PretrainConfig
+from ..encoders.config import EncoderConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 
 TASK = "fill-mask"
@@ -29,7 +30,7 @@ _OPTIONS = (
 
 def model_card(
     config: PretrainConfig,
-    shape: ModelConfig,
+    shape: EncoderConfig,
     manifests: Sequence[InstancesManifest],
     summary: Mapping[str, Any],
     tokenizer: Mapping[str, bytes],
@@ -42,7 +43,7 @@ def model_card(
     """
     return render_card(
         "pretraining/card.md.jinja",
-        title="A BERT encoder pre-trained by Clozeworks",
+        title=f"A {shape.title} encoder pre-trained by Clozeworks",
         metadata=_metadata(config, shape, manifests, summary["final"]),
         tables=_tables(config, shape, manifests, summary, tokenizer, products),
         licensed_sources="these texts",
@@ -52,7 +53,7 @@ def model_card(
 
 def _metadata(
     config: PretrainConfig,
-    shape: ModelConfig,
+    shape: EncoderConfig,
     manifests: Sequence[InstancesManifest],
     scores: Mapping[str, float],
 ) -> dict[str, Any]:
@@ -69,14 +70,14 @@ def _metadata(
         "license": config.license,
         "library_name": "transformers",
         "pipeline_tag": None if shape.is_decoder else TASK,
-        "tags": ["bert"],
+        "tags": [shape.model_type],
         "datasets": datasets,
         "model-index": _model_index(shape, sorted(sources), scores),
     }
 
 
 def _model_index(
-    shape: ModelConfig, sources: Sequence[str], scores: Mapping[str, float]
+    shape: EncoderConfig, sources: Sequence[str], scores: Mapping[str, float]
 ) -> list[Any]:
     """Return how well masks are filled, in the Hub's form; nothing for a left-to-right model."""
     hub_scores = {}
@@ -91,13 +92,13 @@ def _model_index(
         "name": "held-out documents",
         "split": "validation",
     }
-    name = f"BERT, {shape.num_hidden_layers} x {shape.hidden_size}"
+    name = f"{shape.title}, {shape.num_hidden_layers} x {shape.hidden_size}"
     return model_index(name, TASK, dataset, hub_scores)
 
 
 def _tables(
     config: PretrainConfig,
-    shape: ModelConfig,
+    shape: EncoderConfig,
     manifests: Sequence[InstancesManifest],
     summary: Mapping[str, Any],
     tokenizer: Mapping[str, bytes],

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
-from ..heads import IGNORED
+from ..encoders.heads import IGNORED
 from .data import open_instances
 from .rows import InstanceRows, select
 from .sequence import RowSequence

@@ -22,16 +22,18 @@ from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.storage.directory import changed_fields, other_settings
+from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config
 from ..config import PretrainConfig
-from ..heads import BertForPreTraining
+from ..encoders.catalogue import make_pretrain_model
 from ..training.device import find_device, rows_per_micro_batch
 from .data import InstanceDirectory, open_instances
+from .new_vocabulary import shape_fields
 from .pretrain import train_into
 from .run import RUN, SUMMARY
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
-from .setup import identity, new_model, open_directories
+from .setup import identity, new_model, open_directories, resolved
 
 TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
@@ -101,6 +103,7 @@ def estimate_pretraining(
     # torchrun's other processes would wait for this one's gradients.
     if "RANK" in os.environ:
         raise UserError("`dry_run` times a single process; run it without torchrun.")
+    config = resolved(config)
     directories = open_directories(config, instances)
     resumes = not overwrite and _resumes(output, identity(config, directories))
     if resumes and storage.exists(storage.join(output, SUMMARY)):
@@ -230,11 +233,13 @@ def _output_bytes(config: PretrainConfig, num_parameters: int, num_steps: int) -
 
 def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]) -> int:
     if config.checkpoint:
-        shape = replace(read_config(config.checkpoint), vocab_size=directories[0].vocab_size)
+        stored = read_config(config.checkpoint)
+        vocabulary = read_vocabulary(directories[0].path)
+        shape = replace(stored, **shape_fields(stored, vocabulary))
     else:
         shape = new_model(config, directories).config
     with torch.device("meta"):  # without memory
-        return sum(parameter.numel() for parameter in BertForPreTraining(shape).parameters())
+        return sum(parameter.numel() for parameter in make_pretrain_model(shape).parameters())
 
 
 def _resumes(output: str, wanted: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
-from ..heads import IGNORED, BertForPreTraining, PretrainSums
+from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
 from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, open_instances, read_split
@@ -32,9 +32,9 @@ def evaluate(
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
     A left-to-right model predicts every token from those before it; next-sentence prediction needs
-    pairs. `batch_size` rows are computed at once, by default as many as make `TOKENS_PER_BATCH`
-    tokens. Raises `UserError` if there is no model or no split, if their vocabularies differ, or if
-    a batch does not fit into memory.
+    pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
+    make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no model or no split, if their
+    vocabularies differ, or if a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
     config = read_config(run)
@@ -44,7 +44,7 @@ def evaluate(
     target = find_device(device)
     if config.is_decoder:
         objective = "ltr"
-    elif directory.has_pairs:
+    elif directory.has_pairs and "mlm+nsp" in config.objectives:
         objective = "mlm+nsp"
     else:
         objective = "mlm"
@@ -84,7 +84,7 @@ def evaluation_batches(
 
 @torch.no_grad()
 def sum_losses(
-    model: BertForPreTraining,
+    model: PretrainModel,
     batches: Iterable[PretrainBatch],
     device: torch.device,
     dtype: torch.dtype = torch.float32,

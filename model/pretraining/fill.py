@@ -51,7 +51,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         # A left-to-right model predicts a token from the one before; the first mask follows [CLS].
         predicted_from_M = masked_M - 1
     with torch.no_grad():
-        logits_MV = model.mlm_logits(model.bert(ids), predicted_from_M)
+        logits_MV = model.mlm_logits(model.encoder(ids), predicted_from_M)
     best = logits_MV.softmax(-1).topk(min(top, model.config.vocab_size))
     guesses_by_mask = []
     for token_ids, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True):

@@ -7,16 +7,15 @@ token's bias in the masked-LM head is the mean of its pieces' biases.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from tokenizers.normalizers import BertNormalizer
 
 from ...pipeline.vocabulary.vocabulary import Vocabulary
-from ..heads import BertForPreTraining
-
-EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
-BIAS = "cls.predictions.bias"
+from ..encoders.catalogue import make_pretrain_model
+from ..encoders.config import EncoderConfig, ModelConfig, ModernBertConfig
+from ..encoders.heads import PretrainModel
 
 
 class MovedTokens(NamedTuple):
@@ -33,20 +32,20 @@ class MovedTokens(NamedTuple):
 
 
 def move_to_vocabulary(
-    model: BertForPreTraining, old: Vocabulary, new: Vocabulary
-) -> tuple[BertForPreTraining, MovedTokens]:
+    model: PretrainModel, old: Vocabulary, new: Vocabulary
+) -> tuple[PretrainModel, MovedTokens]:
     """Return a model for the vocabulary `new` with the weights of `model`, whose vocabulary is
     `old`.
     """
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
     weights = model.state_dict()
-    for name in (EMBEDDINGS, BIAS):
+    for name in model.vocabulary_weights:
         before = weights[name]
         mean_of_all = before[represents_text].mean(0)
         rows = [before[pieces].mean(0) if pieces else mean_of_all for pieces in pieces_by_token]
         weights[name] = torch.stack(rows)
-    moved = BertForPreTraining(replace(model.config, vocab_size=len(new)))
+    moved = make_pretrain_model(replace(model.config, **shape_fields(model.config, new)))
     moved.load_state_dict(weights)
     counts = MovedTokens(
         copied=sum(len(pieces) == 1 for pieces in pieces_by_token),
@@ -54,6 +53,15 @@ def move_to_vocabulary(
         without_pieces=sum(len(pieces) == 0 for pieces in pieces_by_token),
     )
     return moved, counts
+
+
+def shape_fields(
+    shape: EncoderConfig | type[ModelConfig] | type[ModernBertConfig], vocabulary: Vocabulary
+) -> dict[str, Any]:
+    """Return the fields of a shape of this kind that depend on the vocabulary."""
+    return shape.vocabulary_fields(
+        len(vocabulary), vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id
+    )
 
 
 def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:

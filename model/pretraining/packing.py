@@ -10,11 +10,14 @@ keys and values).
 import torch
 from torch import Tensor
 
-from ..bert import PackedRows, PaddedRows, real_tokens
-from ..config import ModelConfig
+from ..encoders.attention import PackedRows, PaddedRows
+from ..encoders.config import EncoderConfig
+from ..encoders.encoder import real_tokens
 from ..training.ranks import print_notice
 
 LENGTHS = (64, 3, 17, 1, 40)
+CHECKED_WINDOW = 8
+"""Smaller than the longest rows checked, so that a window that is ignored shows."""
 NUM_EMPTY_ROWS = 2
 """At the end of packed rows, as batches have them."""
 TOLERANCE = 0.03
@@ -22,7 +25,7 @@ TOLERANCE = 0.03
 DROPOUT = 0.1
 
 
-def packs_rows(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> bool:
+def packs_rows(config: EncoderConfig, device: torch.device, dtype: torch.dtype) -> bool:
     """Return whether to train a model of this shape on packed rows: on a GPU in bf16 or fp16.
 
     If `check_packing` fails there, say so in a line.
@@ -40,7 +43,7 @@ def packs_rows(config: ModelConfig, device: torch.device, dtype: torch.dtype) ->
     return True
 
 
-def check_packing(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
+def check_packing(config: EncoderConfig, device: torch.device, dtype: torch.dtype) -> None:
     """Raise an error unless attention to padded and to packed rows is the same, and so are their
     gradients.
 
@@ -54,11 +57,14 @@ def check_packing(config: ModelConfig, device: torch.device, dtype: torch.dtype)
     generator = torch.Generator().manual_seed(0)
     qkv_TE = torch.randn(num_tokens, 3 * config.hidden_size, generator=generator)
     qkv_TE = qkv_TE.to(device, dtype)
-    _check_values(padded, packed, qkv_TE, num_heads)
+    for window in config.windows:
+        if window is not None:
+            window = min(window, CHECKED_WINDOW)
+        _check_values(padded, packed, qkv_TE, num_heads, window)
     _check_dropout(packed, torch.ones_like(qkv_TE), num_heads)
 
 
-def _padded_rows(config: ModelConfig, device: torch.device) -> PaddedRows:
+def _padded_rows(config: EncoderConfig, device: torch.device) -> PaddedRows:
     longest = max(LENGTHS)
     lengths_B1 = torch.tensor(LENGTHS)[:, None]
     mask_BL = torch.arange(longest) < lengths_B1
@@ -67,7 +73,7 @@ def _padded_rows(config: ModelConfig, device: torch.device) -> PaddedRows:
     return PaddedRows(len(LENGTHS), longest, index_T, mask_B11L, config.is_decoder)
 
 
-def _packed_rows(config: ModelConfig, device: torch.device) -> PackedRows:
+def _packed_rows(config: EncoderConfig, device: torch.device) -> PackedRows:
     # Where each row starts, and the last one ends: 0 64 67 84 85 125 125 125.
     empty_rows = [0] * NUM_EMPTY_ROWS
     lengths = torch.tensor([0, *LENGTHS, *empty_rows])
@@ -75,9 +81,11 @@ def _packed_rows(config: ModelConfig, device: torch.device) -> PackedRows:
     return PackedRows(row_starts, max(LENGTHS), config.is_decoder)
 
 
-def _check_values(padded: PaddedRows, packed: PackedRows, qkv_TE: Tensor, num_heads: int) -> None:
-    expected = _values_and_gradient(padded, qkv_TE, num_heads)
-    computed = _values_and_gradient(packed, qkv_TE, num_heads)
+def _check_values(
+    padded: PaddedRows, packed: PackedRows, qkv_TE: Tensor, num_heads: int, window: int | None
+) -> None:
+    expected = _values_and_gradient(padded, qkv_TE, num_heads, window)
+    computed = _values_and_gradient(packed, qkv_TE, num_heads, window)
     difference = (expected - computed).norm()
     if not difference <= TOLERANCE * expected.norm():  # NaN is a difference too
         raise AssertionError("its values or gradients differ from those of padded rows")
@@ -93,9 +101,11 @@ def _check_dropout(packed: PackedRows, ones_TE: Tensor, num_heads: int) -> None:
         raise AssertionError("dropout does not keep the mean")
 
 
-def _values_and_gradient(layout: PaddedRows | PackedRows, qkv_TE: Tensor, num_heads: int) -> Tensor:
+def _values_and_gradient(
+    layout: PaddedRows | PackedRows, qkv_TE: Tensor, num_heads: int, window: int | None
+) -> Tensor:
     qkv_TE = qkv_TE.clone().requires_grad_()
-    values_TD = layout.attend(qkv_TE, num_heads, 0.0)
+    values_TD = layout.attend(qkv_TE, num_heads, 0.0, window)
     loss = values_TD.float().square().sum()
     (gradient_TE,) = torch.autograd.grad(loss, qkv_TE)
     return torch.cat([values_TD.detach(), gradient_TE], 1).float()

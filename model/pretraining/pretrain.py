@@ -21,7 +21,7 @@ from ...pipeline.storage.directory import NO_SPACE, WORK, OutputDirectory, unwri
 from ..card import CARD
 from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
-from ..heads import BertForPreTraining
+from ..encoders.heads import PretrainModel
 from ..mirror import mirrored, upload
 from ..training.curve import draw_curve
 from ..training.device import (
@@ -65,6 +65,7 @@ from .setup import (
     identity,
     identity_digest,
     open_directories,
+    resolved,
     set_up,
     start,
 )
@@ -80,7 +81,7 @@ class GlobalBatch(NamedTuple):
     num_padded: int
     """Tokens with padding, if every rank has as much padding as this one."""
 
-    def loss(self, model: BertForPreTraining, batch: PretrainBatch) -> Loss:
+    def loss(self, model: PretrainModel, batch: PretrainBatch) -> Loss:
         """Return the loss of one of the micro-batches."""
         sums = model(*batch)
         # Divided by the counts of the global batch, not of the micro-batch: a mean of the
@@ -96,7 +97,7 @@ class PretrainRun:
     output: Path
     setup: PretrainSetup
     updater: Updater[PretrainBatch]
-    model: BertForPreTraining
+    model: PretrainModel
     state: PretrainState
     log: RunLog | None
     """None on all ranks but the first, which alone writes."""
@@ -161,6 +162,7 @@ def train_into(
 ) -> dict[str, Any]:
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
+    config = resolved(config)
     directories = open_directories(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
@@ -260,7 +262,7 @@ def _train(run: PretrainRun) -> dict[str, Any]:
     schedule = setup.schedule
     state = run.state
     device = setup.ranks.device
-    run.model.bert.recomputes_layers = setup.config.activation_checkpointing
+    run.model.encoder.recomputes_layers = setup.config.activation_checkpointing
     with pinned_attention():
         if compiles(setup.config.compile, device):
             _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
@@ -285,14 +287,14 @@ def _train(run: PretrainRun) -> dict[str, Any]:
     return _finish(run)
 
 
-def _compile(model: BertForPreTraining, *, by_layer: bool) -> None:
+def _compile(model: PretrainModel, *, by_layer: bool) -> None:
     """Compile the model in one graph or, so that a layer's gradients can be sent before the next
     layer's are known, in one for each layer.
     """
     # Batches differ in their number of tokens: a graph for the first one's would be recompiled at
     # once.
     if by_layer:
-        for module in (model.bert.embeddings, *model.bert.encoder.layer, model.cls.predictions):
+        for module in model.parts:
             module.compile(dynamic=True)
     else:
         model.compile(dynamic=True)

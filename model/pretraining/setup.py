@@ -16,11 +16,13 @@ from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
-from ..bert import initialise
 from ..checkpoint import load_weights, read_config, read_model
-from ..config import ModelConfig, PretrainConfig
-from ..heads import BertForPreTraining
-from ..tokenizer import trained_length
+from ..config import PretrainConfig
+from ..encoders.catalogue import make_pretrain_model
+from ..encoders.config import CONFIGS, EncoderConfig, ModelConfig, ModernBertConfig
+from ..encoders.encoder import initialise
+from ..encoders.heads import PretrainModel
+from ..tokenizer import trained_length, with_settings
 from ..training.device import find_device, host_memory, product_dtype, rows_per_micro_batch
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks, print_notice
@@ -28,7 +30,7 @@ from ..training.update import Updater
 from .batches import PretrainBatch, pack_batches
 from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import NUM_SUMS, check_vocabulary_fits, evaluation_batches
-from .new_vocabulary import move_to_vocabulary
+from .new_vocabulary import move_to_vocabulary, shape_fields
 from .rows import InstanceRows, select
 from .run import STATE, advice_if_damaged, check_metrics, read_state
 from .schedule import Schedule, make_schedule
@@ -37,14 +39,6 @@ from .sequence import RowSequence
 # A batch is rows and their tensors, padded; while one is computed, others are prepared.
 BATCHES_IN_MEMORY = 6
 BYTES_PER_TOKEN = 30
-
-POSITIONS = "bert.embeddings.position_embeddings.weight"
-HEADS = {
-    "cls.predictions.": "masked-LM head",
-    "cls.seq_relationship.": "next-sentence head",
-    "bert.pooler.": "pooler",
-}
-"""Parts that a checkpoint may lack, by the prefix of their weights' names."""
 
 
 @dataclass
@@ -105,6 +99,39 @@ class PretrainSetup:
         sequence = self.phases[phase]
         rows_at_once = self.rows_at_once(sequence)
         return pack_batches(rows, rows_at_once, sequence.directory.max_length, objective)
+
+
+def encoder_kind(config: PretrainConfig) -> type[ModelConfig] | type[ModernBertConfig]:
+    """Return the kind of encoder to train: the one asked for, or the checkpoint's; raises
+    `UserError` if they differ.
+    """
+    if config.checkpoint is None:
+        return CONFIGS[config.architecture or "bert"]
+    kind = type(read_config(config.checkpoint))
+    if config.architecture not in (None, kind.model_type):
+        raise UserError(
+            f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is a "
+            f"{kind.title}; leave it out."
+        )
+    return kind
+
+
+def resolved(config: PretrainConfig) -> PretrainConfig:
+    """Return `config` with the defaults that depend on the kind of encoder; raises `UserError` for
+    an objective that it cannot be trained on.
+    """
+    kind = encoder_kind(config)
+    objective = config.objective or kind.objectives[0]
+    if objective not in kind.objectives:
+        possible = " or ".join(kind.objectives)
+        raise UserError(
+            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible} alone; "
+            "leave it out."
+        )
+    dropout = config.dropout
+    if dropout is None:
+        dropout = kind.default_dropout
+    return replace(config, objective=objective, dropout=dropout)
 
 
 def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:
@@ -184,6 +211,7 @@ def set_up(
     split.
     """
     vocabulary = read_vocabulary(directories[0].path)  # all directories have the same
+    tokenizer = vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories))
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     mean_lengths = [directory.mean_length for directory in directories]
     return PretrainSetup(
@@ -192,7 +220,7 @@ def set_up(
         schedule=make_schedule(config, mean_lengths),
         phases=[_sequence(config, directory, vocabulary) for directory in directories],
         validation=held_out,
-        tokenizer=vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories)),
+        tokenizer=with_settings(tokenizer, encoder_kind(config).tokenizer_settings),
         dtype=product_dtype(config.precision, ranks.device),
     )
 
@@ -225,13 +253,13 @@ def _sequence(
 
 def start(
     setup: PretrainSetup, checkpoint: Path | None
-) -> tuple[BertForPreTraining, Updater[PretrainBatch], PretrainState]:
+) -> tuple[PretrainModel, Updater[PretrainBatch], PretrainState]:
     """Return model, updater and state: new, from another model's weights, or as the run's
     `checkpoint` has them.
     """
     config = setup.config
     if checkpoint:
-        model = read_model(checkpoint, _overrides(config))
+        model = read_model(checkpoint, _run_fields(config, read_config(checkpoint)))
     elif config.checkpoint:
         model = _model_from(config.checkpoint, setup)
     else:
@@ -251,7 +279,7 @@ def start(
     return model, updater, state
 
 
-def _model_from(checkpoint: str, setup: PretrainSetup) -> BertForPreTraining:
+def _model_from(checkpoint: str, setup: PretrainSetup) -> PretrainModel:
     """Return another run's model, fitted to the instances' vocabulary and lengths."""
     model = _read_encoder(checkpoint, setup.config)
     if setup.config.vocabulary_from == "instances":
@@ -260,47 +288,35 @@ def _model_from(checkpoint: str, setup: PretrainSetup) -> BertForPreTraining:
     return extended(model, longest)
 
 
-def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining:
+def _read_encoder(checkpoint: str, config: PretrainConfig) -> PretrainModel:
     """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
     reported.
     """
-    shape = replace(read_config(checkpoint), **_overrides(config))
+    stored = read_config(checkpoint)
+    shape = replace(stored, **_run_fields(config, stored))
     model = _initialised(shape, config.seed)
     # Initialised whole first, so that the missing heads are what this seed gives a new model.
-    missing = load_weights(model, checkpoint, new=("cls.", "bert.pooler."))
-    new_parts = []
-    for prefix, name in HEADS.items():
+    missing = load_weights(model, checkpoint, new=tuple(model.heads))
+    new_parts: dict[str, None] = {}  # in order, each once
+    for prefix, name in model.heads.items():
         if any(key.startswith(prefix) for key in missing):
-            new_parts.append(name)
+            new_parts[name] = None
     if new_parts:
         lacks = " and no ".join(new_parts)
         print_notice(f"{checkpoint} has no {lacks}; they start from random weights.")
     return model
 
 
-def extended(model: BertForPreTraining, num_positions: int) -> BertForPreTraining:
-    """Return `model` with at least `num_positions`: further ones are copies of its first ones, in
-    their order.
-
-    So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
-    tokens works at once.
-    """
+def extended(model: PretrainModel, num_positions: int) -> PretrainModel:
+    """Return `model` for rows of at least `num_positions` tokens."""
     before = model.config.max_position_embeddings
     if num_positions <= before:
         return model
-    weights = model.state_dict()
-    table_PD = weights[POSITIONS]
-    # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
-    weights[POSITIONS] = table_PD[torch.arange(num_positions) % before]
-    longer = BertForPreTraining(replace(model.config, max_position_embeddings=num_positions))
-    longer.load_state_dict(weights)
     print_notice(f"Extended the model from {before} to {num_positions} positions.")
-    return longer
+    return model.with_positions(num_positions)
 
 
-def _move_vocabulary(
-    model: BertForPreTraining, checkpoint: str, setup: PretrainSetup
-) -> BertForPreTraining:
+def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup) -> PretrainModel:
     """Return the checkpoint's model with the vocabulary of the instances, and say where the
     embeddings come from.
     """
@@ -343,30 +359,31 @@ def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:
     return True
 
 
-def _overrides(config: PretrainConfig) -> dict[str, Any]:
+def _run_fields(config: PretrainConfig, shape: EncoderConfig | type) -> dict[str, Any]:
     """Return the fields of a model's shape that the run decides, whatever a checkpoint says."""
-    return {
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.dropout,
-        "is_decoder": config.objective == "ltr",
-    }
+    resolved_config = resolved(config)
+    assert resolved_config.objective is not None and resolved_config.dropout is not None
+    return shape.run_fields(
+        resolved_config.objective, resolved_config.dropout, config.global_rope_theta
+    )
 
 
-def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> BertForPreTraining:
+def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> PretrainModel:
     """Return the model that `config` describes, for the directories' vocabulary, with its initial
     weights.
     """
     longest = max(directory.max_length for directory in directories)
-    shape = ModelConfig.named(
+    kind = encoder_kind(config)
+    shape = kind.named(
         config.model,
-        vocab_size=directories[0].vocab_size,
         # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
         max_position_embeddings=max(512, longest),
         num_hidden_layers=config.num_layers,
         hidden_size=config.hidden_size,
         initializer_range=config.initializer_range,
         num_attention_heads=config.num_heads,
-        **_overrides(config),
+        **shape_fields(kind, read_vocabulary(directories[0].path)),
+        **_run_fields(config, kind),
     )
     # Training holds a parameter four times on its device: weight, gradient and two averages. For a
     # GPU the CPU only holds the initial weights.
@@ -383,8 +400,8 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> B
     return _initialised(shape, config.seed)
 
 
-def _initialised(shape: ModelConfig, seed: int) -> BertForPreTraining:
-    model = BertForPreTraining(shape)
+def _initialised(shape: EncoderConfig, seed: int) -> PretrainModel:
+    model = make_pretrain_model(shape)
     generator = torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1)
     initialise(model, shape, generator)
     return model

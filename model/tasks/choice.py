@@ -18,7 +18,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..config import ModelConfig
+from ..encoders.config import ModelConfig
 from ..tokenizer import TextTokenizer
 from .classification import LabelTask
 from .options import TaskOptions

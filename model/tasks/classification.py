@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..config import ModelConfig
+from ..encoders.config import ModelConfig
 from ..tokenizer import TextTokenizer
 from .metrics import measure
 from .options import TaskOptions

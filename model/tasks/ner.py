@@ -18,7 +18,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..config import ModelConfig
+from ..encoders.config import ModelConfig
 from ..tokenizer import TextTokenizer
 from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
 from .options import TaskOptions

@@ -23,8 +23,8 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
-from ..bert import BertModel
-from ..config import ModelConfig
+from ..encoders.bert import BertModel
+from ..encoders.config import ModelConfig
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
 from .options import TaskOptions

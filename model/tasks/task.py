@@ -19,9 +19,11 @@ import torch.nn.functional as F
 from msgspec import Meta
 from torch import Tensor, nn
 
-from ..bert import BertModel, dropout, real_tokens
-from ..config import ModelConfig
-from ..heads import IGNORED
+from ..encoders.attention import dropout
+from ..encoders.bert import BertModel
+from ..encoders.config import ModelConfig
+from ..encoders.encoder import real_tokens
+from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
 from .options import MAX_TASK_SIZE

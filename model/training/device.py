@@ -15,7 +15,7 @@ import torch
 from torch.utils._triton import has_triton
 
 from ...pipeline.errors import UserError
-from ..config import ModelConfig
+from ..encoders.config import EncoderConfig
 
 # Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM
 # module's figure, not the PCIe card's).
@@ -159,26 +159,17 @@ def peak_flops(device: torch.device) -> float | None:
     return None
 
 
-def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -> float:
+def update_flops(config: EncoderConfig, lengths: np.ndarray, num_predicted: int) -> float:
     """Return the FLOPs of an update on rows of these `lengths`, for the model-FLOPs utilisation
     (MFU).
 
     Only necessary work counts: real tokens, attention within a row, the masked-LM head at
-    `num_predicted` tokens. A product of (n, k) and (k, m) matrices takes 2 n k m FLOPs.
+    `num_predicted` tokens.
     """
     hidden = config.hidden_size
-    # Queries, keys, values and output; then the two products of the feed-forward part.
-    projections_per_token = 8 * hidden**2 + 4 * hidden * config.intermediate_size
-    projections = projections_per_token * lengths.sum()
-    # Scores, and the mean of the values: each token with each of its row.
-    attention = 4 * hidden * np.square(lengths, dtype=np.float64).sum()
-    layers = config.num_hidden_layers * (projections + attention)
     # The head's own layer, and the product with all word embeddings.
     head = 2 * hidden * (hidden + config.vocab_size) * num_predicted
-    # On the first token of each row.
-    pooler = 2 * hidden**2 * len(lengths)
-    forward = layers + head + pooler
-    return 3.0 * float(forward)  # backward takes twice as much
+    return 3.0 * (config.encoder_flops(lengths) + head)  # backward takes twice as much
 
 
 def peak_memory(device: torch.device) -> dict[str, float]:

@@ -23,16 +23,15 @@ def make_optimizer(
     """
     decayed = []
     not_decayed = []
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if not parameter.requires_grad:
             continue
-        # google-research/bert excludes LayerNorm, layer_norm and bias by their names.
-        # An LSTM's biases are bias_ih_l0, bias_hh_l0 and so on.
-        is_bias = name.rsplit(".", 1)[-1].startswith("bias")
-        if is_bias or "LayerNorm" in name:
-            not_decayed.append(parameter)
-        else:
+        # google-research/bert excludes LayerNorm, layer_norm and bias by their names. Those, in any
+        # model and under any name, are its vectors.
+        if parameter.ndim > 1:
             decayed.append(parameter)
+        else:
+            not_decayed.append(parameter)
     groups = [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": not_decayed, "weight_decay": 0.0},

@@ -9,9 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from clozeworks.model.bert import dropout, initialise, real_tokens
-from clozeworks.model.config import SIZES, ModelConfig
-from clozeworks.model.heads import IGNORED, BertForPreTraining, aligned_linear, count_correct
+from clozeworks.model.encoders.attention import dropout
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import SIZES, ModelConfig, read_hf
+from clozeworks.model.encoders.encoder import initialise, real_tokens
+from clozeworks.model.encoders.heads import IGNORED, aligned_linear, count_correct
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -236,7 +238,7 @@ def test_shapes_that_cannot_be_built_are_refused():
     ):
         ModelConfig(hidden_size=100, num_attention_heads=3)
     with pytest.raises(UserError, match="'roberta'"):
-        ModelConfig.from_hf({"model_type": "roberta"})
+        read_hf({"model_type": "roberta"})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from clozeworks.model.bert import initialise
 from clozeworks.model.checkpoint import (
     load_weights,
     read_config,
@@ -15,8 +14,9 @@ from clozeworks.model.checkpoint import (
     read_weights,
     save_model,
 )
-from clozeworks.model.config import ModelConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import run
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from clozeworks.model import bert
-from clozeworks.model.bert import PackedRows, initialise, segment_embeddings
-from clozeworks.model.config import ModelConfig
-from clozeworks.model.heads import IGNORED, BertForPreTraining
+from clozeworks.model.encoders import bert
+from clozeworks.model.encoders.attention import PackedRows
+from clozeworks.model.encoders.bert import BertForPreTraining, segment_embeddings
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.pretraining import batches, packing
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
 from clozeworks.model.pretraining.data import open_instances

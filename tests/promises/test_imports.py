@@ -41,10 +41,9 @@ ALLOWED = {
     "cli": {"pipeline", "model"},
 }
 ENCODER = {
-    "model.bert",
     "model.checkpoint",
     "model.config",
-    "model.heads",
+    "model.encoders",
     "model.mirror",
     "model.tokenizer",
 }
@@ -52,12 +51,11 @@ BELOW_LOOPS = ENCODER | {"model.training"}
 # The same inside `model`: what each of its modules and packages may import of the others.
 ALLOWED_IN_MODEL = {
     "model.config": set[str](),
-    "model.training": {"model.config"},
+    "model.encoders": set[str](),
+    "model.training": {"model.config", "model.encoders.config"},
     "model.mirror": {"model.training.ranks"},
-    "model.bert": {"model.config"},
-    "model.heads": {"model.bert", "model.config"},
-    "model.tokenizer": {"model.config"},
-    "model.checkpoint": {"model.config", "model.heads", "model.mirror"},
+    "model.tokenizer": {"model.encoders.config"},
+    "model.checkpoint": {"model.encoders", "model.mirror"},
     "model.card": {"model.mirror"},
     "model.export": {"model.card", "model.checkpoint", "model.config"},
     "model.tasks": BELOW_LOOPS,
@@ -168,7 +166,7 @@ def test_every_package_has_a_rule():
 
 def test_the_graph_is_not_empty():
     assert ("pipeline.documents.pipeline", "pipeline.sources.formats") in OURS
-    assert ("model.bert", "torch") in EDGES
+    assert ("model.encoders.bert", "torch") in EDGES
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from clozeworks.model.bert import initialise
-from clozeworks.model.config import ModelConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import evaluation_batches, metrics, sum_losses

@@ -12,10 +12,10 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
-from clozeworks.model.bert import initialise
 from clozeworks.model.checkpoint import read_model, save_model
-from clozeworks.model.config import ModelConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.tokenizer import read_tokenizer, tokenizer_files

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from clozeworks.model.bert import initialise
 from clozeworks.model.checkpoint import read_model
-from clozeworks.model.config import ModelConfig, PretrainConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.new_vocabulary import (
-    BIAS,
-    EMBEDDINGS,
     MovedTokens,
     move_to_vocabulary,
     old_pieces,
@@ -83,7 +82,7 @@ def test_embeddings_are_copied_averaged_or_the_mean_of_all_and_the_rest_stays():
     moved, counts = move_to_vocabulary(model, old, new)
     assert counts == MovedTokens(copied=7, averaged=1, without_pieces=1)
     before, after = model.state_dict(), moved.state_dict()
-    for name in (EMBEDDINGS, BIAS):
+    for name in model.vocabulary_weights:
         special, (c, ab, z, a) = after[name][:5], after[name][5:]
         assert torch.equal(special, before[name][:5])
         assert torch.equal(torch.stack([c, a]), before[name][[7, 5]])
@@ -92,7 +91,7 @@ def test_embeddings_are_copied_averaged_or_the_mean_of_all_and_the_rest_stays():
     assert all(
         torch.equal(after[name], weight)
         for name, weight in before.items()
-        if name not in (EMBEDDINGS, BIAS)
+        if name not in model.vocabulary_weights
     )
 
 

@@ -15,7 +15,7 @@ import torch
 import transformers
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.pretraining import pretrain as loop
 from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split

@@ -139,7 +139,7 @@ def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, 
 def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
     instances, shape, monkeypatch
 ):
-    monkeypatch.setattr(setup, "BertForPreTraining", lambda shape: pytest.fail("allocated"))
+    monkeypatch.setattr(setup, "make_pretrain_model", lambda shape: pytest.fail("allocated"))
     config = PretrainConfig(num_heads=2, device="cpu", **shape)
     with pytest.raises(
         UserError,

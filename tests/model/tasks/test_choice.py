@@ -15,8 +15,8 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.bert import initialise
-from clozeworks.model.config import ModelConfig
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict

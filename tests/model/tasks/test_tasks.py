@@ -12,8 +12,8 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.bert import initialise
-from clozeworks.model.config import ModelConfig
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.tasks import classification
 from clozeworks.model.tasks.catalogue import TASKS, find_entry, read_task, restore_task
 from clozeworks.model.tasks.classification import (

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pytest
 import torch
-from clozeworks.model.bert import initialise
-from clozeworks.model.config import ModelConfig, PretrainConfig
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning import train
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import pretrain
 from clozeworks.model.pretraining.setup import open_directories, set_up
 from clozeworks.model.tasks.ner import BertForTokenClassification

@@ -3,14 +3,16 @@
 Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tokens, V vocabulary.
 """
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .bert import BertModel, DenseGelu
-from .config import ModelConfig
+from .config import EncoderConfig
+from .encoder import Encoder
 
 IGNORED = -100
 """Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
@@ -25,32 +27,11 @@ class PretrainSums(NamedTuple):
     nsp_correct: Tensor
 
 
-class Transform(DenseGelu):
-    """Linear layer, GELU and LayerNorm, before the masked-LM head's logits."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__(config, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-
-    def forward(self, hidden_TD: Tensor) -> Tensor:
-        """Return (M, D)."""
-        return self.LayerNorm(super().forward(hidden_TD))
-
-
-class MaskedLMHead(nn.Module):
-    """Logits over the vocabulary through the tied embedding matrix."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.transform = Transform(config)
-
-    def forward(self, hidden_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
-        """Return logits (M, V)."""
-        transformed_MD = self.transform(hidden_MD)
-        if hidden_MD.device.type == "cuda":
-            return aligned_linear(transformed_MD, embeddings_VD, self.bias, multiple=64)
-        return F.linear(transformed_MD, embeddings_VD, self.bias)
+def tied_logits(values_MD: Tensor, embeddings_VD: Tensor, bias_V: Tensor) -> Tensor:
+    """Return logits (M, V) through the embedding matrix; rows are aligned on a GPU."""
+    if values_MD.device.type == "cuda":
+        return aligned_linear(values_MD, embeddings_VD, bias_V, multiple=64)
+    return F.linear(values_MD, embeddings_VD, bias_V)
 
 
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
@@ -71,23 +52,41 @@ def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multipl
     return padded_logits[:, :vocab_size]
 
 
-class PretrainHeads(nn.Module):
-    """Both heads, under the keys of ``transformers``."""
+class PretrainModel(nn.Module, ABC):
+    """An encoder with the heads of pre-training; parameter names as in ``transformers``."""
 
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.predictions = MaskedLMHead(config)
-        self.seq_relationship = nn.Linear(config.hidden_size, 2)
+    config: EncoderConfig
+    vocabulary_weights: ClassVar[tuple[str, ...]]
+    """Names of the weights with one row per token."""
+    heads: ClassVar[Mapping[str, str]]
+    """Parts that a checkpoint may lack: their names for people, by the prefix of their weights'."""
 
+    @property
+    @abstractmethod
+    def encoder(self) -> Encoder:
+        """The encoder."""
 
-class BertForPreTraining(nn.Module):
-    """BERT with its masked-LM and next-sentence heads."""
+    @property
+    @abstractmethod
+    def parts(self) -> Iterable[nn.Module]:
+        """The modules that run one after the other, to be compiled one by one."""
 
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.config = config
-        self.bert = BertModel(config)
-        self.cls = PretrainHeads(config)
+    @abstractmethod
+    def token_logits(self, hidden_MD: Tensor) -> Tensor:
+        """Return logits over the vocabulary (M, V)."""
+
+    @abstractmethod
+    def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
+        """Return logits (B, 2) of IsNext and NotNext."""
+
+    @abstractmethod
+    def with_positions(self, num_positions: int) -> Self:
+        """Return the model for rows of up to `num_positions` tokens, more than before."""
+
+    @staticmethod
+    @abstractmethod
+    def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the weights of a checkpoint under the names of ``transformers`` today."""
 
     def forward(
         self,
@@ -104,18 +103,18 @@ class BertForPreTraining(nn.Module):
     ) -> PretrainSums:
         """Return the summed losses and the numbers of correct predictions.
 
-        `IGNORED` labels count in neither. Rows are padded (B, L) as `BertModel.forward` takes them,
+        `IGNORED` labels count in neither. Rows are padded (B, L) as `Encoder.forward` takes them,
         or packed with `row_starts` as in `PackedRows`; token ids, their types and positions then
         have any shape of T tokens. `masked_index` are flat indices in B * L or T, `masked_ids` the
         tokens to predict, all int64. Without labels the next-sentence head is left out and its sums
         are 0.
         """
         if row_starts is None:
-            hidden = self.bert(input_ids, token_type_ids, attention_mask_BL, token_index_T)
+            hidden = self.encoder(input_ids, token_type_ids, attention_mask_BL, token_index_T)
             first_tokens = hidden
         else:
             assert position_ids is not None
-            hidden = self.bert.packed_states(
+            hidden = self.encoder.packed_states(
                 input_ids.flatten(),
                 token_type_ids.flatten(),
                 position_ids.flatten(),
@@ -149,11 +148,7 @@ class BertForPreTraining(nn.Module):
         # Chosen before the product with the vocabulary: 15% of the tokens, so 15% of its cost.
         flat = hidden.reshape(-1, hidden.shape[-1])
         hidden_MD = flat.index_select(0, masked_index_M)
-        return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
-
-    def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
-        """Return logits (B, 2) of IsNext and NotNext."""
-        return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
+        return self.token_logits(hidden_MD)
 
 
 def _summed_loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""The encoders, BERT and ModernBERT: one interface (`encoder`, `heads`), chosen in `catalogue`."""

@@ -1,0 +1,326 @@
+"""BERT, in plain PyTorch: the encoder and its heads for pre-training.
+
+Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``.
+
+Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and LayerNorm computes
+in fp32 (see `add_and_norm`).
+
+Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
+L), D hidden size, E = 3 * D, F feed-forward size, S segments, M predicted tokens, V vocabulary, P
+positions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import PackedRows, PaddedRows, dropout
+from .config import ModelConfig
+from .encoder import Encoder
+from .heads import PretrainModel, tied_logits
+
+POSITIONS = "bert.embeddings.position_embeddings.weight"
+HALF_STREAM_DEVICES = ("cuda",)
+"""Devices on which autocast extends to the states between layers; the CPU keeps them in fp32."""
+
+
+def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor) -> Tensor:
+    """Return the LayerNorm of the sum, computed in fp32; on a GPU in the number format of
+    `added_TD`.
+    """
+    if added_TD.device.type not in HALF_STREAM_DEVICES:
+        return layer_norm(added_TD + residual_TD)
+    # `added_TD` comes from a matrix product, so under autocast it is bf16 or fp16. The compiler
+    # fuses both conversions into the kernel: only the states in memory are halved, not the sums.
+    normed_TD = layer_norm(added_TD.float() + residual_TD)
+    return normed_TD.to(added_TD.dtype)
+
+
+def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
+    """Return the embedding of each token's segment (T, D)."""
+    if token_type_ids_T.device.type not in HALF_STREAM_DEVICES:
+        return F.embedding(token_type_ids_T, weight_SD)
+    # A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands
+    # of tokens share a row, as they do here. The gradient of `where` is a sum over the tokens.
+    types_T1 = token_type_ids_T[:, None]
+    chosen_TD = weight_SD[0].expand(len(types_T1), -1)
+    for segment in range(1, len(weight_SD)):
+        chosen_TD = torch.where(types_T1 == segment, weight_SD[segment], chosen_TD)
+    return chosen_TD
+
+
+class Embeddings(nn.Module):
+    """Sum of word, position and segment embeddings, LayerNorm, dropout."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        size = config.hidden_size
+        self.word_embeddings = nn.Embedding(
+            config.vocab_size, size, padding_idx=config.pad_token_id
+        )
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, size)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, size)
+        self.LayerNorm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(
+        self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor
+    ) -> Tensor:
+        """Return the embedded tokens (T, D)."""
+        words_TD = self.word_embeddings(input_ids_T)
+        segments_TD = segment_embeddings(token_type_ids_T, self.token_type_embeddings.weight)
+        positions_TD = self.position_embeddings(position_ids_T)
+        # In the order of `transformers`: a sum of floats depends on it.
+        embedded_TD = self.LayerNorm(words_TD + segments_TD + positions_TD)
+        return dropout(embedded_TD, self.rate, self.training)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention; padding is never attended."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        size = config.hidden_size
+        self.query = nn.Linear(size, size)
+        self.key = nn.Linear(size, size)
+        self.value = nn.Linear(size, size)
+        self.num_heads = config.num_attention_heads
+        self.rate = config.attention_probs_dropout_prob
+
+    def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
+        """Return the values that each token gathers (T, D)."""
+        # One product for all three is faster than three; they are apart for the checkpoint's keys.
+        # Copying the weights together costs little beside a product over thousands of tokens.
+        weight_ED = torch.cat([self.query.weight, self.key.weight, self.value.weight])
+        bias_E = torch.cat([self.query.bias, self.key.bias, self.value.bias])
+        qkv_TE = F.linear(hidden_TD, weight_ED, bias_E)
+        rate = self.rate if self.training else 0.0
+        return layout.attend(qkv_TE, self.num_heads, rate)
+
+
+class ResidualOutput(nn.Module):
+    """Linear layer, dropout, and LayerNorm of the sum with the residual."""
+
+    def __init__(self, config: ModelConfig, input_size: int):
+        super().__init__()
+        self.dense = nn.Linear(input_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(self, values: Tensor, residual_TD: Tensor) -> Tensor:
+        """Return (T, D) from `values` (T, D or F) and the residual."""
+        added_TD = dropout(self.dense(values), self.rate, self.training)
+        return add_and_norm(self.LayerNorm, added_TD, residual_TD)
+
+
+class Attention(nn.Module):
+    """Self-attention and its output layer."""
+
+    # It only gives both their keys in the checkpoint (attention.self, attention.output): `Layer`
+    # calls them one by one, so there is no `forward`.
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.self = SelfAttention(config)
+        self.output = ResidualOutput(config, config.hidden_size)
+
+
+class DenseGelu(nn.Module):
+    """Linear layer and GELU."""
+
+    def __init__(self, config: ModelConfig, output_size: int):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, output_size)
+        # The exact GELU, or its tanh approximation under any other name.
+        self.approximate = "none" if config.hidden_act == "gelu" else "tanh"
+
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        """Return (T, F)."""
+        return F.gelu(self.dense(hidden_TD), approximate=self.approximate)
+
+
+class Layer(nn.Module):
+    """One post-LN transformer layer."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = DenseGelu(config, config.intermediate_size)
+        self.output = ResidualOutput(config, config.intermediate_size)
+
+    def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
+        """Return the next hidden states (T, D)."""
+        context_TD = self.attention.self(hidden_TD, layout)
+        hidden_TD = self.attention.output(context_TD, hidden_TD)
+        return self.output(self.intermediate(hidden_TD), hidden_TD)
+
+
+class Layers(nn.Module):
+    """The stack of layers."""
+
+    # Only for the checkpoint's keys too: `BertModel.compute_states` runs the layers.
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+
+
+class Pooler(nn.Module):
+    """Linear layer and tanh on the hidden state of [CLS]."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden_BLD: Tensor) -> Tensor:
+        """Return (B, D)."""
+        return torch.tanh(self.dense(hidden_BLD[:, 0]))
+
+
+class BertModel(Encoder):
+    """The encoder with its pooler; keys and results as in ``transformers.BertModel``."""
+
+    prefix = "bert"
+    optional_weights = ("bert.pooler.",)
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.embeddings = Embeddings(config)
+        self.encoder = Layers(config)
+        self.pooler = Pooler(config)
+
+    @property
+    def word_embeddings(self) -> nn.Embedding:
+        """The table of the vocabulary."""
+        return self.embeddings.word_embeddings
+
+    @property
+    def parts(self) -> Iterable[nn.Module]:
+        """The embeddings and each layer."""
+        return (self.embeddings, *self.encoder.layer)
+
+    def compute_states(
+        self,
+        tokens_T: Tensor,
+        types_T: Tensor,
+        positions_T: Tensor,
+        layout: PaddedRows | PackedRows,
+    ) -> list[Tensor]:
+        """Return the states (T, D) of the embeddings and after each layer."""
+        states = [self.embeddings(tokens_T, types_T, positions_T)]
+        for layer in self.encoder.layer:
+            states.append(self.run_layer(layer, states[-1], layout))
+        return states
+
+    def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """Return the pooled first token of each row (B, D)."""
+        return self.pooler(states_BLD)
+
+
+class Transform(DenseGelu):
+    """Linear layer, GELU and LayerNorm, before the masked-LM head's logits."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        """Return (M, D)."""
+        return self.LayerNorm(super().forward(hidden_TD))
+
+
+class MaskedLMHead(nn.Module):
+    """Logits over the vocabulary through the tied embedding matrix."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.transform = Transform(config)
+
+    def forward(self, hidden_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
+        """Return logits (M, V)."""
+        return tied_logits(self.transform(hidden_MD), embeddings_VD, self.bias)
+
+
+class PretrainHeads(nn.Module):
+    """Both heads, under the keys of ``transformers``."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.predictions = MaskedLMHead(config)
+        self.seq_relationship = nn.Linear(config.hidden_size, 2)
+
+
+class BertForPreTraining(PretrainModel):
+    """BERT with its masked-LM and next-sentence heads."""
+
+    vocabulary_weights = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
+    heads: ClassVar[Mapping[str, str]] = {
+        "cls.predictions.": "masked-LM head",
+        "cls.seq_relationship.": "next-sentence head",
+        "bert.pooler.": "pooler",
+    }
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.cls = PretrainHeads(config)
+
+    @property
+    def encoder(self) -> BertModel:
+        """The encoder."""
+        return self.bert
+
+    @property
+    def parts(self) -> Iterable[nn.Module]:
+        """The encoder's parts and the masked-LM head."""
+        return (*self.bert.parts, self.cls.predictions)
+
+    def token_logits(self, hidden_MD: Tensor) -> Tensor:
+        """Return logits over the vocabulary (M, V)."""
+        return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
+
+    def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
+        """Return logits (B, 2) of IsNext and NotNext."""
+        return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
+
+    def with_positions(self, num_positions: int) -> "BertForPreTraining":
+        """Return the model with `num_positions`: further ones are copies of its first ones, in
+        their order.
+
+        So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
+        tokens works at once.
+        """
+        before = self.config.max_position_embeddings
+        weights = self.state_dict()
+        table_PD = weights[POSITIONS]
+        # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
+        weights[POSITIONS] = table_PD[torch.arange(num_positions) % before]
+        longer = BertForPreTraining(replace(self.config, max_position_embeddings=num_positions))
+        longer.load_state_dict(weights)
+        return longer
+
+    @staticmethod
+    def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the weights of a checkpoint under the names of ``transformers`` today."""
+        # In the file                           today
+        # bert.embeddings.LayerNorm.gamma       bert.embeddings.LayerNorm.weight
+        # encoder.layer.0.output.dense.bias     bert.encoder.layer.0.output.dense.bias
+        # cls.predictions.decoder.weight        left out: the word embeddings again
+        # bert.embeddings.position_ids          left out: 0, 1, 2, …
+        encoder_alone = not any(name.startswith("bert.") for name in weights)
+        renamed: dict[str, Tensor] = {}
+        for name, weight in weights.items():
+            if name.startswith("cls.predictions.decoder.") or name.endswith("position_ids"):
+                continue
+            name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+            name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+            if encoder_alone and not name.startswith(("cls.", "classifier.")):
+                name = f"bert.{name}"
+            renamed[name] = weight
+        return renamed

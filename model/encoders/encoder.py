@@ -1,0 +1,177 @@
+"""What every encoder has: rows in, hidden states out, in padded or packed layout.
+
+Trainer, tasks, features and checkpoints see an encoder only through `Encoder`; `catalogue` chooses
+the class by the configuration.
+
+Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
+L), D hidden size.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .attention import PackedRows, PaddedRows
+from .config import EncoderConfig
+
+
+class Encoder(nn.Module, ABC):
+    """An encoder; parameter names and results as in ``transformers``."""
+
+    config: EncoderConfig
+    prefix: ClassVar[str]
+    """Name of the encoder in a model with a head, and so before its weights' names."""
+    optional_weights: ClassVar[tuple[str, ...]] = ()
+    """Prefixes of weights that checkpoints may lack, because no hidden state depends on them."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        self.config = config
+        self.recomputes_layers = False
+        """In training, keep only each layer's input, and compute it again in the backward pass."""
+
+    @property
+    @abstractmethod
+    def word_embeddings(self) -> nn.Embedding:
+        """The table of the vocabulary."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Iterable[nn.Module]:
+        """The modules that run one after the other, to be compiled one by one."""
+
+    @abstractmethod
+    def compute_states(
+        self,
+        tokens_T: Tensor,
+        types_T: Tensor,
+        positions_T: Tensor,
+        layout: PaddedRows | PackedRows,
+    ) -> list[Tensor]:
+        """Return the states (T, D) of the embeddings and after each layer, the last as heads take
+        it.
+        """
+
+    @abstractmethod
+    def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """Return one vector for each row (B, D), from its last hidden states; `mask_BL` is True at
+        real tokens.
+        """
+
+    def forward(
+        self,
+        input_ids_BL: Tensor,
+        token_type_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        token_index_T: Tensor | None = None,
+    ) -> Tensor:
+        """Return the last hidden states (B, L, D); see `hidden_states` for the arguments."""
+        (last_BLD,) = self.hidden_states(
+            input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T
+        )
+        return last_BLD
+
+    def hidden_states(
+        self,
+        input_ids_BL: Tensor,
+        token_type_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        token_index_T: Tensor | None = None,
+        *,
+        all_layers: bool = False,
+    ) -> list[Tensor]:
+        """Return the hidden states (B, L, D) of the last layer; of the embeddings and each layer if
+        `all_layers`.
+
+        `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right;
+        `attention_mask_BL` is 1 or True at real tokens, None where all are. `token_index_T` (int64,
+        flat indices in B * L of the real tokens, see `real_tokens`) leaves padding out of the
+        computation; the states there are then 0.
+        """
+        num_rows, max_length = input_ids_BL.shape
+        if token_type_ids_BL is None:
+            token_type_ids_BL = torch.zeros_like(input_ids_BL)
+        key_mask_B11L = None
+        if attention_mask_BL is not None:
+            key_mask_B11L = attention_mask_BL.bool()[:, None, None, :]
+        positions_L = torch.arange(max_length, device=input_ids_BL.device)
+        positions_BL = positions_L.expand(num_rows, max_length)
+
+        layout = PaddedRows(
+            num_rows, max_length, token_index_T, key_mask_B11L, self.config.is_decoder
+        )
+        # Packed once, before the embeddings; then only attention unpacks and packs again.
+        states = self.compute_states(
+            layout.pack(input_ids_BL.reshape(-1)),
+            layout.pack(token_type_ids_BL.reshape(-1)),
+            layout.pack(positions_BL.reshape(-1)),
+            layout,
+        )
+        wanted = states if all_layers else states[-1:]
+        return [layout.unpack(state_TD).view(num_rows, max_length, -1) for state_TD in wanted]
+
+    def packed_states(
+        self,
+        input_ids_T: Tensor,
+        token_type_ids_T: Tensor,
+        position_ids_T: Tensor,
+        row_starts: Tensor,
+        max_length: int,
+    ) -> Tensor:
+        """Return the last hidden states (T, D) of rows as `PackedRows` has them."""
+        layout = PackedRows(row_starts, max_length, self.config.is_decoder)
+        states = self.compute_states(input_ids_T, token_type_ids_T, position_ids_T, layout)
+        return states[-1]
+
+    def run_layer(self, layer: Callable[..., Tensor], hidden_TD: Tensor, *others: Any) -> Tensor:
+        """Return `layer(hidden_TD, *others)`, of which training may keep the inputs alone."""
+        if self.recomputes_layers and self.training:
+            # It restores the random state too, so both passes drop the same values. The reentrant
+            # kind would need an input with a gradient.
+            return checkpoint(layer, hidden_TD, *others, use_reentrant=False)
+        return layer(hidden_TD, *others)
+
+
+def real_tokens(attention_mask_BL: Tensor) -> Tensor:
+    """Return the flat indices of the real tokens (T,), int64; on a GPU this waits for it.
+
+    >>> real_tokens(torch.tensor([[1, 1, 0], [1, 1, 1]]))
+    tensor([0, 1, 3, 4, 5])
+    """
+    # The result's size depends on its values, which the CPU must know before it goes on.
+    return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
+
+
+def with_sigma(module: nn.Module, sigma: float) -> Any:
+    """Return `module`, whose initial weights `initialise` draws with this standard deviation."""
+    module.initial_sigma = sigma  # pyright: ignore[reportArgumentType]
+    return module
+
+
+def initialise(model: nn.Module, config: EncoderConfig, generator: torch.Generator) -> None:
+    """Draw all weights in the order of the modules, as google-research's BERT does.
+
+    They are normal, cut off at 2 sigma, which is the configuration's unless the module has its own
+    (`with_sigma`); biases are 0, LayerNorm's weights 1. An LSTM's are uniform up to 1 / sqrt(its
+    size), as PyTorch has it.
+    """
+    # One generator in one order: a seed makes the same model on every machine. The padding's
+    # embedding is drawn like the others, as in google-research's.
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            sigma = getattr(module, "initial_sigma", config.initializer_range)
+            nn.init.trunc_normal_(
+                module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator
+            )
+        if isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LSTM):
+            bound = module.hidden_size**-0.5
+            for weight in module.parameters():
+                nn.init.uniform_(weight, -bound, bound, generator=generator)

@@ -1,0 +1,283 @@
+"""ModernBERT (arXiv 2412.13663), in plain PyTorch: the encoder and its masked-LM head.
+
+Positions are rotary, layers are pre-norm with a gated feed-forward part, nothing but the logits has
+a bias, and most layers attend within a window. Modules are named so that the state dict has the
+keys of ``transformers.ModernBertForMaskedLM``, without the copy of the tied embeddings.
+
+Under autocast the states between layers stay fp32: they are a sum over all layers, which LayerNorm
+never resets as it does in BERT.
+
+Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
+L), D hidden size, E = 3 * D, F feed-forward size, H heads, K size of a head, M predicted tokens, V
+vocabulary.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...pipeline.errors import UserError
+from .attention import PackedRows, PaddedRows, dropout
+from .config import ModernBertConfig
+from .encoder import Encoder, with_sigma
+from .heads import PretrainModel, tied_logits
+
+
+class Rotation(NamedTuple):
+    """The angles by which a layer turns its queries and keys, by the position of each token."""
+
+    cos_T1K: Tensor
+    """(T, 1, K / 2), fp32."""
+    sin_T1K: Tensor
+
+    @classmethod
+    def at(cls, positions_T: Tensor, head_size: int, theta: float) -> Self:
+        """Return the angles of RoPE (arXiv 2104.09864) with the base frequency `theta`."""
+        # Pair i of a head's numbers turns by position / theta ** (2 i / K): the first ones fast,
+        # which tells near tokens apart, the last ones slowly.
+        even_K = torch.arange(0, head_size, 2, device=positions_T.device).float()
+        frequency_K = 1.0 / theta ** (even_K / head_size)
+        angle_T1K = (positions_T[:, None].float() * frequency_K)[:, None]
+        return cls(angle_T1K.cos(), angle_T1K.sin())
+
+    def turn(self, values_THK: Tensor) -> Tensor:
+        """Return queries or keys turned (T, H, K), in their number format."""
+        # As in `transformers`, a pair is one number of the first half of a head and one of the
+        # second.
+        first_THK, second_THK = values_THK.float().chunk(2, -1)
+        turned_first = first_THK * self.cos_T1K - second_THK * self.sin_T1K
+        turned_second = second_THK * self.cos_T1K + first_THK * self.sin_T1K
+        return torch.cat([turned_first, turned_second], -1).to(values_THK.dtype)
+
+
+def _inner_sigma(config: ModernBertConfig) -> float:
+    """Return the initial standard deviation of what is added to the states ("Megatron")."""
+    # Each layer adds two outputs; so their sum varies as much in a deep encoder as in a flat one.
+    return config.initializer_range / math.sqrt(2.0 * config.num_hidden_layers)
+
+
+def _norm(config: ModernBertConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
+
+
+class Embeddings(nn.Module):
+    """Word embeddings, LayerNorm, dropout."""
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__()
+        self.tok_embeddings = nn.Embedding(
+            config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id
+        )
+        self.norm = _norm(config)
+        self.rate = config.embedding_dropout
+
+    def forward(self, input_ids_T: Tensor) -> Tensor:
+        """Return the embedded tokens (T, D)."""
+        return dropout(self.norm(self.tok_embeddings(input_ids_T)), self.rate, self.training)
+
+
+class Attention(nn.Module):
+    """Multi-head attention with rotary positions, to the whole row or within a window."""
+
+    def __init__(self, config: ModernBertConfig, window: int | None):
+        super().__init__()
+        size = config.hidden_size
+        self.Wqkv = nn.Linear(size, 3 * size, bias=False)
+        self.Wo = with_sigma(nn.Linear(size, size, bias=False), _inner_sigma(config))
+        self.num_heads = config.num_attention_heads
+        self.rate = config.attention_dropout
+        self.window = window
+
+    def forward(
+        self, hidden_TD: Tensor, layout: PaddedRows | PackedRows, rotation: Rotation
+    ) -> Tensor:
+        """Return what is added to the states (T, D)."""
+        qkv_TE = self.Wqkv(hidden_TD)
+        qk_T2D, v_TD = qkv_TE.split([2 * qkv_TE.shape[1] // 3, qkv_TE.shape[1] // 3], 1)
+        # Queries and keys turn alike: twice as many heads.
+        turned_THK = rotation.turn(qk_T2D.view(len(qkv_TE), 2 * self.num_heads, -1))
+        turned_TE = torch.cat([turned_THK.view(len(qkv_TE), -1), v_TD], 1)
+        rate = self.rate if self.training else 0.0
+        context_TD = layout.attend(turned_TE, self.num_heads, rate, self.window)
+        return dropout(self.Wo(context_TD), self.rate, self.training)
+
+
+class GatedFeedForward(nn.Module):
+    """Two linear layers with a gated GELU between them (GeGLU, arXiv 2002.05202)."""
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__()
+        inner_size = config.intermediate_size
+        self.Wi = nn.Linear(config.hidden_size, 2 * inner_size, bias=False)
+        output = nn.Linear(inner_size, config.hidden_size, bias=False)
+        self.Wo = with_sigma(output, _inner_sigma(config))
+        self.rate = config.mlp_dropout
+
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        """Return what is added to the states (T, D)."""
+        values_TF, gates_TF = self.Wi(hidden_TD).chunk(2, -1)
+        return self.Wo(dropout(F.gelu(values_TF) * gates_TF, self.rate, self.training))
+
+
+class Layer(nn.Module):
+    """One pre-norm transformer layer."""
+
+    def __init__(self, config: ModernBertConfig, index: int):
+        super().__init__()
+        # The embeddings of the first layer are normalised already.
+        self.attn_norm = _norm(config) if index else nn.Identity()
+        self.attn = Attention(config, config.window(index))
+        self.mlp_norm = _norm(config)
+        self.mlp = GatedFeedForward(config)
+
+    def forward(
+        self, hidden_TD: Tensor, layout: PaddedRows | PackedRows, rotation: Rotation
+    ) -> Tensor:
+        """Return the next hidden states (T, D)."""
+        hidden_TD = hidden_TD + self.attn(self.attn_norm(hidden_TD), layout, rotation)
+        return hidden_TD + self.mlp(self.mlp_norm(hidden_TD))
+
+
+class ModernBertModel(Encoder):
+    """The encoder; keys and results as in ``transformers.ModernBertModel``."""
+
+    prefix = "model"
+    config: ModernBertConfig
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__(config)
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(
+            Layer(config, index) for index in range(config.num_hidden_layers)
+        )
+        self.final_norm = _norm(config)
+
+    @property
+    def word_embeddings(self) -> nn.Embedding:
+        """The table of the vocabulary."""
+        return self.embeddings.tok_embeddings
+
+    @property
+    def parts(self) -> Iterable[nn.Module]:
+        """The embeddings, each layer, and the last LayerNorm."""
+        return (self.embeddings, *self.layers, self.final_norm)
+
+    def compute_states(
+        self,
+        tokens_T: Tensor,
+        types_T: Tensor,
+        positions_T: Tensor,
+        layout: PaddedRows | PackedRows,
+    ) -> list[Tensor]:
+        """Return the states (T, D) of the embeddings and after each layer, the last one normalised;
+        segments are ignored.
+        """
+        config = self.config
+        head_size = config.hidden_size // config.num_attention_heads
+        # Once for all layers with the same base frequency.
+        rotations = {
+            theta: Rotation.at(positions_T, head_size, theta)
+            for theta in {config.global_rope_theta, config.local_rope_theta}
+        }
+        states = [self.embeddings(tokens_T)]
+        for index, layer in enumerate(self.layers):
+            rotation = rotations[config.rope_theta(index)]
+            states.append(self.run_layer(layer, states[-1], layout, rotation))
+        states[-1] = self.final_norm(states[-1])
+        return states
+
+    def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """Return the first state of each row (B, D), or the mean over its real tokens."""
+        if self.config.classifier_pooling == "cls":
+            return states_BLD[:, 0]
+        if mask_BL is None:
+            return states_BLD.mean(1)
+        # Padding may have states of its own.
+        kept_BLD = states_BLD * mask_BL[:, :, None]
+        return kept_BLD.sum(1) / mask_BL.sum(1, keepdim=True)
+
+
+class PredictionHead(nn.Module):
+    """Linear layer, GELU and LayerNorm, before the logits of words or classes."""
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__()
+        size = config.hidden_size
+        self.dense = with_sigma(nn.Linear(size, size, bias=False), _inner_sigma(config))
+        self.norm = _norm(config)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return values of the same shape (..., D)."""
+        return self.norm(F.gelu(self.dense(hidden)))
+
+
+class DecoderBias(nn.Module):
+    """The bias of the logits; their weight is the embedding matrix."""
+
+    # A module of its own for the checkpoint's key, decoder.bias.
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+
+class ModernBertForMaskedLM(PretrainModel):
+    """ModernBERT with its masked-LM head."""
+
+    vocabulary_weights = ("model.embeddings.tok_embeddings.weight", "decoder.bias")
+    heads: ClassVar[Mapping[str, str]] = {"head.": "masked-LM head", "decoder.": "masked-LM head"}
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__()
+        self.config = config
+        self.model = ModernBertModel(config)
+        self.head = PredictionHead(config)
+        self.decoder = DecoderBias(config)
+
+    @property
+    def encoder(self) -> ModernBertModel:
+        """The encoder."""
+        return self.model
+
+    @property
+    def parts(self) -> Iterable[nn.Module]:
+        """The encoder's parts and the masked-LM head."""
+        return (*self.model.parts, self.head)
+
+    def token_logits(self, hidden_MD: Tensor) -> Tensor:
+        """Return logits over the vocabulary (M, V)."""
+        embeddings_VD = self.model.embeddings.tok_embeddings.weight
+        return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder.bias)
+
+    def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
+        """Raise `UserError`: it has no next-sentence head."""
+        raise UserError("A ModernBERT has no next-sentence head; use `objective` mlm.")
+
+    def with_positions(self, num_positions: int) -> "ModernBertForMaskedLM":
+        """Return the model for rows of up to `num_positions` tokens; rotary positions are computed,
+        so no weight changes.
+        """
+        longer = ModernBertForMaskedLM(replace(self.config, max_position_embeddings=num_positions))
+        longer.load_state_dict(self.state_dict())
+        return longer
+
+    @staticmethod
+    def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the weights of a checkpoint under their names here."""
+        # In the file                       here
+        # layers.0.attn.Wqkv.weight         model.layers.0.attn.Wqkv.weight
+        # decoder.weight                    left out: the word embeddings again
+        encoder_alone = not any(name.startswith("model.") for name in weights)
+        renamed: dict[str, Tensor] = {}
+        for name, weight in weights.items():
+            if name == "decoder.weight":
+                continue
+            if encoder_alone and name.startswith(("embeddings.", "layers.", "final_norm.")):
+                name = f"model.{name}"
+            renamed[name] = weight
+        return renamed
