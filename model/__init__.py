@@ -11,31 +11,34 @@ if TYPE_CHECKING:
     from .checkpoint import read_model
     from .config import PretrainConfig
     from .encoders.bert import BertForPreTraining, BertModel
-    from .encoders.config import ModelConfig
+    from .encoders.config import ModelConfig, ModernBertConfig
+    from .encoders.modernbert import ModernBertForMaskedLM
     from .finetuning.config import FinetuneConfig
     from .finetuning.finetune import finetune
     from .finetuning.predict import evaluate_task, predict
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
-    from .tasks.classification import BertForSequenceClassification, Classification
+    from .tasks.classification import Classification, SequenceClassifier
     from .tasks.ner import EntityRecognition
     from .tasks.splits import make_task
-    from .tasks.squad import BertForQuestionAnswering, Squad
+    from .tasks.squad import SpanClassifier, Squad
     from .tasks.task import Task, TaskBatch, TaskModel
     from .training.loop import StopRequest
 
 __all__ = [
     "BertForPreTraining",
-    "BertForQuestionAnswering",
-    "BertForSequenceClassification",
     "BertModel",
     "Classification",
     "EntityRecognition",
     "FinetuneConfig",
     "InstanceDataset",
     "ModelConfig",
+    "ModernBertConfig",
+    "ModernBertForMaskedLM",
     "PretrainConfig",
+    "SequenceClassifier",
+    "SpanClassifier",
     "Squad",
     "StopRequest",
     "Task",
@@ -53,15 +56,17 @@ __all__ = [
 
 _MODULES = {
     "BertForPreTraining": "encoders.bert",
-    "BertForQuestionAnswering": "tasks.squad",
-    "BertForSequenceClassification": "tasks.classification",
     "BertModel": "encoders.bert",
     "Classification": "tasks.classification",
     "EntityRecognition": "tasks.ner",
     "FinetuneConfig": "finetuning.config",
     "InstanceDataset": "pretraining.dataset",
     "ModelConfig": "encoders.config",
+    "ModernBertConfig": "encoders.config",
+    "ModernBertForMaskedLM": "encoders.modernbert",
     "PretrainConfig": "config",
+    "SequenceClassifier": "tasks.classification",
+    "SpanClassifier": "tasks.squad",
     "Squad": "tasks.squad",
     "StopRequest": "training.loop",
     "Task": "tasks.task",

@@ -14,12 +14,11 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F
 from clozeworks.model import (
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertModel,
     Classification,
     EntityRecognition,
     ModelConfig,
+    SequenceClassifier,
+    SpanClassifier,
     Squad,
     Task,
     TaskBatch,
@@ -97,7 +96,7 @@ class BiLstm(nn.Module):
 # --------------------------------------------------------------------------------------------------
 
 
-class BiLstmForSequenceClassification(BertForSequenceClassification):
+class BiLstmForSequenceClassification(SequenceClassifier):
     """BERT with a BiLSTM on all hidden states, and a linear layer on the last state of either
     direction.
     """
@@ -105,7 +104,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
     def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
         super().__init__(config, num_outputs)
         # The LSTM takes its place; otherwise the optimiser would keep averages for it.
-        self.bert.pooler.requires_grad_(False)
+        self.encoder.get_submodule("pooler").requires_grad_(False)
         self.lstm = BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob)
         self.classifier = nn.Linear(2 * lstm_size, num_outputs)
 
@@ -115,7 +114,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
         # Not `states`, which moves [SEP] to the front of a left-to-right encoder's rows: the LSTM
         # reads the tokens in their order.
         encoder_inputs = batch[:4]  # the fields of a batch begin with the encoder's arguments
-        states_BLD = self.bert(*encoder_inputs)
+        states_BLD = self.encoder(*encoder_inputs)
         states_BLD = F.dropout(states_BLD, self.rate, self.training)
         hidden_BLU = self.lstm(states_BLD, lengths_B)
         right_BLU, left_BLU = hidden_BLU.chunk(2, dim=2)
@@ -126,7 +125,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
         return self.classify(torch.cat([last_right_BU, last_left_BU], dim=1))
 
 
-class BiLstmForQuestionAnswering(BertForQuestionAnswering):
+class BiLstmForQuestionAnswering(SpanClassifier):
     """BERT with a BiLSTM on all hidden states, and a start and an end vector on its outputs."""
 
     def __init__(self, config: ModelConfig, lstm_size: int):
@@ -138,7 +137,7 @@ class BiLstmForQuestionAnswering(BertForQuestionAnswering):
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (B, L, 2)."""
         encoder_inputs = batch[:4]  # the fields of a batch begin with the encoder's arguments
-        states_BLD = self.bert(*encoder_inputs)
+        states_BLD = self.encoder(*encoder_inputs)
         states_BLD = F.dropout(states_BLD, self.rate, self.training)
         hidden_BLU = self.lstm(states_BLD, batch.attention_mask_BL.sum(1))
         return self.qa_outputs(F.dropout(hidden_BLU, self.rate, self.training))
@@ -156,7 +155,7 @@ class BiLstmClassification(Classification):
         """The variant in ``results.csv``."""
         return "bilstm"
 
-    def model(self, config: ModelConfig) -> BertForSequenceClassification:
+    def model(self, config: ModelConfig) -> SequenceClassifier:
         """Return the encoder with a new BiLSTM and linear layer."""
         return BiLstmForSequenceClassification(config, len(self.labels) or 1, self.lstm_size)
 
@@ -181,7 +180,7 @@ class BiLstmSquad(Squad):
         """The variant in ``results.csv``."""
         return f"{super().variant} bilstm"
 
-    def model(self, config: ModelConfig) -> BertForQuestionAnswering:
+    def model(self, config: ModelConfig) -> SpanClassifier:
         """Return the encoder with a new BiLSTM and linear layer."""
         return BiLstmForQuestionAnswering(config, self.lstm_size)
 
@@ -234,8 +233,8 @@ class BiLstmTagger(TaskModel):
     per_token = True
 
     def __init__(self, config: ModelConfig, num_classes: int, features: str, lstm_size: int):
-        super().__init__()
-        self.bert = BertModel(config).requires_grad_(False)
+        super().__init__(config)
+        self.encoder.requires_grad_(False)
         self.layers = chosen_layers(features, config.num_hidden_layers)
         self.is_weighted = features.startswith("weighted")
         input_size = config.hidden_size
@@ -254,7 +253,7 @@ class BiLstmTagger(TaskModel):
     def train(self, mode: bool = True) -> Self:
         """Set the mode of the BiLSTM; dropout in the frozen encoder would disturb its features."""
         super().train(mode)
-        self.bert.eval()
+        self.encoder.eval()
         return self
 
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -298,7 +297,7 @@ class BiLstmTagger(TaskModel):
         if key in self._cached_states:
             return self._cached_states[key].to(ids_L.device)
         with torch.no_grad():
-            all_states = self.bert.hidden_states(ids_L[None], all_layers=True)
+            all_states = self.encoder.hidden_states(ids_L[None], all_layers=True)
         states = []
         for layer in self.layers:
             states_LD = all_states[layer][0]

@@ -185,7 +185,8 @@ class BertModel(Encoder):
     """The encoder with its pooler; keys and results as in ``transformers.BertModel``."""
 
     prefix = "bert"
-    optional_weights = ("bert.pooler.",)
+    optional_modules = ("pooler",)
+    span_layer = "qa_outputs"
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)

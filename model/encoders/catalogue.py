@@ -4,24 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from .bert import BertForPreTraining, BertModel
 from .config import EncoderConfig
 from .encoder import Encoder
 from .heads import PretrainModel
-from .modernbert import ModernBertForMaskedLM, ModernBertModel
+from .modernbert import ModernBertForMaskedLM, ModernBertModel, PredictionHead
 
 
 @dataclass(frozen=True)
 class _Classes:
     encoder: Any
     pretrain_model: Any
+    task_head: Any
 
 
 _CLASSES = {
-    "bert": _Classes(BertModel, BertForPreTraining),
-    "modernbert": _Classes(ModernBertModel, ModernBertForMaskedLM),
+    "bert": _Classes(BertModel, BertForPreTraining, lambda config: nn.Identity()),
+    "modernbert": _Classes(ModernBertModel, ModernBertForMaskedLM, PredictionHead),
 }
 """By ``model_type``, as in `config.CONFIGS`."""
 
@@ -34,6 +35,14 @@ def make_encoder(config: EncoderConfig) -> Encoder:
 def make_pretrain_model(config: EncoderConfig) -> PretrainModel:
     """Return the encoder with the heads of pre-training; weights are not initialised yet."""
     return _CLASSES[config.model_type].pretrain_model(config)
+
+
+def make_task_head(config: EncoderConfig) -> nn.Module:
+    """Return the layers between hidden states, pooled or not, and a task's last layer.
+
+    BERT has none: what it does there is a part of its pooler.
+    """
+    return _CLASSES[config.model_type].task_head(config)
 
 
 def current_names(config: EncoderConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -102,8 +102,8 @@ class ModelConfig:
     title: ClassVar[str] = "BERT"
     objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
     """What it can be pre-trained on; the first is the default."""
-    classifier_sigma: ClassVar[float | None] = None
-    """Initial standard deviation of a task's last layer; None for that of the other weights."""
+    hf_prefix: ClassVar[str] = "Bert"
+    """How the names of its classes in ``transformers`` begin."""
     default_dropout: ClassVar[float] = 0.1
     """In pre-training."""
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
@@ -186,6 +186,21 @@ class ModelConfig:
         """How many tokens away its layers attend to; None for whole rows."""
         return (None,)
 
+    @property
+    def classifier_sigma(self) -> float:
+        """Initial standard deviation of a task's last layer."""
+        return self.initializer_range
+
+    @property
+    def classifier_rate(self) -> float:
+        """Dropout rate before a task's last layer."""
+        return self.hidden_dropout_prob
+
+    @property
+    def span_rate(self) -> float:
+        """The same for questions, whose answers are spans."""
+        return 0.0
+
     @staticmethod
     def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
         """Return the fields that depend on a vocabulary and its special tokens."""
@@ -239,6 +254,7 @@ class ModernBertConfig:
 
     model_type: ClassVar[str] = "modernbert"
     title: ClassVar[str] = "ModernBERT"
+    hf_prefix: ClassVar[str] = "ModernBert"
     objectives: ClassVar[tuple[str, ...]] = ("mlm",)
     default_dropout: ClassVar[float] = 0.0
     is_decoder: ClassVar[bool] = False
@@ -299,6 +315,16 @@ class ModernBertConfig:
     def classifier_sigma(self) -> float:
         """Initial standard deviation of a task's last layer."""
         return self.hidden_size**-0.5
+
+    @property
+    def classifier_rate(self) -> float:
+        """Dropout rate before a task's last layer."""
+        return self.classifier_dropout
+
+    @property
+    def span_rate(self) -> float:
+        """The same for questions, whose answers are spans."""
+        return self.classifier_dropout
 
     def is_global(self, layer: int) -> bool:
         """Return whether the layer with this index attends to whole rows."""

@@ -25,8 +25,10 @@ class Encoder(nn.Module, ABC):
     config: EncoderConfig
     prefix: ClassVar[str]
     """Name of the encoder in a model with a head, and so before its weights' names."""
-    optional_weights: ClassVar[tuple[str, ...]] = ()
-    """Prefixes of weights that checkpoints may lack, because no hidden state depends on them."""
+    optional_modules: ClassVar[tuple[str, ...]] = ()
+    """Names of modules that checkpoints may lack, because no hidden state depends on them."""
+    span_layer: ClassVar[str]
+    """Name of the last layer of ``transformers``' model for questions on this encoder."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
@@ -126,6 +128,11 @@ class Encoder(nn.Module, ABC):
         layout = PackedRows(row_starts, max_length, self.config.is_decoder)
         states = self.compute_states(input_ids_T, token_type_ids_T, position_ids_T, layout)
         return states[-1]
+
+    @property
+    def optional_weights(self) -> tuple[str, ...]:
+        """Prefixes of the weights of `optional_modules`, in a model with a head."""
+        return tuple(f"{self.prefix}.{name}." for name in self.optional_modules)
 
     def run_layer(self, layer: Callable[..., Tensor], hidden_TD: Tensor, *others: Any) -> Tensor:
         """Return `layer(hidden_TD, *others)`, of which training may keep the inputs alone."""

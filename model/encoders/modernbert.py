@@ -147,6 +147,7 @@ class ModernBertModel(Encoder):
     """The encoder; keys and results as in ``transformers.ModernBertModel``."""
 
     prefix = "model"
+    span_layer = "classifier"
     config: ModernBertConfig
 
     def __init__(self, config: ModernBertConfig):

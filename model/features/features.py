@@ -44,7 +44,8 @@ from ...pipeline.storage.directory import (
     unwritable_as_user_error,
 )
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
-from ..encoders.bert import BertModel
+from ..encoders.catalogue import make_encoder
+from ..encoders.encoder import Encoder
 from ..mirror import local_copy, local_file
 from ..tasks.classification import TEXT_COLUMNS
 from ..tasks.conll import read_conll, split_words
@@ -297,7 +298,7 @@ class Extractor:
 
     config: FeaturesConfig
     tokenizer: TextTokenizer
-    bert: BertModel
+    encoder: Encoder
     layers: list[int]
     max_length: int
     schema: pa.Schema
@@ -368,8 +369,8 @@ class Extractor:
     ) -> np.ndarray:
         """Return the mean hidden states (U, S, D), float32, of the positions of each unit."""
         num_units = len(units.text_U)
-        device = next(self.bert.parameters()).device
-        sums_USD = torch.zeros(num_units, len(self.layers), self.bert.config.hidden_size)
+        device = next(self.encoder.parameters()).device
+        sums_USD = torch.zeros(num_units, len(self.layers), self.encoder.config.hidden_size)
         num_done = 0
         for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
             batch_rows = [rows[index] for index in chosen]
@@ -395,7 +396,7 @@ class Extractor:
         batch = make_batch(features).to(device)
         dtype = product_dtype(self.config.precision, device)
         with autocast(device, dtype):
-            states = self.bert.hidden_states(*batch[:4], all_layers=True)
+            states = self.encoder.hidden_states(*batch[:4], all_layers=True)
         # One row of the batch after the other: here positions 1 and 2 of row 0, and 1 of row 1.
         #
         #     row_P         0 0 1
@@ -469,14 +470,15 @@ def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
     max_length = config.max_length or trained_length(checkpoint, shape.max_position_embeddings)
     check_fit(tokenizer, shape, max_length, checkpoint)
     layers = resolve_layers(config.layers, shape.num_hidden_layers)
-    bert = BertModel(shape)
-    # A module named "bert" gives the weights the names of the checkpoint. No hidden state depends
-    # on the pooler, which checkpoints of some tasks lack.
-    load_weights(nn.ModuleDict({"bert": bert}), checkpoint, new=("bert.pooler.",))
+    encoder = make_encoder(shape)
+    # Its name in a whole model gives the weights the names of the checkpoint. No hidden state
+    # depends on the pooler, which checkpoints of some tasks lack.
+    whole = nn.ModuleDict({encoder.prefix: encoder})
+    load_weights(whole, checkpoint, new=encoder.optional_weights)
     return Extractor(
         config=config,
         tokenizer=tokenizer,
-        bert=bert.to(find_device(config.device)).eval(),
+        encoder=encoder.to(find_device(config.device)).eval(),
         layers=layers,
         max_length=max_length,
         schema=_schema(config, layers, shape.hidden_size),

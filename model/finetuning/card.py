@@ -12,6 +12,7 @@ from ..card import (
     render_card,
     software,
 )
+from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
 from .config import FinetuneConfig
@@ -33,20 +34,23 @@ def task_card(
     config: FinetuneConfig,
     recipe: Mapping[str, Any],
     summary: SearchSummary,
+    shape: EncoderConfig,
     *,
     in_transformers: bool,
 ) -> str:
     """Return Markdown with the front matter of the Hub.
 
-    `languages` are the encoder's, `recipe` has hyperparameters that the task or the user set;
-    `in_transformers` says whether ``transformers`` has the head.
+    `languages` and `shape` are the encoder's, `recipe` has hyperparameters that the task or user
+    set; `in_transformers` says whether ``transformers`` has the head.
     """
     pipeline = _PIPELINES.get(task.name, "text-classification")
     name = f"{task.name} {task.variant}".strip()
     dataset = _dataset(task, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
     best = summary["best"]
-    results = model_index(f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"])
+    results = model_index(
+        f"{shape.title} for {name}", pipeline, {**dataset, "split": split}, best["scores"]
+    )
     # The Hub makes links of these; a local file would be a broken one.
     datasets = []
     if DATASET.fullmatch(dataset["type"]):
@@ -56,7 +60,7 @@ def task_card(
         "license": config.license,
         "library_name": "transformers",
         "pipeline_tag": pipeline,
-        "tags": ["bert"],
+        "tags": [shape.model_type],
         "datasets": datasets,
         "model-index": results,
     }
@@ -86,7 +90,7 @@ def task_card(
     }
     return render_card(
         "finetuning/card.md.jinja",
-        title=f"A BERT encoder fine-tuned on {name} by Clozeworks",
+        title=f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
         metadata=metadata,
         tables=tables,
         licensed_sources="the data and of the encoder",

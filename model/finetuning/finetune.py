@@ -10,7 +10,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -346,7 +346,7 @@ def _run(
     for name, value in task.settings().items():
         if value != given_settings[name]:
             tuned[name] = value
-    direction = LEFT_TO_RIGHT if model.bert.config.is_decoder else ""
+    direction = LEFT_TO_RIGHT if model.encoder.config.is_decoder else ""
     record = RunRecord(
         task=task.name,
         variant=f"{task.variant} {direction}".strip(),
@@ -370,7 +370,11 @@ def _run(
 
 def _write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> None:
     """Write a model directory that `transformers` loads, with ``task.json``."""
-    config = model.bert.config.to_hf() | {"architectures": [type(model).__name__]}
+    shape = model.encoder.config
+    architecture = type(model).__name__
+    if model.hf_name:
+        architecture = f"{shape.hf_prefix}{model.hf_name}"
+    config = shape.to_hf(architecture)
     config |= task.hf_settings()
     save_model(folder, model.state_dict(), config, tokenizer_files(checkpoint))
     write_json(folder / TASK, task_settings(task))
@@ -437,28 +441,27 @@ def _keep_best(job: Job) -> None:
 
 
 def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
-    """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is
-    new too.
+    """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler, or a ModernBERT's
+    layers before the head, that are not there are new too.
     """
-    shape = replace(
-        read_config(checkpoint),
-        hidden_dropout_prob=config.dropout,
-        attention_probs_dropout_prob=config.dropout,
-    )
+    shape = read_config(checkpoint).with_dropout(config.dropout)
     head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
     with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it is
         # For modules of a head that `initialise` does not know and leaves as PyTorch makes them.
         torch.manual_seed(head_seed)
         model = task.model(shape)
     generator = torch.Generator().manual_seed(head_seed)
-    heads = [child for name, child in model.named_children() if name != "bert"]
-    for module in (model.bert.pooler, *heads):
+    encoder = model.encoder
+    new = [encoder.get_submodule(name) for name in encoder.optional_modules]
+    new.extend(child for child in model.children() if child is not encoder)
+    for module in new:
         initialise(module, shape, generator)
     if config.random_weights:
-        initialise(model.bert, shape, generator)
+        initialise(encoder, shape, generator)
     else:
-        # Only the encoder, so that the head of another task in the checkpoint is left there.
-        load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint, new=("bert.pooler.",))
+        # Only these, so that the last layer of another task in the checkpoint is left there.
+        parts = nn.ModuleDict(model.pretrained_parts)
+        load_weights(parts, checkpoint, new=(*encoder.optional_weights, "head."))
     return model
 
 
@@ -490,6 +493,7 @@ def _finish(job: Job, device: torch.device) -> None:
 def _card(job: Job, summary: SearchSummary) -> str:
     task = job.data.task
     has_hf_head = "architectures" not in task.hf_settings()
+    shape = read_config(job.output)
     return task_card(
         task,
         job.source,
@@ -498,7 +502,8 @@ def _card(job: Job, summary: SearchSummary) -> str:
         job.config,
         {"batch_size": job.recipe.batch_size, "epochs": f"{job.recipe.epochs:g}"},
         summary,
-        in_transformers=has_hf_head and not read_config(job.output).is_decoder,
+        shape,
+        in_transformers=has_hf_head and not shape.is_decoder,
     )
 
 

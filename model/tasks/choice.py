@@ -18,7 +18,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..encoders.config import ModelConfig
+from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
 from .classification import LabelTask
 from .options import TaskOptions
@@ -37,19 +37,21 @@ class Choices(NamedTuple):
     """Index of the right one; None without a label."""
 
 
-class BertForMultipleChoice(LinearHead):
-    """BERT with one vector that scores the pooled [CLS] of each choice; keys and logits as in
+class ChoiceModel(LinearHead):
+    """An encoder with one vector that scores the pooled row of each choice; keys and logits as in
     ``transformers``.
     """
 
-    def __init__(self, config: ModelConfig, num_choices: int):
+    hf_name = "ForMultipleChoice"
+
+    def __init__(self, config: EncoderConfig, num_choices: int):
         super().__init__(config, 1)
         self.num_choices = num_choices
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (N, C)."""
-        pooled = self.bert.pooler(self.states(batch))  # N * C rows
-        return self.classify(pooled).view(-1, self.num_choices)
+        logits = self.classify(self.pooled(batch))  # N * C rows
+        return logits.view(-1, self.num_choices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +145,9 @@ class Choice(LabelTask):
             features.append(Feature(tuple(rows), target, index))
         return features
 
-    def model(self, config: ModelConfig) -> BertForMultipleChoice:
+    def model(self, config: EncoderConfig) -> ChoiceModel:
         """Return the encoder with a new vector."""
-        return BertForMultipleChoice(config, self.num_choices)
+        return ChoiceModel(config, self.num_choices)
 
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..encoders.config import ModelConfig
+from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
 from .metrics import measure
 from .options import TaskOptions
@@ -53,12 +53,14 @@ class TextExample(NamedTuple):
     """Index of the class, or the score; None without a label."""
 
 
-class BertForSequenceClassification(LinearHead):
-    """BERT with a linear layer on the pooled [CLS]; keys and logits as in ``transformers``."""
+class SequenceClassifier(LinearHead):
+    """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``."""
+
+    hf_name = "ForSequenceClassification"
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
-        return self.classify(self.bert.pooler(self.states(batch)))
+        return self.classify(self.pooled(batch))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error if there is one output."""
@@ -217,9 +219,9 @@ class Classification(LabelTask):
             features.append(Feature((row,), target, index))
         return features
 
-    def model(self, config: ModelConfig) -> BertForSequenceClassification:
+    def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
-        return BertForSequenceClassification(config, len(self.labels) or 1)
+        return SequenceClassifier(config, len(self.labels) or 1)
 
     def word_baseline(
         self, train: Sequence[TextExample], examples: Sequence[TextExample]

@@ -18,7 +18,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..encoders.config import ModelConfig
+from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
 from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
 from .options import TaskOptions
@@ -39,14 +39,17 @@ from .task import (
 )
 
 
-class BertForTokenClassification(LinearHead):
-    """BERT with a linear layer on each hidden state; keys and logits as in ``transformers``."""
+class TokenClassifier(LinearHead):
+    """An encoder with a linear layer on each hidden state; keys and logits as in
+    ``transformers``.
+    """
 
     per_token = True
+    hf_name = "ForTokenClassification"
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, L, K)."""
-        return self.classify(self.bert(*batch[:4]))
+        return self.classify(self.encoder(*batch[:4]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +118,9 @@ class EntityRecognition(Task):
             features.append(Feature((row.row,), target_L, row.example, row))
         return features
 
-    def model(self, config: ModelConfig) -> TaskModel:
+    def model(self, config: EncoderConfig) -> TaskModel:
         """Return the encoder with a new linear layer."""
-        return BertForTokenClassification(config, len(self.labels))
+        return TokenClassifier(config, len(self.labels))
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]

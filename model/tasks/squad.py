@@ -23,8 +23,10 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
-from ..encoders.bert import BertModel
-from ..encoders.config import ModelConfig
+from ..encoders.attention import dropout
+from ..encoders.catalogue import make_task_head
+from ..encoders.config import EncoderConfig
+from ..encoders.encoder import with_sigma
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
 from .options import TaskOptions
@@ -53,21 +55,31 @@ from .task import (
 )
 
 
-class BertForQuestionAnswering(TaskModel):
-    """BERT with a start and an end vector; keys and logits as in ``transformers``."""
+class SpanClassifier(TaskModel):
+    """An encoder with a start and an end vector; keys and logits as in ``transformers``."""
 
     per_token = True
+    hf_name = "ForQuestionAnswering"
 
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.bert = BertModel(config)
-        # Unused, but checkpoints have it. Without a gradient it takes no room in the optimiser.
-        self.bert.pooler.requires_grad_(False)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+    def __init__(self, config: EncoderConfig):
+        super().__init__(config)
+        # Unused, but checkpoints have them. Without a gradient they take no room in the optimiser.
+        for name in self.encoder.optional_modules:
+            self.encoder.get_submodule(name).requires_grad_(False)
+        self.head = make_task_head(config)
+        vectors = with_sigma(nn.Linear(config.hidden_size, 2), config.classifier_sigma)
+        self.add_module(self.encoder.span_layer, vectors)
+        self.rate = config.span_rate
+
+    @property
+    def pretrained_parts(self) -> dict[str, nn.Module]:
+        """The encoder, and the layers that it shares with the masked-LM head."""
+        return {**super().pretrained_parts, "head": self.head}
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (N, L, 2)."""
-        return self.qa_outputs(self.states(batch))
+        values_NLD = dropout(self.head(self.states(batch)), self.rate, self.training)
+        return self.get_submodule(self.encoder.span_layer)(values_NLD)
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy of the first and last token over the row's real tokens."""
@@ -200,9 +212,9 @@ class Squad(Task):
             # The passage is in other windows, so only what the question lost is cut.
             yield row._replace(num_cut=num_cut), window
 
-    def model(self, config: ModelConfig) -> BertForQuestionAnswering:
+    def model(self, config: EncoderConfig) -> SpanClassifier:
         """Return the encoder with a new linear layer."""
-        return BertForQuestionAnswering(config)
+        return SpanClassifier(config)
 
     def _predictions(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]

@@ -20,9 +20,9 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from ..encoders.attention import dropout
-from ..encoders.bert import BertModel
-from ..encoders.config import ModelConfig
-from ..encoders.encoder import real_tokens
+from ..encoders.catalogue import make_encoder, make_task_head
+from ..encoders.config import EncoderConfig
+from ..encoders.encoder import Encoder, real_tokens, with_sigma
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
@@ -60,7 +60,7 @@ class Feature(NamedTuple):
 
 
 class TaskBatch(NamedTuple):
-    """Padded rows as `BertModel.forward` takes them, and the targets of their features."""
+    """Padded rows as `Encoder.forward` takes them, and the targets of their features."""
 
     input_ids_BL: Tensor
     token_type_ids_BL: Tensor
@@ -94,9 +94,27 @@ class Recipe(NamedTuple):
 class TaskModel(nn.Module, ABC):
     """An encoder with the head of a task."""
 
-    bert: BertModel
     per_token: bool = False
     """Whether the head classifies tokens: outputs are then (N, L, ...)."""
+    hf_name: str = ""
+    """How the name of its class in ``transformers`` ends; empty if it has none."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        # Under the name that it has in `transformers`: that is how the weights' names begin.
+        encoder = make_encoder(config)
+        self.add_module(encoder.prefix, encoder)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder."""
+        (encoder,) = (child for child in self.children() if isinstance(child, Encoder))
+        return encoder
+
+    @property
+    def pretrained_parts(self) -> dict[str, nn.Module]:
+        """What a checkpoint may hold, by name: the encoder."""
+        return {self.encoder.prefix: self.encoder}
 
     @abstractmethod
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -107,8 +125,8 @@ class TaskModel(nn.Module, ABC):
 
         That is [CLS]; in a left-to-right model [CLS] and the final [SEP] are swapped.
         """
-        states_BLD = self.bert(*batch[:4])
-        if not self.bert.config.is_decoder:
+        states_BLD = self.encoder(*batch[:4])
+        if not self.encoder.config.is_decoder:
             return states_BLD
         # There [CLS] sees only itself and the final [SEP] sees everything:
         #
@@ -131,17 +149,29 @@ class TaskModel(nn.Module, ABC):
 
 
 class LinearHead(TaskModel):
-    """An encoder and one linear layer; parameter names as in ``transformers``."""
+    """An encoder, its own layers before a head, if any, and one linear layer; parameter names as in
+    ``transformers``.
+    """
 
-    def __init__(self, config: ModelConfig, num_outputs: int):
-        super().__init__()
-        self.bert = BertModel(config)
-        self.classifier = nn.Linear(config.hidden_size, num_outputs)
-        self.rate = config.hidden_dropout_prob
+    def __init__(self, config: EncoderConfig, num_outputs: int):
+        super().__init__(config)
+        self.head = make_task_head(config)
+        classifier = nn.Linear(config.hidden_size, num_outputs)
+        self.classifier = with_sigma(classifier, config.classifier_sigma)
+        self.rate = config.classifier_rate
+
+    @property
+    def pretrained_parts(self) -> dict[str, nn.Module]:
+        """The encoder, and the layers that it shares with the masked-LM head."""
+        return {**super().pretrained_parts, "head": self.head}
+
+    def pooled(self, batch: TaskBatch) -> Tensor:
+        """Return one vector for each row (B, D)."""
+        return self.encoder.pool(self.states(batch), batch.attention_mask_BL)
 
     def classify(self, values: Tensor) -> Tensor:
-        """Apply dropout and the linear layer to `values` (..., D)."""
-        return self.classifier(dropout(values, self.rate, self.training))
+        """Apply the encoder's own layers, dropout and the linear layer to `values` (..., D)."""
+        return self.classifier(dropout(self.head(values), self.rate, self.training))
 
 
 class Task(ABC):
@@ -187,7 +217,7 @@ class Task(ABC):
         """Return the features of the examples, in order."""
 
     @abstractmethod
-    def model(self, config: ModelConfig) -> TaskModel:
+    def model(self, config: EncoderConfig) -> TaskModel:
         """Return an encoder with this task's head; no weights are loaded yet."""
 
     def tuned(

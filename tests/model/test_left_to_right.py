@@ -21,7 +21,7 @@ from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.choice import Choice
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
-from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad
+from clozeworks.model.tasks.squad import SpanClassifier, Squad
 from clozeworks.model.tasks.task import Feature, LinearHead, Task, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -84,7 +84,7 @@ def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpo
         make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2)
     )
     assert isinstance(model, LinearHead)
-    assert isinstance(squad, BertForQuestionAnswering)
+    assert isinstance(squad, SpanClassifier)
     decoder = transformers.BertModel.from_pretrained(checkpoint).eval()
     assert decoder.config.is_decoder
     row = make_row(11, 3)

@@ -1,15 +1,28 @@
 """Parity of ModernBERT with transformers: forward, losses and gradients, in every layout."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
-from clozeworks.model.encoders.catalogue import make_pretrain_model
-from clozeworks.model.encoders.config import ModernBertConfig
+from clozeworks.model.encoders.attention import PaddedRows
+from clozeworks.model.encoders.catalogue import make_encoder, make_pretrain_model
+from clozeworks.model.encoders.config import ModelConfig, ModernBertConfig, read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
-from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM
+from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
+from clozeworks.model.tasks.choice import ChoiceModel
+from clozeworks.model.tasks.classification import SequenceClassifier
+from clozeworks.model.tasks.ner import TokenClassifier
+from clozeworks.model.tasks.squad import SpanClassifier
+from clozeworks.model.tasks.task import TaskBatch, TaskModel
+from clozeworks.model.training.device import update_flops
+from clozeworks.pipeline.errors import UserError
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
+IDS = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
 SHAPE = ModernBertConfig(
     vocab_size=97,
     hidden_size=48,
@@ -20,9 +33,7 @@ SHAPE = ModernBertConfig(
     local_attention=16,
     global_rope_theta=30_000.0,
     local_rope_theta=5_000.0,
-    pad_token_id=0,
-    cls_token_id=2,
-    sep_token_id=3,
+    **IDS,
 )
 SHORT = [[7, 7, 7], [3, 9, 8, 1]]
 """Rows that a window of 8 tokens on either side covers, or nearly."""
@@ -106,3 +117,208 @@ def test_equals_transformers(lengths, layout, attention):
         torch.testing.assert_close(
             parameter.grad, wanted[name], rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
         )
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("make", [SequenceClassifier, TokenClassifier, SpanClassifier, ChoiceModel])
+def test_heads_of_tasks_equal_transformers(make, pooling):
+    shape = replace(SHAPE, classifier_pooling=pooling)
+    arguments = () if make is SpanClassifier else (2,)
+    ours: TaskModel = make(shape, *arguments)
+    initialise(ours, shape, torch.Generator().manual_seed(2))
+    for weight in ours.state_dict().values():
+        weight.mul_(3).add_(torch.linspace(-0.1, 0.1, weight.numel()).view(weight.shape))
+    name = f"ModernBert{ours.hf_name}"
+    config = transformers.ModernBertConfig(**shape.to_hf(name), num_labels=2)
+    peer: Any = getattr(transformers, name)(config).eval()
+    peer.load_state_dict(ours.state_dict())
+
+    lengths = [21, 60, 3, 44]
+    batch = make_batch(lengths)
+    rows = TaskBatch(
+        batch["input_ids"],
+        torch.zeros_like(batch["input_ids"]),
+        batch["mask"],
+        real_tokens(batch["mask"]),
+        target=None,
+    )
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["mask"].long()}
+    if make is ChoiceModel:
+        inputs = {name: values.view(2, 2, -1) for name, values in inputs.items()}
+    output = peer(**inputs)
+    if make is SpanClassifier:
+        expected = torch.stack([output.start_logits, output.end_logits], -1)
+    else:
+        expected = output.logits
+    actual = ours.eval()(rows)
+    if ours.per_token:
+        actual, expected = actual[batch["mask"]], expected[batch["mask"]]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+
+    weight = torch.linspace(-1, 1, actual.numel()).view(actual.shape)
+    (actual * weight).mean().backward()
+    (expected * weight).mean().backward()
+    wanted = {name: parameter.grad for name, parameter in peer.named_parameters()}
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(
+            parameter.grad, wanted[name], rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def test_hidden_states_of_all_layers_equal_transformers():
+    ours, peer = make_models()
+    batch = make_batch([4, 40])
+    theirs = peer.model(batch["input_ids"], attention_mask=batch["mask"], output_hidden_states=True)
+    mine = ours.model.hidden_states(
+        batch["input_ids"], None, batch["mask"], real_tokens(batch["mask"]), all_layers=True
+    )
+    assert len(mine) == len(theirs.hidden_states) == 6
+    for actual, expected in zip(mine, theirs.hidden_states, strict=True):
+        torch.testing.assert_close(
+            actual[batch["mask"]], expected[batch["mask"]], rtol=0, atol=1e-5
+        )
+
+
+def test_initial_weights_are_those_of_transformers_module_by_module():
+    shape = ModernBertConfig.named("tiny", vocab_size=3000, **IDS)
+    ours = make_pretrain_model(shape)
+    initialise(ours, shape, torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    peer = transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(**shape.to_hf()))
+    theirs = peer.state_dict()
+    for name, weight in ours.state_dict().items():
+        if weight.ndim == 1:
+            assert torch.equal(weight, theirs[name]), name
+        elif "embeddings" not in name:
+            # That of transformers' embeddings is its decoder's, to which they are tied.
+            assert weight.std().item() == pytest.approx(theirs[name].std().item(), rel=0.03), name
+            assert weight.abs().max() <= 2.0001 * weight.std() / 0.8796 * 1.05
+    assert ours.state_dict()[ours.vocabulary_weights[0]].std().item() == pytest.approx(
+        0.02 * 0.8796, rel=0.02
+    )
+
+
+def test_dropout_trains_by_products_as_the_fused_kernel_does():
+    # A tiny dropout rate takes the training path on the CPU, and drops nothing.
+    for lengths in ([3, 60, 11], [300, 150]):
+        batch = make_batch(lengths)
+        expected, _ = run_ours(make_models()[0], batch, "unpadded")
+        fields = ModernBertConfig.run_fields("mlm", 1e-9, None)
+        ours, _ = make_models(replace(SHAPE, **fields))
+        actual, _ = run_ours(ours.train(), batch, "unpadded")
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+
+
+def test_a_window_sees_so_many_tokens_and_no_more():
+    # One layer is enough to see how far: the second, since the first attends to whole rows.
+    shape = replace(SHAPE, num_hidden_layers=2)
+    ours, _ = make_models(shape)
+    hidden = torch.randn(300, 48, generator=torch.Generator().manual_seed(0))
+    attend = ours.model.layers[1].attn
+    for num_tokens in (60, 300):
+        layout = PaddedRows(1, num_tokens, None, None, False)
+        rotation = Rotation.at(torch.arange(num_tokens), 12, 5000.0)
+        before = attend(hidden[:num_tokens], layout, rotation)
+        changed = hidden[:num_tokens].clone()
+        changed[30] += 1
+        differs = (attend(changed, layout, rotation) != before).any(1).nonzero().squeeze(1)
+        assert differs.tolist() == list(range(22, 39))
+
+
+def test_flops_are_those_of_the_forward_pass_three_times():
+    # Windowed layers are computed with a mask here, so only those of whole rows compare.
+    shape = replace(SHAPE, global_attn_every_n_layers=1)
+    model = make_pretrain_model(shape).eval()
+    ids = make_batch([9, 9, 9])["input_ids"]
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        model.mlm_logits(model.encoder(ids), torch.tensor([2, 11, 12, 20]))
+    assert update_flops(shape, np.array([9, 9, 9]), 4) == 3 * counter.get_total_flops()
+
+
+@pytest.mark.parametrize("length", [1, 5, 9, 10, 17, 30])
+def test_pairs_within_a_window_are_counted(length):
+    positions = np.arange(length)
+    near = np.abs(positions[:, None] - positions) <= 8
+    lengths = np.array([length, length])
+    windowed = replace(SHAPE, num_hidden_layers=2).encoder_flops(lengths)
+    whole = replace(SHAPE, num_hidden_layers=2, global_attn_every_n_layers=1)
+    saved = 2 * (length**2 - near.sum())
+    assert whole.encoder_flops(lengths) - windowed == 4 * 48 * saved
+
+
+def test_named_sizes_have_the_published_numbers_of_parameters():
+    # The paper states 149 and 395 million (arXiv 2412.13663, section 2.1).
+    for size, millions in {"base": 149, "large": 395}.items():
+        shape = ModernBertConfig.named(size)
+        with torch.device("meta"):
+            model = make_encoder(shape)
+        assert sum(p.numel() for p in model.parameters()) == shape.num_parameters()
+        assert shape.num_parameters() / 1e6 == pytest.approx(millions, abs=0.5)
+        assert ModernBertConfig().intermediate_size == 1152
+    for size in ("tiny", "mini", "small", "medium"):
+        # Layers like BERT's of the same name, in weights.
+        ours = ModernBertConfig.named(size, vocab_size=97, **IDS)
+        bert = ModelConfig.named(size, vocab_size=97, max_position_embeddings=1)
+        assert ours.num_parameters() == pytest.approx(bert.num_parameters(), rel=0.05)
+
+
+NEW_FORM = transformers.ModernBertConfig(
+    global_attn_every_n_layers=4,
+    num_hidden_layers=6,
+    rope_parameters={
+        "full_attention": {"rope_type": "default", "rope_theta": 7.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 8.0},
+    },
+).to_dict()
+OLD_FORM = {
+    "model_type": "modernbert",
+    "num_hidden_layers": 6,
+    "global_attn_every_n_layers": 4,
+    "global_rope_theta": 7,
+    "local_rope_theta": 8.0,
+    "position_embedding_type": "absolute",
+}
+
+
+@pytest.mark.parametrize("values", [NEW_FORM, OLD_FORM])
+def test_both_forms_of_config_json_are_read_and_written(values):
+    shape = read_hf(values)
+    assert isinstance(shape, ModernBertConfig)
+    assert shape == ModernBertConfig(
+        num_hidden_layers=6,
+        global_attn_every_n_layers=4,
+        global_rope_theta=7.0,
+        local_rope_theta=8.0,
+    )
+    written = shape.to_hf()
+    assert {**written, **OLD_FORM, "position_embedding_type": None} == {
+        **written,
+        "position_embedding_type": None,
+    }
+    assert read_hf(written) == shape
+    peer = transformers.ModernBertConfig(**written)
+    assert peer.layer_types == NEW_FORM["layer_types"]
+    assert peer.rope_parameters == NEW_FORM["rope_parameters"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm_bias": True}, "has norm_bias True, but only False is read"),
+        ({"decoder_bias": False}, "has decoder_bias False, but only True is read"),
+        ({"tie_word_embeddings": False}, "has tie_word_embeddings False"),
+        ({"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
+        (
+            {"classifier_pooling": "max"},
+            "classifier_pooling is 'max', but must be one of cls, mean",
+        ),
+        ({"layer_types": ["full_attention", "full_attention", "sliding_attention"]}, "no regular"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type .* 'yarn'"),
+        ({"num_attention_heads": 256}, "odd size"),
+        ({"local_attention": 0}, "local_attention is 0, but must be at least 1"),
+        ({"pad_token_id": 60000}, "pad_token_id is 60000, but the vocabulary has 50368 tokens"),
+    ],
+)
+def test_what_is_not_built_is_refused_by_name(changes, message):
+    with pytest.raises(UserError, match=message):
+        read_hf({"model_type": "modernbert", **changes})

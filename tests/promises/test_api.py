@@ -50,8 +50,6 @@ PIPELINE = {
 }
 MODEL = {
     "BertForPreTraining": "config",
-    "BertForQuestionAnswering": "config",
-    "BertForSequenceClassification": "config, num_outputs",
     "BertModel": "config",
     "Classification": CLASS,
     "EntityRecognition": CLASS,
@@ -61,7 +59,11 @@ MODEL = {
         "rank=0, num_ranks=1"
     ),
     "ModelConfig": CLASS,
+    "ModernBertConfig": CLASS,
+    "ModernBertForMaskedLM": "config",
     "PretrainConfig": CLASS,
+    "SequenceClassifier": "config, num_outputs",
+    "SpanClassifier": "config",
     "Squad": CLASS,
     "StopRequest": CLASS,
     "Task": CLASS,

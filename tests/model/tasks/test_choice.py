@@ -21,7 +21,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.catalogue import restore_task
-from clozeworks.model.tasks.choice import BertForMultipleChoice, Choice, Choices, read_choice
+from clozeworks.model.tasks.choice import Choice, ChoiceModel, Choices, read_choice
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
@@ -223,7 +223,7 @@ def test_logits_loss_and_gradients_equal_transformers(num_choices):
         num_attention_heads=2,
         intermediate_size=48,
     )
-    ours = BertForMultipleChoice(config, num_choices).eval()
+    ours = ChoiceModel(config, num_choices).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
     shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}
     theirs = transformers.BertForMultipleChoice(transformers.BertConfig(**shape)).eval()

@@ -31,7 +31,7 @@ from clozeworks.model.tasks.conll import (
     read_conll,
     split_words,
 )
-from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
+from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, read_ner
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits
@@ -321,7 +321,7 @@ def some_features(checkpoint: Path, task: EntityRecognition) -> list:
 
 def test_logits_loss_and_gradients_equal_transformers(checkpoint):
     task, config = EntityRecognition(types=("loc", "per")), ModelConfig(**SHAPE)
-    ours = BertForTokenClassification(config, 5).eval()
+    ours = TokenClassifier(config, 5).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
     shape: dict[str, Any] = {**config.to_hf(), "num_labels": 5, "attn_implementation": "eager"}
     theirs = transformers.BertForTokenClassification(transformers.BertConfig(**shape)).eval()
@@ -500,6 +500,6 @@ def test_every_word_of_wnut_is_read_once(checkpoint):
 
 
 def test_outputs_without_features_are_none(checkpoint):
-    model = BertForTokenClassification(read_config(checkpoint), 3)
+    model = TokenClassifier(read_config(checkpoint), 3)
     assert infer(model, []) == []
     assert entities([]) == [] and bio_tags([Entity(0, 1, "x")], 1) == ["B-x"]

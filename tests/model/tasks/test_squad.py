@@ -20,7 +20,7 @@ from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
-from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad, read_squad
+from clozeworks.model.tasks.squad import SpanClassifier, Squad, read_squad
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, Version, read_questions
 from clozeworks.model.tasks.squad_metrics import (
     best_threshold,
@@ -760,7 +760,7 @@ def test_logits_loss_and_gradients_equal_transformers():
         num_attention_heads=2,
         intermediate_size=48,
     )
-    ours = BertForQuestionAnswering(config).eval()
+    ours = SpanClassifier(config).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
     shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}
     theirs = transformers.BertForQuestionAnswering(transformers.BertConfig(**shape)).eval()
@@ -794,7 +794,7 @@ def test_padding_takes_no_part_in_the_loss():
         num_attention_heads=2,
         intermediate_size=16,
     )
-    model = BertForQuestionAnswering(config).eval()
+    model = SpanClassifier(config).eval()
     initialise(model, config, torch.Generator().manual_seed(2))
     short, long = (
         Feature((TokenRow(np.arange(1, length, dtype=np.int32), 3),), np.array([3, 4]), 0)

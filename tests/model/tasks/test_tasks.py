@@ -17,7 +17,7 @@ from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.tasks import classification
 from clozeworks.model.tasks.catalogue import TASKS, find_entry, read_task, restore_task
 from clozeworks.model.tasks.classification import (
-    BertForSequenceClassification,
+    SequenceClassifier,
     TextExample,
     read_classify,
 )
@@ -569,7 +569,7 @@ def test_logits_loss_and_gradients_equal_transformers(num_classes):
         num_attention_heads=2,
         intermediate_size=48,
     )
-    ours = BertForSequenceClassification(config, num_classes).eval()
+    ours = SequenceClassifier(config, num_classes).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
     shape: dict[str, Any] = {
         **config.to_hf(),

@@ -18,7 +18,7 @@ from clozeworks.model.finetuning import train
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.pretraining import pretrain
 from clozeworks.model.pretraining.setup import open_directories, set_up
-from clozeworks.model.tasks.ner import BertForTokenClassification
+from clozeworks.model.tasks.ner import TokenClassifier
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TokenRow, make_batch, num_targets
 from clozeworks.model.training import ranks as module_of_ranks
 from clozeworks.model.training.optim import make_optimizer
@@ -84,7 +84,7 @@ def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
 def finetuning(_: str, ranks: Ranks, micro_batch_size: int) -> Work:
     config = FinetuneConfig(device="cpu", micro_batch_size=micro_batch_size)
     training = train.Training(tagged(), config, Recipe(FEATURES, 1.0, (1e-3,)), 1e-3, 0, ranks)
-    model = BertForTokenClassification(SHAPE, 3)
+    model = TokenClassifier(SHAPE, 3)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
     batches = train._make_batches(training, np.arange(FEATURES))
     return Work(model, batches, lambda micro_batch: train._loss(model, micro_batch))
