@@ -1,6 +1,7 @@
 """Pre-training and its loader beside `transformers` and `datasets`, on the same rows, in one run.
 
-    python -m benchmarks.pretrain INSTANCES... [--models mini,base] [--rows 32] [--rounds 3]
+    python -m benchmarks.pretrain INSTANCES... [--models mini,base] [--architecture modernbert]
+        [--rows 32] [--rounds 3]
 
 INSTANCES are one or more directories, for example of length 128 and of length 512. An update is
 forward, backward, clipping and optimiser step on as many micro-batches as the trainer makes, with
@@ -21,8 +22,8 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.catalogue import make_pretrain_model
+from clozeworks.model.encoders.config import CONFIGS, EncoderConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
@@ -73,6 +74,7 @@ def main() -> None:
     )
     parser.add_argument("instances", nargs="+")
     parser.add_argument("--models", default="base,large" if ON_GPU else "mini,base")
+    parser.add_argument("--architecture", default="bert", choices=CONFIGS)
     parser.add_argument("--rows", type=int, default=256 if ON_GPU else 32)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -80,24 +82,28 @@ def main() -> None:
     logging.getLogger("datasets").setLevel(logging.ERROR)
     directories = [data.open_instances(path) for path in arguments.instances]
     print_loaders(directories[0])
-    work = [make_work(directory, arguments.rows) for directory in directories]
+    kind = CONFIGS[arguments.architecture]
+    work = [make_work(directory, arguments.rows, kind.objectives[0]) for directory in directories]
     positions = max(512, *(directory.max_length for directory in directories))
     for size in arguments.models.split(","):
-        config = ModelConfig.named(
-            size, vocab_size=directories[0].vocab_size, max_position_embeddings=positions
+        config = kind.named(
+            size,
+            max_position_embeddings=positions,
+            # The special tokens of BERT's own vocabularies.
+            **kind.vocabulary_fields(directories[0].vocab_size, 0, 2, 3),
         )
         # A table for each, so that a later one that fails takes none of these with it.
         Console().print(measure_trainers(config, work, arguments.rounds))
 
 
-def make_work(directory: data.InstanceDirectory, num_rows: int) -> Work:
+def make_work(directory: data.InstanceDirectory, num_rows: int, objective: str) -> Work:
     rows = RowSequence(directory, 0).rows(0, num_rows)
     size = MICRO_BATCH_TOKENS[DEVICE.type] // directory.max_length
-    batches = make_batches(rows, size, multiple=8 if ON_GPU else 1)
+    batches = make_batches(rows, size, objective, multiple=8 if ON_GPU else 1)
     return Work(rows, [batch.to(DEVICE) for batch in batches])
 
 
-def measure_trainers(config: ModelConfig, work: list[Work], rounds: int) -> Table:
+def measure_trainers(config: EncoderConfig, work: list[Work], rounds: int) -> Table:
     device = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
     title = f"{config.num_hidden_layers} x {config.hidden_size}, {device}"
     columns = ("MFU", "peak GiB") if ON_GPU else ()
@@ -134,7 +140,7 @@ def describe(work: Work) -> tuple[str, str]:
 
 
 def figures(
-    config: ModelConfig, work: Work, seconds: float, peer_seconds: float, trainer: Trainer
+    config: EncoderConfig, work: Work, seconds: float, peer_seconds: float, trainer: Trainer
 ) -> list[str]:
     num_tokens = int(work.rows.lengths.sum())
     cells = [
@@ -149,8 +155,8 @@ def figures(
     return [*cells, f"{mfu:.1%}", f"{peak_memory(trainer, work):.1f}"]
 
 
-def ours(config: ModelConfig) -> Trainer:
-    model = BertForPreTraining(config)
+def ours(config: EncoderConfig) -> Trainer:
+    model = make_pretrain_model(config)
     initialise(model, config, torch.Generator().manual_seed(0))
 
     def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
@@ -160,7 +166,7 @@ def ours(config: ModelConfig) -> Trainer:
     return make_trainer(model, loss)
 
 
-def peer(config: ModelConfig) -> Trainer:
+def peer(config: EncoderConfig) -> Trainer:
     model = make_peer(config)
     return make_trainer(model, lambda batch, work: peer_loss(model, batch) / len(work.batches))
 
