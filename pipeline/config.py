@@ -47,6 +47,12 @@ EXPONENT_HELP = (
 )
 
 
+LONGEST_UNPACKED = 512
+"""Rows of `pairing` none beyond this many tokens, BERT's positions, are packed: few documents fill
+them alone.
+"""
+
+
 def check(holds: bool, name: str, value: object, must: str) -> None:
     """Raise `UserError` that names the field and its `value` unless `holds`."""
     if not holds:
@@ -207,7 +213,7 @@ class BuildConfig:
         "balanced",
         "How segments are paired: exactly balanced next-sentence pairs, google-research's "
         "algorithm (bert), sentence-order prediction (sop, ALBERT), or single segments (none, "
-        "RoBERTa).",
+        "RoBERTa; above a --max-length of 512 whole documents, packed into rows).",
         group="Pairs",
     )
     negatives: Literal["same-source", "same-language", "any"] = option(
@@ -218,7 +224,9 @@ class BuildConfig:
         group="Pairs",
     )
     short_share: float = option(
-        0.1, "Share of rows with a shorter, random target length.", group="Pairs"
+        0.1,
+        "Share of rows with a shorter, random target length; packed documents are not cut short.",
+        group="Pairs",
     )
     weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
     language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
@@ -235,6 +243,11 @@ class BuildConfig:
         check(0 <= exponent <= 1, "language_exponent", exponent, "must be between 0 and 1")
         share = self.short_share
         check(0 <= share <= 1, "short_share", share, "must be between 0 and 1")
+
+    @property
+    def packs(self) -> bool:
+        """Whether rows are packed: whole documents side by side, which do not see each other."""
+        return self.pairing == "none" and self.max_length > LONGEST_UNPACKED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,15 @@ Columns of **instances** (one row per pre-training example, not padded):
 - ``document_a``, ``document_b``: the rows that A and B come from, in the document shard of the same
   number;
 - ``duplicate``: which pass over the documents the row belongs to.
+
+**Packed** instances (`BuildConfig.packs`) have several documents in a row, each of which is a
+sequence of its own, ``[CLS] document [SEP]``, and sees none of the others:
+
+- ``input_ids``: the sequences one after the other, with the masks applied;
+- ``sequence_starts``: ascending indices into ``input_ids``, where each sequence starts, from 0 on;
+- ``documents``: the row that each sequence comes from, in the document shard of the same number;
+- ``masked_lm_positions``, ``masked_lm_ids``, ``duplicate``: as above; positions count from the
+  start of the row.
 """
 
 import pyarrow as pa
@@ -48,11 +57,26 @@ WORD_COUNTS = pa.schema(
 )
 
 
-def instances_schema(vocab_size: int) -> pa.Schema:
+SEQUENCE_STARTS = "sequence_starts"
+"""The column that only packed instances have."""
+
+
+def instances_schema(vocab_size: int, *, packed: bool = False) -> pa.Schema:
     """Return the schema of instances; token ids are 16 bits wide if the vocabulary allows it."""
     token = pa.uint16()
     if vocab_size > 2**16:
         token = pa.uint32()
+    if packed:
+        return pa.schema(
+            [
+                pa.field("input_ids", pa.list_(token), nullable=False),
+                pa.field(SEQUENCE_STARTS, pa.list_(pa.uint16()), nullable=False),
+                pa.field("documents", pa.list_(pa.int32()), nullable=False),
+                pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
+                pa.field("masked_lm_ids", pa.list_(token), nullable=False),
+                pa.field("duplicate", pa.uint8(), nullable=False),
+            ]
+        )
     return pa.schema(
         [
             pa.field("input_ids", pa.list_(token), nullable=False),

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from ..encoders.heads import IGNORED
-from .rows import InstanceRows, select
+from .rows import InstanceRows, select, sequences
 
 TOKEN_BLOCK = 1024
 PREDICTION_BLOCK = 256
+SEQUENCE_BLOCK = 64
+"""The number of sequences in packed rows is padded to a multiple of this."""
 
 
 class PretrainBatch(NamedTuple):
@@ -65,14 +67,34 @@ def make_batches(
 
     Rows are padded to a multiple of `multiple` tokens. `objective` is an option of
     `PretrainConfig`: only ``mlm+nsp`` has next-sentence labels; ``ltr`` restores the masked tokens
-    and predicts each token but the first from those before.
+    and predicts each token but the first from those before. Packed rows are taken apart: a batch
+    then has as many sequences of similar length as make `batch_size` of the longest rows.
     """
+    if rows.sequence_starts is not None:
+        max_tokens = batch_size * int(rows.lengths.max(initial=1))
+        return _batches_of_sequences(sequences(rows), max_tokens, objective, multiple)
     # The first batch is then the largest: if it fits into memory, all do.
     longest_first = np.argsort(-rows.lengths, kind="stable")
     batches = []
     for first in range(0, len(longest_first), batch_size):
         index = longest_first[first : first + batch_size]
         batches.append(_pad_batch(select(rows, index), objective, multiple))
+    return batches
+
+
+def _batches_of_sequences(
+    rows: InstanceRows, max_tokens: int, objective: str, multiple: int
+) -> list[PretrainBatch]:
+    """Return rows of very different lengths in batches of at most `max_tokens` with padding."""
+    longest_first = np.argsort(-rows.lengths, kind="stable")
+    batches = []
+    first = 0
+    while first < len(rows):
+        longest = int(rows.lengths[longest_first[first]])
+        num_rows = max(1, max_tokens // longest)
+        index = longest_first[first : first + num_rows]
+        batches.append(_pad_batch(select(rows, index), objective, multiple))
+        first += num_rows
     return batches
 
 
@@ -93,7 +115,12 @@ def pack_batches(
     num_batches = _divide_up(len(rows), batch_size)
     batches = []
     for index in np.array_split(np.arange(len(rows)), num_batches):
-        batches.append(_pack_batch(select(rows, index), max_length, num_rows, objective))
+        batch_rows = select(rows, index)
+        if batch_rows.sequence_starts is not None:
+            batch_rows = sequences(batch_rows)
+            num_sequences = len(batch_rows) + most_padding_rows
+            num_rows = SEQUENCE_BLOCK * _divide_up(num_sequences, SEQUENCE_BLOCK)
+        batches.append(_pack_batch(batch_rows, max_length, num_rows, objective))
     return batches
 
 

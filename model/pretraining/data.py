@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 from ...pipeline import storage
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
-from ...pipeline.instances.masking import mask_rows
+from ...pipeline.instances.masking import mask_rows, mask_sequences
 from ...pipeline.manifests import InstancesManifest
+from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.stage import read_manifest
 from ...pipeline.vocabulary.vocabulary import Vocabulary
-from .rows import InstanceRows, concatenate
+from .rows import InstanceRows, concatenate, sequences
 
 COLUMNS = [
     "input_ids",
@@ -29,6 +30,7 @@ COLUMNS = [
     "masked_lm_ids",
     "next_sentence_label",
 ]
+PACKED_COLUMNS = ["input_ids", SEQUENCE_STARTS, "masked_lm_positions", "masked_lm_ids"]
 NUM_READERS = 8
 REBUILD = "rebuild the instances with `overwrite`"
 
@@ -44,6 +46,8 @@ class RowGroup(NamedTuple):
     """Including special tokens; rows are stored without padding."""
     duplicate: int | None
     """The pass over the documents that its rows come from; None if the footer has no statistics."""
+    is_packed: bool = False
+    """Whether a row holds several documents."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class InstanceDirectory:
     def vocab_size(self) -> int:
         """Number of tokens in the vocabulary."""
         return self.manifest.tokenizer.size
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether rows hold several documents, each a sequence of its own."""
+        return self.row_groups[0].is_packed
 
     @cached_property
     def num_rows(self) -> int:
@@ -128,6 +137,7 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
             num_rows=group.num_rows,
             num_tokens=group.column(ids_column).num_values,
             duplicate=duplicate,
+            is_packed=SEQUENCE_STARTS in columns,
         )
         groups.append(row_group)
         first_row += group.num_rows
@@ -144,7 +154,8 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
             # With `pre_buffer` all columns of the group come in one request.
             parquet = pq.ParquetFile(file, pre_buffer=True)
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
-            table = parquet.read_row_group(group.number, columns=COLUMNS, use_threads=False)
+            columns = PACKED_COLUMNS if group.is_packed else COLUMNS
+            table = parquet.read_row_group(group.number, columns=columns, use_threads=False)
     except FileNotFoundError:
         raise UserError(
             f"{path} has disappeared; {REBUILD}, then rerun the same command."
@@ -156,14 +167,25 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
     input_ids, lengths = _flat(table, "input_ids")
     masked_ids, num_masked = _flat(table, "masked_lm_ids")
     masked_positions, _ = _flat(table, "masked_lm_positions")
+    sequence_starts = None
+    num_sequences = None
+    if group.is_packed:
+        sequence_starts, num_sequences = _flat(table, SEQUENCE_STARTS)
+        segment_b_start = lengths
+        next_sentence_label = np.zeros(len(lengths), np.uint8)
+    else:
+        segment_b_start = table["segment_b_start"].to_numpy()
+        next_sentence_label = table["next_sentence_label"].to_numpy()
     rows = InstanceRows(
         input_ids=input_ids,
         lengths=lengths,
         masked_positions=masked_positions,
         masked_ids=masked_ids,
         num_masked=num_masked,
-        segment_b_start=table["segment_b_start"].to_numpy(),
-        next_sentence_label=table["next_sentence_label"].to_numpy(),
+        segment_b_start=segment_b_start,
+        next_sentence_label=next_sentence_label,
+        sequence_starts=sequence_starts,
+        num_sequences=num_sequences,
     )
     _check_rows(rows, directory, path)
     return rows
@@ -193,6 +215,11 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
         raise UserError(f"{path} contains a next-sentence label other than 0 and 1; {REBUILD}.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
         raise UserError(f"{path} masks a position beyond the end of its row; {REBUILD}.")
+    if rows.sequence_starts is not None:
+        split = sequences(rows)
+        # A sequence that starts before the one in front of it, or outside of its row.
+        if split.lengths.min() < 1 or split.num_masked.sum() != rows.num_masked.sum():
+            raise UserError(f"{path} starts a document outside of its row; {REBUILD}.")
 
 
 def mask_anew(
@@ -202,6 +229,8 @@ def mask_anew(
     them.
     """
     ids = rows.unmasked_ids()
+    if rows.sequence_starts is not None:
+        return _mask_packed(rows, ids, vocabulary, config, rng)
     segment_b_start = rows.segment_b_start.astype(np.int64)
     # Masks `ids` in place.
     positions, originals, offsets = mask_rows(
@@ -213,6 +242,32 @@ def mask_anew(
         masked_positions=positions,
         masked_ids=originals,
         num_masked=np.diff(offsets),
+    )
+
+
+def _mask_packed(
+    rows: InstanceRows,
+    ids: np.ndarray,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng: np.random.Generator,
+) -> InstanceRows:
+    """Return packed `rows` with new masks, drawn in `ids`, their original tokens."""
+    assert rows.sequence_starts is not None
+    by_sequence = sequences(rows)
+    positions, originals, offsets = mask_sequences(
+        ids, by_sequence.offsets, vocabulary, config, rng
+    )
+    num_masked = np.diff(offsets)
+    # From positions in a sequence to those in its row.
+    positions = positions + np.repeat(rows.sequence_starts, num_masked)
+    first_sequences = np.cumsum(rows.num_sequences) - rows.num_sequences
+    return replace(
+        rows,
+        input_ids=ids,
+        masked_positions=positions,
+        masked_ids=originals,
+        num_masked=np.add.reduceat(num_masked, first_sequences),
     )
 
 

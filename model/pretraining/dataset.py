@@ -20,7 +20,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ...pipeline.errors import UserError
 from ..encoders.heads import IGNORED
 from .data import open_instances
-from .rows import InstanceRows, select
+from .rows import InstanceRows, select, sequences
 from .sequence import RowSequence
 
 
@@ -35,6 +35,8 @@ class InstanceRow(TypedDict):
     """int64 (L,): the original token if it is to be predicted, else `IGNORED`."""
     next_sentence_label: NotRequired[int]
     """0 is IsNext, 1 is NotNext; absent if `pairing` was none."""
+    position_ids: NotRequired[Tensor]
+    """int64 (L,), only in packed rows: from 0 on in each document, which must see no other."""
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
@@ -179,6 +181,13 @@ def _split_rows(rows: InstanceRows, *, has_pairs: bool) -> list[InstanceRow]:
     if has_pairs:
         for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
             row["next_sentence_label"] = label
+    if rows.sequence_starts is not None:
+        by_sequence = sequences(rows)
+        flat_starts_T = np.repeat(by_sequence.offsets[:-1], by_sequence.lengths)
+        positions_T = np.arange(len(flat_starts_T)) - flat_starts_T
+        positions_by_row = torch.from_numpy(positions_T).split(lengths)
+        for row, positions_L in zip(split_rows, positions_by_row, strict=True):
+            row["position_ids"] = positions_L
     return split_rows
 
 
@@ -190,6 +199,8 @@ def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
     and, if the instances have pairs, next_sentence_label (B,).
     """
     paddings = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
+    if "position_ids" in rows[0]:
+        paddings["position_ids"] = 0
     batch = {}
     for name, padding in paddings.items():
         columns = [row[name] for row in rows]

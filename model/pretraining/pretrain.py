@@ -46,7 +46,7 @@ from .card import model_card
 from .data import InstanceDirectory
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
-from .rows import InstanceRows, select
+from .rows import InstanceRows, select, sequences
 from .run import (
     RUN,
     STATE,
@@ -75,8 +75,9 @@ class GlobalBatch(NamedTuple):
     """The rows of one update: this rank's micro-batches, and counts over all ranks."""
 
     batches: list[PretrainBatch]
+    num_rows: int
     lengths: np.ndarray
-    """Tokens in each row."""
+    """Tokens in each row, or in each document of packed rows: what attention sees at once."""
     num_predicted: int
     num_padded: int
     """Tokens with padding, if every rank has as much padding as this one."""
@@ -86,7 +87,7 @@ class GlobalBatch(NamedTuple):
         sums = model(*batch)
         # Divided by the counts of the global batch, not of the micro-batch: a mean of the
         # micro-batches' means would weigh a masked token more, the fewer there are beside it.
-        share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / len(self.lengths)
+        share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / self.num_rows
         return Loss(share, batch_sums(batch, sums))
 
 
@@ -318,10 +319,12 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     num_padded_here = sum(batch.input_ids.numel() for batch in batches)
     if on_gpu:
         batches = [batch.pin() for batch in batches]
+    by_sequence = sequences(rows)
     return GlobalBatch(
         batches=batches,
-        lengths=rows.lengths,
-        num_predicted=_num_predicted(rows, objective),
+        num_rows=len(rows),
+        lengths=by_sequence.lengths,
+        num_predicted=_num_predicted(by_sequence, objective),
         num_padded=num_padded_here * setup.ranks.num_ranks,
     )
 
@@ -344,7 +347,7 @@ def _update(run: PretrainRun, batch: GlobalBatch) -> None:
             stop_asked=run.stop.is_requested,
             seconds=run.clock.elapsed(),
         )
-    num_rows = len(batch.lengths)
+    num_rows = batch.num_rows
     num_tokens = int(batch.lengths.sum())
     state.step += 1
     state.num_rows += num_rows

@@ -7,6 +7,9 @@ offsets.
     input_ids   CLS  a b  SEP        CLS  c  SEP        CLS  d e f  SEP
     lengths               4                   3                      5
     offsets     0                    4                  7                 12
+
+A packed row holds several documents, each a sequence of its own that sees no other; `sequences`
+makes a row of each.
 """
 
 from dataclasses import dataclass, fields
@@ -28,6 +31,10 @@ class InstanceRows:
     """int64: each row's number of items in the two columns above."""
     segment_b_start: np.ndarray
     next_sentence_label: np.ndarray
+    sequence_starts: np.ndarray | None = None
+    """Only of packed rows: where in its row each sequence starts."""
+    num_sequences: np.ndarray | None = None
+    """int64, only of packed rows: each row's number of items in the column above."""
 
     def __len__(self) -> int:
         return len(self.segment_b_start)
@@ -55,6 +62,13 @@ def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
     # Two kinds of list columns, of different lengths: tokens, and tokens to predict.
     tokens = _items(rows.offsets, index)
     masked = _items(rows.masked_offsets, index)
+    sequence_starts = None
+    num_sequences = None
+    if rows.sequence_starts is not None:
+        assert rows.num_sequences is not None
+        sequence_offsets = np.append(0, np.cumsum(rows.num_sequences))
+        sequence_starts = rows.sequence_starts[_items(sequence_offsets, index)]
+        num_sequences = rows.num_sequences[index]
     return InstanceRows(
         input_ids=rows.input_ids[tokens],
         lengths=rows.lengths[index],
@@ -63,6 +77,35 @@ def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
         num_masked=rows.num_masked[index],
         segment_b_start=rows.segment_b_start[index],
         next_sentence_label=rows.next_sentence_label[index],
+        sequence_starts=sequence_starts,
+        num_sequences=num_sequences,
+    )
+
+
+def sequences(rows: InstanceRows) -> InstanceRows:
+    """Return a row for each sequence of packed rows; other rows as they are."""
+    # A row of two sequences, with two tokens to predict:
+    #
+    #     input_ids           CLS  a  M SEP CLS  M  b SEP
+    #     sequence_starts       0             4
+    #     masked_positions           2           5
+    #     in the sequences           2           1
+    if rows.sequence_starts is None:
+        return rows
+    row_starts = rows.offsets[:-1]
+    starts = rows.sequence_starts + np.repeat(row_starts, rows.num_sequences)
+    offsets = np.append(starts, rows.offsets[-1])
+    masked_M = rows.masked_positions + np.repeat(row_starts, rows.num_masked)
+    num_masked = np.diff(np.searchsorted(masked_M, offsets))
+    lengths = np.diff(offsets)
+    return InstanceRows(
+        input_ids=rows.input_ids,
+        lengths=lengths,
+        masked_positions=masked_M - np.repeat(starts, num_masked),
+        masked_ids=rows.masked_ids,
+        num_masked=num_masked,
+        segment_b_start=lengths,
+        next_sentence_label=np.zeros(len(lengths), np.uint8),
     )
 
 
@@ -87,5 +130,7 @@ def concatenate(parts: list[InstanceRows]) -> InstanceRows:
         return parts[0]  # most batches lie in one block, and need no copy
     columns = {}
     for field in fields(InstanceRows):
-        columns[field.name] = np.concatenate([getattr(part, field.name) for part in parts])
+        values = [getattr(part, field.name) for part in parts]
+        if values[0] is not None:  # only packed rows have all columns
+            columns[field.name] = np.concatenate(values)
     return InstanceRows(**columns)

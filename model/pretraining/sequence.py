@@ -35,6 +35,10 @@ BLOCK_ROWS = 65_536
 NUM_READERS = 8
 # Few enough that no batch waits long for its masks.
 MASKED_TOGETHER = 2048
+USUAL_LENGTH = 128
+"""Packed rows of thousands of tokens are read and masked in fewer rows: in as many tokens as these
+numbers of rows have at this length.
+"""
 
 
 class _Piece(NamedTuple):
@@ -69,7 +73,11 @@ class RowSequence:
         self._duplicates_per_epoch = duplicates_per_epoch
         # The same for all blocks, so that a block's row groups are found by arithmetic.
         mean_rows = directory.num_rows / len(directory.row_groups)
-        self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
+        shrink = 1.0
+        if directory.is_packed:
+            shrink = USUAL_LENGTH / directory.max_length
+        self.groups_per_block = max(1, round(shrink * BLOCK_ROWS / mean_rows))
+        self.masked_together = max(1, round(shrink * MASKED_TOGETHER))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
         self._epochs = _epochs(directory, duplicates_per_epoch)
         """Indices of the row groups of each epoch, until they repeat."""
@@ -127,7 +135,7 @@ class RowSequence:
             rows_left_in_block = int(block_ends[block]) - offset
             num_rows = min(stop - start, rows_left_in_block)
             if self.masks:
-                rows_left_to_mask = MASKED_TOGETHER - first % MASKED_TOGETHER
+                rows_left_to_mask = self.masked_together - first % self.masked_together
                 num_rows = min(num_rows, rows_left_to_mask)
             yield _Piece(epoch, block, first, first + num_rows)
             start += num_rows
@@ -193,8 +201,8 @@ class RowSequence:
         """Return the rows of a block that are masked together with this number, with new masks."""
         assert self.masks is not None
         rows, order = self._block(epoch, block)
-        first = number * MASKED_TOGETHER
-        chosen = select(rows, order[first : first + MASKED_TOGETHER])
+        first = number * self.masked_together
+        chosen = select(rows, order[first : first + self.masked_together])
         # Seeded by where the rows are, not by the batch: masks do not depend on the batch size, on
         # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
@@ -206,8 +214,8 @@ class RowSequence:
             return select(rows, order[piece.first : piece.stop])
         # From an index within the block to one within the rows that are masked together; a piece
         # never crosses the border between two such numbers.
-        number, first = divmod(piece.first, MASKED_TOGETHER)
-        stop = piece.stop - number * MASKED_TOGETHER
+        number, first = divmod(piece.first, self.masked_together)
+        stop = piece.stop - number * self.masked_together
         rows = self._masked(piece.epoch, piece.block, number)
         return select(rows, np.arange(first, stop))
 

@@ -28,6 +28,8 @@ from .verdict import Audit, Check
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
+MAX_PADDING_SHARE = 0.05
+"""In packed rows: a long document ends its row with the last sentence that fits."""
 NUM_TOP_TOKENS = 30
 NUM_SOURCES = 10
 # In a slice of rows; every measure needs a few arrays of 8 bytes a token.
@@ -108,7 +110,8 @@ def _measure_shard(
     rows_at_once = max(1, TOKENS_AT_ONCE // measures.config.max_length)
     with open_shard(path, "build") as file:
         for batch in file.iter_batches(rows_at_once, use_threads=False):
-            rows = read_rows(checked_instances(batch, len(measures.vocabulary)))
+            stored = checked_instances(batch, len(measures.vocabulary))
+            rows = read_rows(stored, measures.config.max_length)
             measures.add(name, rows)
             if origins is not None:
                 origins.add(rows)
@@ -134,16 +137,20 @@ def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
 def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     counts = measures.counts
     max_length = measures.config.max_length
-    yield exact("rows", counts["rows"], num_rows)
+    stored_rows = counts["stored_rows"]
+    yield exact("rows", stored_rows, num_rows)
     yield none("rows over the length limit", counts["rows_too_long"])
     yield none("positions out of range or out of order", counts["misplaced"])
 
     num_tokens = counts["tokens"]
     yield info("tokens", num_tokens, f"{num_tokens:,}")
-    mean_length = num_tokens / max(counts["rows"], 1)
+    mean_length = num_tokens / max(stored_rows, 1)
     yield info("mean row length", mean_length, f"{mean_length:.1f} of {max_length}")
     padding = 1 - mean_length / max_length
-    yield info("padding at fixed length", padding, f"{padding:.1%}")
+    if measures.config.packs:
+        yield from _packing_checks(measures, padding)
+    else:
+        yield info("padding at fixed length", padding, f"{padding:.1%}")
 
     no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
     hashes = np.concatenate([no_hashes, *measures.row_hashes])
@@ -151,6 +158,20 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     repeated_share = num_repeated / max(len(hashes), 1)
     name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"
     yield at_most(name, repeated_share, MAX_REPEATED_SHARE, len(hashes))
+
+
+def _packing_checks(measures: Measures, padding: float) -> Iterator[Check]:
+    """Judge how full packed rows are, and show how long the documents in them."""
+    counts = measures.counts
+    num_sequences = counts["rows"]
+    stored_rows = counts["stored_rows"]
+    # The last row of each pass over a shard holds what is left.
+    limit = MAX_PADDING_SHARE + len(measures.passes) / max(stored_rows, 1)
+    yield at_most("padding at fixed length", padding, limit, stored_rows)
+    per_row = num_sequences / max(stored_rows, 1)
+    yield info("documents in a row", per_row, f"{per_row:.1f}")
+    mean_length = counts["tokens"] / max(num_sequences, 1)
+    yield info("mean length of a packed document", mean_length, f"{mean_length:.1f}")
 
 
 def _special_checks(measures: Measures) -> Iterator[Check]:

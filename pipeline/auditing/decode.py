@@ -10,7 +10,7 @@ from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import checked, open_shard, read_columns
 from ..vocabulary.vocabulary import Vocabulary
-from .measures import checked_instances
+from .measures import checked_instances, sequences_of
 
 Role = Literal["special", "a", "b", "mask", "random", "kept"]
 
@@ -120,7 +120,7 @@ def first_rows(
     """Yield the first rows of a split as plain Python values; shards are shuffled, so this is a
     random sample.
 
-    Instances need their `vocabulary`. Raise `UserError` if the manifest lists no such split or a
+    Of packed rows each document is yielded as a row of its own. Instances need their `vocabulary`. Raise `UserError` if the manifest lists no such split or a
     shard is damaged.
     """
     paths = [
@@ -139,7 +139,7 @@ def _rows(path: str, stage: str, vocabulary: Vocabulary | None) -> Iterator[dict
     with open_shard(path, stage) as file:
         for batch in file.iter_batches(batch_size=16, use_threads=False):
             if vocabulary:
-                rows = checked_instances(batch, len(vocabulary))
+                rows = sequences_of(checked_instances(batch, len(vocabulary)))
             else:
                 rows = checked([batch], DOCUMENTS)
             yield from rows.to_pylist()

@@ -8,6 +8,8 @@ rows, with one [M]asked token each, is::
     segment_b_start          4                      4                    (in the row)
     positions             2                                 10
     structural    T   F   F   T   F   T     T   F   F   T   F   T
+
+Of packed instances each sequence is measured as a row without B; only their fill is that of rows.
 """
 
 import unicodedata
@@ -20,7 +22,8 @@ import pyarrow as pa
 
 from ..config import BuildConfig
 from ..instances.masking import find_words, num_to_mask
-from ..schemas import SENTENCE_ENDS, instances_schema
+from ..instances.table import lists_of
+from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
@@ -60,6 +63,10 @@ class InstanceRows:
     """bool [num_tokens]: where [CLS] and [SEP] belong."""
     num_misplaced: int
     """Positions and starts of B that are out of range, and positions that do not ascend."""
+    num_stored: int
+    """Rows as they are stored: fewer than here if they are packed."""
+    num_stored_too_long: int = 0
+    """Packed rows that are longer than the limit."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -81,7 +88,8 @@ def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
     """Return a batch of instances in their schema; raise `ValueError` naming a column that does not
     fit.
     """
-    rows = checked([batch], instances_schema(vocab_size))
+    packed = SEQUENCE_STARTS in batch.schema.names
+    rows = checked([batch], instances_schema(vocab_size, packed=packed))
     for name in ("input_ids", "masked_lm_ids"):
         highest = int(rows[name].flatten().to_numpy().max(initial=0))
         # Indexing the vocabulary by it would end the audit with an `IndexError`.
@@ -93,15 +101,83 @@ def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
     num_originals = rows["masked_lm_ids"].value_lengths()
     if not num_positions.equals(num_originals):
         raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
+    if packed:
+        _check_sequences(rows)
     return rows
 
 
-def read_rows(rows: pa.RecordBatch) -> InstanceRows:
-    """Return the columns of a batch of `checked_instances` as flat arrays.
+def _check_sequences(rows: pa.RecordBatch) -> None:
+    """Raise `ValueError` unless every packed row is cut into sequences from its start on."""
+    starts, bounds = _flatten(rows, SEQUENCE_STARTS)
+    if not rows["documents"].value_lengths().equals(rows[SEQUENCE_STARTS].value_lengths()):
+        raise ValueError("sequence_starts and documents have different lengths")
+    if (np.diff(bounds) == 0).any() or starts[bounds[:-1]].any():
+        raise ValueError("column sequence_starts: a row has no sequence at its start")
+    _, offsets = _flatten(rows, "input_ids")
+    row_ends = np.diff(offsets)
+    # Each sequence ends where the next one starts, the last one of a row where the row ends.
+    ends = np.append(starts[1:], 0)
+    ends[bounds[1:] - 1] = row_ends
+    if (ends <= starts).any():
+        raise ValueError("column sequence_starts: they do not ascend, or lie outside of their row")
+    positions, mask_offsets = _flatten(rows, "masked_lm_positions")
+    num_masked = np.diff(mask_offsets)
+    is_outside = positions >= np.repeat(row_ends, num_masked)
+    flat = positions + np.repeat(offsets[:-1], num_masked)
+    if is_outside.any() or (np.diff(flat) <= 0).any():
+        raise ValueError("column masked_lm_positions: they do not ascend, or lie outside of a row")
+
+
+def sequences_of(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return packed rows in the schema of others, a row for each sequence; others as they are."""
+    if SEQUENCE_STARTS not in rows.schema.names:
+        return rows
+    # Row 0 has sequences of 3 and 4 tokens, and predicts the tokens 1, 4 and 5:
+    #
+    #     starts             0      3              ends            3  7
+    #     positions          1      4  5           of sequences    0  1  1
+    #     in the sequence    1      1  2           mask bounds     0  1  3
+    starts_in_row, bounds = _flatten(rows, SEQUENCE_STARTS)
+    documents, _ = _flatten(rows, "documents")
+    ids, offsets = _flatten(rows, "input_ids")
+    positions_in_row, mask_offsets = _flatten(rows, "masked_lm_positions")
+    originals, _ = _flatten(rows, "masked_lm_ids")
+    sequences_per_row = np.diff(bounds)
+    starts = starts_in_row + np.repeat(offsets[:-1], sequences_per_row)
+    sequence_offsets = np.append(starts, offsets[-1])
+    positions = positions_in_row + np.repeat(offsets[:-1], np.diff(mask_offsets))
+    mask_bounds = np.append(np.searchsorted(positions, starts), len(positions))
+    in_sequence = positions - np.repeat(starts, np.diff(mask_bounds))
+    lengths = np.diff(sequence_offsets)
+    columns = {
+        "input_ids": lists_of(sequence_offsets, ids),
+        "segment_b_start": lengths,
+        "masked_lm_positions": lists_of(mask_bounds, in_sequence),
+        "masked_lm_ids": lists_of(mask_bounds, originals),
+        "next_sentence_label": np.zeros(len(starts), np.uint8),
+        "document_a": documents,
+        "document_b": documents,
+        "duplicate": np.repeat(rows["duplicate"].to_numpy(), sequences_per_row),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    token_type = rows.schema.field("input_ids").type.value_type
+    vocab_size = 2**16
+    if token_type == pa.uint32():
+        vocab_size += 1
+    return checked([batch], instances_schema(vocab_size))
+
+
+def read_rows(stored: pa.RecordBatch, max_length: int) -> InstanceRows:
+    """Return the columns of a batch of `checked_instances`, built for `max_length`, as flat arrays.
 
     Positions out of range are read as the row's first token, a `segment_b_start` out of range as
     the row's length, so that the other measures can go on; `num_misplaced` counts them.
     """
+    num_stored_too_long = 0
+    if SEQUENCE_STARTS in stored.schema.names:
+        _, stored_offsets = _flatten(stored, "input_ids")
+        num_stored_too_long = int((np.diff(stored_offsets) > max_length).sum())
+    rows = sequences_of(stored)
     ids, offsets = _flatten(rows, "input_ids")
     positions_in_row, mask_offsets = _flatten(rows, "masked_lm_positions")
     originals, _ = _flatten(rows, "masked_lm_ids")
@@ -141,6 +217,8 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
         duplicate=rows["duplicate"].to_numpy(),
         structural=structural,
         num_misplaced=int(is_outside.sum() + (~is_inside).sum() + num_unordered),
+        num_stored=len(stored),
+        num_stored_too_long=num_stored_too_long,
     )
 
 
@@ -246,10 +324,11 @@ class Measures:
         not_next = rows.label == 1
         self.counts.update(
             rows=len(lengths),
+            stored_rows=rows.num_stored,
             tokens=len(rows.ids),
             text_tokens=_num_true(~rows.structural),
             unknown_tokens=_num_true(rows.restored == self.vocabulary.unk_id),
-            rows_too_long=_num_true(lengths > self.config.max_length),
+            rows_too_long=_num_true(lengths > self.config.max_length) + rows.num_stored_too_long,
             misplaced=rows.num_misplaced,
             other_labels=_num_true(rows.label > 1),
             not_next=_num_true(not_next),

@@ -145,7 +145,9 @@ def make_pairs(
     num_specials = SINGLE_SPECIALS if config.pairing == "none" else PAIR_SPECIALS
     limit = config.max_length - num_specials
     segments = cut_segments(corpus, continues, limit)
-    chunks = make_chunks(segments, limit, config.short_share, rng)
+    # Packed documents are of all lengths anyway.
+    short_share = 0.0 if config.packs else config.short_share
+    chunks = make_chunks(segments, limit, short_share, rng)
     if config.pairing == "none":
         return _single_segments(chunks)
     if config.pairing == "sop":

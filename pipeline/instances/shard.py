@@ -32,10 +32,13 @@ from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
 from .chunks import Corpus
 from .origins import Origins, assume_languages, copies_in_pass, document_weights, origins_of
+from .packed import build_packed_instances
 from .table import build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 ROW_GROUP_ROWS = 1 << 14
+PACKED_GROUP_TOKENS = 1 << 21
+"""As many as in `ROW_GROUP_ROWS` rows of 128: the trainer reads a row group at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +85,12 @@ class BuildShards(Phase[DocumentsToRead, Built]):
         documents = unit.payload
         name = unit.name
         vocabulary, tokenizer = _tokenizer_of(directory)
-        schema = instances_schema(len(vocabulary.tokens))
+        schema = instances_schema(len(vocabulary.tokens), packed=config.packs)
+        build_table = build_instances
+        group_rows = ROW_GROUP_ROWS
+        if config.packs:
+            build_table = build_packed_instances
+            group_rows = max(1, PACKED_GROUP_TOKENS // config.max_length)
         schema = schema.with_metadata(_footer(vocabulary, config))
         dtype = np.dtype(str(schema.field("input_ids").type.value_type))
         corpus = tokenize_shard(documents.path, tokenizer, dtype)
@@ -108,12 +116,12 @@ class BuildShards(Phase[DocumentsToRead, Built]):
                 pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
                 masks_rng = rng_for(config.seed, "masks", *reading.ids)
                 try:
-                    built = build_instances(
+                    built = build_table(
                         reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
                     )
                 except UserError as error:
                     raise UserError(f"{documents.path}: {error}") from None
-                writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
+                writer.write_table(built.table.cast(schema), row_group_size=group_rows)
                 counts.update(built.counts)
                 if built.warning:
                     warnings.append(built.warning)

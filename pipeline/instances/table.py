@@ -113,10 +113,10 @@ def _build_block(
         ids, row_offsets, segment_b_start, vocabulary, config, rng
     )
     columns = {
-        "input_ids": _lists(row_offsets, ids),
+        "input_ids": lists_of(row_offsets, ids),
         "segment_b_start": segment_b_start.astype(np.uint16),
-        "masked_lm_positions": _lists(mask_offsets, positions.astype(np.uint16)),
-        "masked_lm_ids": _lists(mask_offsets, originals),
+        "masked_lm_positions": lists_of(mask_offsets, positions.astype(np.uint16)),
+        "masked_lm_ids": lists_of(mask_offsets, originals),
         "next_sentence_label": pairs.label,
         "document_a": pairs.document_a,
         "document_b": pairs.document_b,
@@ -170,7 +170,8 @@ def lay_out_rows(
     return ids, row_offsets, segment_b_start
 
 
-def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
+def lists_of(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
+    """Return `values` as an array of lists, each from one of the `offsets` to the next."""
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values))
 
 
@@ -188,6 +189,8 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
     for field in schema:
         if pa.types.is_integer(field.type):
             encodings[field.name] = "DELTA_BINARY_PACKED"
+        elif field.name in ("sequence_starts", "documents"):
+            encodings[f"{field.name}.list.element"] = "DELTA_BINARY_PACKED"
     return {
         "column_encoding": encodings,
         "use_dictionary": False,
