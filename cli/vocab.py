@@ -32,7 +32,7 @@ from .vocabulary_summary import held_out_rows, summarize_vocabulary
 def vocab(
     ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any
 ) -> CommandSummary:
-    """Learn a WordPiece vocabulary from the words in DOCUMENTS; every run gives the same one.
+    """Learn a vocabulary from the words in DOCUMENTS; every run gives the same one.
 
     Options after -- go to Apache Beam.
     """

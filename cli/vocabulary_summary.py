@@ -73,6 +73,7 @@ def held_out_rows(report: "FertilityReport") -> list[tuple[str, str]]:
     rarest_tokens = [token for token, _ in report.rarest_tokens]
     return [
         ("… tokens per word", f"{report.tokens_per_word:.3f}"),
+        ("… characters per token", f"{report.characters_per_token:.3f}"),
         ("… unknown tokens", f"{report.unknown_share:.3%}"),
         ("… longest tokens", "  ".join(report.longest_tokens)),
         ("… rarest tokens", "  ".join(rarest_tokens)),

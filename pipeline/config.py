@@ -152,8 +152,13 @@ class IngestConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabConfig:
-    """How a WordPiece vocabulary is learned from documents."""
+    """How a vocabulary is learned from documents."""
 
+    algorithm: Literal["wordpiece", "bpe"] = option(
+        "wordpiece",
+        "WordPiece, as in BERT, or byte-level byte-pair encoding (bpe), as in ModernBERT, to which "
+        "no character is unknown.",
+    )
     size: int = option(30522, "Number of tokens in the vocabulary, including special tokens.")
     cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
     strip_accents: bool | None = option(
@@ -183,6 +188,9 @@ class VocabConfig:
         check(self.min_frequency >= 1, "min_frequency", self.min_frequency, "must be at least 1")
         limit_ok = self.limit_alphabet is None or self.limit_alphabet >= 10
         check(limit_ok, "limit_alphabet", self.limit_alphabet, "must be at least 10")
+        has_alphabet = self.algorithm == "wordpiece" or self.limit_alphabet is None
+        must = "`algorithm` bpe has the 256 bytes as its alphabet; leave it out"
+        check(has_alphabet, "limit_alphabet", self.limit_alphabet, must)
         exponent = self.language_exponent
         check(0 <= exponent <= 1, "language_exponent", exponent, "must be between 0 and 1")
         unused_ok = 0 <= self.num_unused < self.size

@@ -124,7 +124,9 @@ class WordPieceReport:
     num_words: Count
     """Distinct words given."""
     num_words_long: Count
-    """Words left out because BERT's tokenizer turns words of this length into [UNK]."""
+    """Words left out because BERT's tokenizer turns words of this length into [UNK]; nothing is
+    learned from them.
+    """
     num_words_rare: Count
     """Words left out because they are too rare to keep in memory."""
     num_words_alphabet: Count
@@ -132,7 +134,7 @@ class WordPieceReport:
     alphabet_left_out: str
     """The characters that are not in the alphabet, most frequent first."""
     num_alphabet: Count
-    """Pieces of a single character in the vocabulary, "##" or not."""
+    """Pieces of a single character in the vocabulary, "##" or not; or the 256 bytes."""
     num_merges: Count
     """Pieces learned."""
     num_missing: Count
@@ -146,6 +148,10 @@ class FertilityReport(Struct, frozen=True, kw_only=True):
     num_distinct_words: Count
     num_tokens: Count
     tokens_per_word: Annotated[float, Meta(ge=0)]
+    characters_per_token: Annotated[float, Meta(ge=0)] = 0.0
+    """Without spaces: comparable between vocabularies that split words differently; 0 if it was not
+    measured.
+    """
     unknown_share: Fraction
     """The share of [UNK] among the tokens."""
     num_tokens_absent: Count

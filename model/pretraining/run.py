@@ -142,6 +142,8 @@ def publish(checkpoint: Path, output: Path) -> None:
     temporary = output / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     for name in MODEL_FILES:
+        if not (checkpoint / name).exists():  # byte-level BPE has no vocab.txt
+            continue
         partial = temporary / f"{name}.{uuid.uuid4().hex}"
         # A link takes no space, and `replace` makes the model whole at once for its readers.
         try:

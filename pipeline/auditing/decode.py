@@ -46,8 +46,8 @@ def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
             role = "special"
         else:
             role = segment
-        text = vocabulary.tokens[token_id]
-        tokens.append(Token(text, role, segment, vocabulary.tokens[original]))
+        text = vocabulary.readable[token_id]
+        tokens.append(Token(text, role, segment, vocabulary.readable[original]))
     return tokens
 
 
@@ -120,8 +120,8 @@ def first_rows(
     """Yield the first rows of a split as plain Python values; shards are shuffled, so this is a
     random sample.
 
-    Of packed rows each document is yielded as a row of its own. Instances need their `vocabulary`. Raise `UserError` if the manifest lists no such split or a
-    shard is damaged.
+    Of packed rows each document is yielded as a row of its own. Instances need their
+    `vocabulary`. Raise `UserError` if the manifest lists no such split or a shard is damaged.
     """
     paths = [
         storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split

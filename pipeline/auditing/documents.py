@@ -25,7 +25,6 @@ from ..manifests import DocumentsManifest, InstancesManifest
 from ..storage.directory import digest_of
 from ..storage.shards import read_columns
 from ..storage.stage import MANIFEST, read_manifest
-from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
 from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
 
@@ -142,7 +141,7 @@ class _Measures:
         self._vocabulary = vocabulary
         self._tokenizer = None
         if vocabulary:
-            self._tokenizer = DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
+            self._tokenizer = vocabulary.text_tokenizer()
         self._sums: dict[Origin, Counter[str]] = defaultdict(Counter)
         self.document_lengths = np.zeros(NUM_BINS, np.int64)
         self.sentence_lengths = np.zeros(NUM_BINS, np.int64)

@@ -72,7 +72,7 @@ def top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
     top = []
     for token_id in most_frequent:
         count = int(measures.masked_tokens[token_id])
-        top.append((measures.vocabulary.tokens[token_id], count))
+        top.append((measures.vocabulary.readable[token_id], count))
     return top
 
 

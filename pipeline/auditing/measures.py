@@ -284,7 +284,7 @@ class Measures:
             "length of B": _no_counts(2, num_lengths),
             "B ending a sentence": _no_counts(2, 2),
         }
-        self._script_of, self._num_scripts = scripts_of(vocabulary.tokens)
+        self._script_of, self._num_scripts = scripts_of(vocabulary.readable)
         num_pairs = self._num_scripts**2
         self.scripts = _no_counts(2, num_pairs)
 
@@ -297,7 +297,7 @@ class Measures:
         self.random_tokens = _no_counts(vocab_size)
         self.mask_positions = _no_counts(config.max_length)
 
-        ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.tokens]
+        ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
         self._ends_sentence = np.array(ends_sentence)
 
         self.row_hashes: list[np.ndarray] = []

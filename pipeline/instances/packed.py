@@ -18,6 +18,7 @@ remains empty is padding for whoever pads; it is counted, not stored.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -139,7 +140,7 @@ def _blocks(packed: PackedSequences) -> Iterator[tuple[int, int]]:
     row_ends = lengths[packed.row_offsets[1:]]
     boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
     bounds = [0, *boundaries.tolist(), num_rows]
-    yield from zip(bounds[:-1], bounds[1:], strict=True)
+    yield from pairwise(bounds)
 
 
 def _build_block(

@@ -154,7 +154,7 @@ _tokenizing = threading.Lock()
 def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryTokenizer]:
     """Load the vocabulary once for all the shards that a worker builds."""
     vocabulary = read_vocabulary(directory.path)
-    return vocabulary, DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
+    return vocabulary, vocabulary.text_tokenizer()
 
 
 def _num_with_text(corpus: Corpus) -> int:
@@ -265,11 +265,15 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     origins = [_ORIGINS.empty_table()]
     for rows in read_columns(path, *_ORIGINS.names, "sentences"):
         sentences = rows["sentences"]
+        document_offsets = sentences.offsets.to_numpy()
+        starts_document = np.zeros(len(sentences.flatten()), bool)
+        has_sentences = np.diff(document_offsets) > 0
+        starts_document[(document_offsets[:-1] - document_offsets[0])[has_sentences]] = True
         with _tokenizing:
-            ids, offsets = tokenizer.encode(sentences.flatten())
+            ids, offsets = tokenizer.encode(sentences.flatten(), starts_document)
         token_ids.append(ids.astype(dtype))
         sentence_lengths.append(np.diff(offsets))
-        document_lengths.append(np.diff(sentences.offsets.to_numpy()))
+        document_lengths.append(np.diff(document_offsets))
         origins.append(pa.Table.from_batches([rows.select(_ORIGINS.names)]))
     # Lengths, because offsets start at 0 in each batch.
     return Corpus(

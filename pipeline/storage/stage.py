@@ -146,7 +146,10 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
     # By sizes, not digests: this is checked before each command, and a corpus may have terabytes.
     sizes = storage.file_sizes(directory)
     if isinstance(manifest, VocabularyManifest):
-        missing = {manifest.word_counts.name, *VOCABULARY_FILES} - sizes.keys()
+        needed = {manifest.word_counts.name, *VOCABULARY_FILES}
+        if manifest.config.algorithm == "bpe":
+            needed.discard("vocab.txt")
+        missing = needed - sizes.keys()
         if missing:
             return f"{storage.join(directory, min(missing))} is missing"
         return None

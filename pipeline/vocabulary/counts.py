@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..config import VocabConfig
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable, Whole
 from ..execution.units import Record, Unit, unit_names
@@ -17,7 +18,8 @@ from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
 from ..storage.shards import read_columns
 from ..storage.stage import StageDirectory
-from .tokenize import Normalization, count_tables, merge_counts
+from .byte_level import ByteLevelSplitter, byte_level_tokenizer
+from .tokenize import Normalization, Speller, Splitter, count_tables, merge_counts
 
 WEIGHT_UNITS = 1000
 """Counts are whole numbers: weighted ones are kept in thousandths until they are summed."""
@@ -35,9 +37,17 @@ class VocabularySetup:
     accents: Accents
     mixture: list[MixtureGroup]
 
-    def normalization(self, cased: bool) -> Normalization:
-        """Return how text becomes words."""
-        return Normalization(lowercase=not cased, strip_accents=self.accents.strip)
+    def normalization(self, config: VocabConfig) -> Normalization:
+        """Return how text is normalised."""
+        return Normalization(lowercase=not config.cased, strip_accents=self.accents.strip)
+
+    def splitter(self, config: VocabConfig) -> Splitter:
+        """Return what splits text into the words that are counted."""
+        normalization = self.normalization(config)
+        if config.algorithm == "bpe":
+            # Only its normalisation matters.
+            return ByteLevelSplitter(byte_level_tokenizer([], [], normalization, []))
+        return Speller(normalization)
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ MERGED = TemporaryTable("merged", "merge", WORD_COUNTS, Whole())
 class Count(Phase[str, Record]):
     """Count the words of each shard of documents; a payload is the path of one."""
 
-    cased: bool
+    config: VocabConfig
 
     name = "count"
     payload_type = str
@@ -75,7 +85,7 @@ class Count(Phase[str, Record]):
         With weights, a word of the training text counts as often as its document is read.
         """
         setup: VocabularySetup = directory.setup
-        normalization = setup.normalization(self.cased)
+        splitter = setup.splitter(self.config)
         path = unit.payload
         weights = weights_of(setup.mixture)
         # Validation text is only measured, so weights do not apply to it.
@@ -85,7 +95,7 @@ class Count(Phase[str, Record]):
             sentences_by_weight = [(1, sentences_of(path))]
         with COUNTS.write(directory, unit.name) as writer:
             for weight, sentences in sentences_by_weight:
-                for table in count_tables(sentences, normalization):
+                for table in count_tables(sentences, splitter):
                     counts = table["count"].to_numpy() * weight
                     columns = [table["word"], pa.array(counts)]
                     writer.write(pa.table(columns, schema=WORD_COUNTS))

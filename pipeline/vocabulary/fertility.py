@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from .byte_level import CHARACTERS, SHOWN_SPACE
 from .tokenize import bert_tokenizer
 from .vocabulary import Vocabulary
 
@@ -30,10 +32,10 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
 
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]
-    tokens = vocabulary.tokens
+    tokens = vocabulary.readable
 
     def num_characters(token_id: int) -> int:
-        return len(tokens[token_id].removeprefix("##"))
+        return len(tokens[token_id].removeprefix("##").removeprefix(SHOWN_SPACE))
 
     # The sort is stable, so ties stay in the order of ids.
     longest = sorted(occurring.tolist(), key=num_characters, reverse=True)
@@ -45,6 +47,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
         "num_distinct_words": words.num_rows,
         "num_tokens": num_tokens,
         "tokens_per_word": num_tokens / max(1, num_words),
+        "characters_per_token": _num_characters(words) / max(1, num_tokens),
         "unknown_share": num_unknown / max(1, num_tokens),
         "num_tokens_absent": len(ordinary) - len(occurring),
         "longest_tokens": [tokens[token_id] for token_id in longest[:_NUM_EXAMPLES]],
@@ -54,9 +57,21 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
+def _num_characters(words: pa.Table) -> int:
+    """Return the number of characters in all words, without the spaces between them."""
+    without_space = pc.call_function("utf8_ltrim", [words["word"]], pc.TrimOptions(" "))
+    lengths = pc.call_function("utf8_length", [without_space])
+    return int(lengths.to_numpy() @ words["count"].to_numpy())
+
+
 def _count_tokens(words: list[str], word_counts: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     """Return how often each token occurs in words that occur `word_counts` times, int64 [vocab]."""
-    model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
+    if vocabulary.byte_level:
+        model = vocabulary.byte_level.tokenizer().model
+        # In the characters that stand for bytes.
+        words = ["".join(CHARACTERS[byte] for byte in word.encode()) for word in words]
+    else:
+        model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
     # Arrays of C integers: a vocabulary is learned from millions of distinct words.
     ids = array("i")
     num_pieces = array("i")

@@ -1,4 +1,4 @@
-"""Stage 2: documents to a WordPiece vocabulary.
+"""Stage 2: documents to a vocabulary, WordPiece or byte-level BPE.
 
 - **count** counts the words of one shard, and writes them by the bucket of the word's hash;
 - **merge** sums up some of the buckets over all training shards;
@@ -20,7 +20,12 @@ from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
 from ..execution.units import Record, Unit
-from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
+from ..manifests import (
+    DocumentsManifest,
+    FertilityReport,
+    VocabularyManifest,
+    WordPieceReport,
+)
 from ..mixture import plan_mixture
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
@@ -33,11 +38,17 @@ from ..storage.stage import (
     read_manifest,
 )
 from .accents import decide_accents
+from .bpe import learn_bpe
 from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .estimate import estimate_vocabulary
 from .fertility import fertility_report
-from .tokenize import count_words, merge_counts
-from .vocabulary import Vocabulary, read_vocabulary, vocabulary_files
+from .tokenize import count_tables, merge_counts
+from .vocabulary import (
+    Vocabulary,
+    byte_level_vocabulary,
+    read_vocabulary,
+    vocabulary_files,
+)
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS = 256
@@ -58,7 +69,7 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
 
     def phases(self) -> Iterator[Phase[Any, Any]]:
         """Yield the phases in their order."""
-        yield Count(self.config.cased)
+        yield Count(self.config)
         yield Merge()
         yield Learn(self.config)
 
@@ -131,25 +142,19 @@ class Learn(Phase[None, Learned]):
         words = counts.sort_by([("count", "descending"), ("word", "ascending")])
         with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
             writer.write_table(words)
-        tokens, learned_from = learn_wordpiece(
-            words["word"],
-            words["count"].to_numpy(),
-            size=self.config.size,
-            min_frequency=self.config.min_frequency,
-            limit_alphabet=self.config.limit_alphabet,
-            num_unused=self.config.num_unused,
-        )
-        normalization = setup.normalization(self.config.cased)
-        vocabulary = Vocabulary(tuple(tokens), normalization)
+        vocabulary, learned_from = _learn(words, self.config, setup)
         files = vocabulary_files(vocabulary)
         for name, content in files.items():
             directory.write_bytes(name, content)
         validation_words = read_counts(directory, "validation", range(setup.num_buckets))
         return Learned(
             files=(WORD_COUNTS_FILE, *files),
-            tokenizer={**normalization._asdict(), "fingerprint": vocabulary.fingerprint},
+            tokenizer={
+                **vocabulary.normalization._asdict(),
+                "fingerprint": vocabulary.fingerprint,
+            },
             report={
-                "num_tokens": len(tokens),
+                "num_tokens": len(vocabulary),
                 "learned_from": asdict(learned_from),
                 "validation": fertility_report(validation_words, vocabulary),
             },
@@ -159,6 +164,31 @@ class Learn(Phase[None, Learned]):
                 "sha256": written.sha256,
             },
         )
+
+
+def _learn(
+    words: pa.Table, config: VocabConfig, setup: VocabularySetup
+) -> tuple[Vocabulary, WordPieceReport]:
+    """Return the vocabulary of counted words, and what was left out."""
+    normalization = setup.normalization(config)
+    if config.algorithm == "bpe":
+        tokens, merges, report = learn_bpe(
+            words["word"],
+            words["count"].to_numpy(),
+            size=config.size,
+            min_frequency=config.min_frequency,
+            num_unused=config.num_unused,
+        )
+        return byte_level_vocabulary(tokens, merges, normalization), report
+    tokens, report = learn_wordpiece(
+        words["word"],
+        words["count"].to_numpy(),
+        size=config.size,
+        min_frequency=config.min_frequency,
+        limit_alphabet=config.limit_alphabet,
+        num_unused=config.num_unused,
+    )
+    return Vocabulary(tuple(tokens), normalization), report
 
 
 def learn_vocabulary(
@@ -200,6 +230,7 @@ def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)
     paths = shard_paths(documents, corpus, "validation")
-    counts = [count_words(sentences_of(path), vocabulary.normalization) for path in paths]
+    splitter = vocabulary.splitter()
+    counts = [merge_counts(count_tables(sentences_of(path), splitter)) for path in paths]
     report = fertility_report(merge_counts(counts), vocabulary)
     return msgspec.convert(report, FertilityReport)

@@ -21,7 +21,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -63,16 +63,16 @@ Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
 
 # Characters that are words of their own: all of ASCII's punctuation, and of the characters of
 # three UTF-8 bytes those that are frequent. Others stay inside a chunk, which is slower, not wrong.
-_ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
+ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
 _WIDE_PUNCTUATION = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
-_CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
+CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
 _WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 byte of these wide characters
 
 
 def _isolated_table() -> np.ndarray:
     """Return which code points of Unicode's first plane `cut_points` isolates, bool [0x10000]."""
     isolated = np.zeros(0x10000, bool)
-    for first, last in (*_WIDE_PUNCTUATION, _CHINESE_CHARACTERS):
+    for first, last in (*_WIDE_PUNCTUATION, CHINESE_CHARACTERS):
         isolated[first : last + 1] = True
     return isolated
 
@@ -109,6 +109,25 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
     return tokenizer
 
 
+class Splitter(Protocol):
+    """Cuts text into chunks, and chunks into words."""
+
+    strips_spaces: bool
+
+    def prepare(
+        self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return text (uint8), the starts of its sentences and its end, and its cut points.
+
+        `spaced`, bool [num_sentences], are the sentences that a space comes before.
+        """
+        ...
+
+    def words(self, chunk: str) -> list[str]:
+        """Return the words in a chunk."""
+        ...
+
+
 class Speller(dict[int, str]):
     """Normalise chunks of text and split them into the words that WordPiece sees.
 
@@ -118,10 +137,28 @@ class Speller(dict[int, str]):
     plain letters is thus normalised in one fast call.
     """
 
+    strips_spaces = True
+    """Whether "the" and " the" are the same chunk."""
+
     def __init__(self, normalization: Normalization) -> None:
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = tokenizer.pre_tokenizer
+
+    def prepare(
+        self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the text, the starts of its sentences, and its cut points; spaces between
+        sentences do not matter.
+        """
+        return text, starts, cut_points(text, starts)
+
+    def words(self, chunk: str) -> list[str]:
+        """Return the words in `chunk`."""
+        spelling = self.spell(chunk)
+        if not spelling:
+            return []
+        return spelling.split(" ")
 
     def spell(self, chunk: str) -> str:
         """Return the words in `chunk`, separated by single spaces; "" if it has none."""
@@ -161,7 +198,7 @@ class DictionaryTokenizer:
     #   _ids         [[1996], [4937, 2015]]
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
-        self._speller = Speller(normalization)
+        self._splitter = Speller(normalization)
         # Spellings are already normalised and split into words: split at spaces, nothing more.
         self._wordpiece = Tokenizer(bert_tokenizer(tokens, normalization).model)
         self._wordpiece.pre_tokenizer = WhitespaceSplit()
@@ -173,18 +210,28 @@ class DictionaryTokenizer:
         """Approximate memory that the cache takes; at most about `CACHE_BYTES`."""
         return self._cached_bytes
 
-    def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
+    def encode(
+        self, sentences: Sentences, starts_text: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, end to end, and the offset of each sentence.
 
         `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
         ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. A null sentence is empty.
+        `starts_text`, bool [num_sentences], are those that nothing comes before, by default none:
+        some vocabularies tell them apart.
         """
+        num_sentences = 0
         ids = [np.zeros(0, np.int32)]
         offsets = [np.zeros(1, np.int64)]
         num_ids = 0
         for text, starts in _slices(sentences):
-            cuts = cut_points(text, starts)
-            chunks, indices = _distinct_chunks(text, cuts)
+            stop = num_sentences + len(starts) - 1
+            flags = np.zeros(len(starts) - 1, bool)
+            if starts_text is not None:
+                flags = starts_text[num_sentences:stop]
+            num_sentences = stop
+            text, starts, cuts = self._prepare(text, starts, flags)
+            chunks, indices = _distinct_chunks(text, cuts, strip=self._splitter.strips_spaces)
             # The ids of the text, one list for each of its chunks.
             chunk_ids = self._encode_chunks(chunks).take(indices)
             slice_ids = chunk_ids.values.to_numpy()
@@ -195,6 +242,11 @@ class DictionaryTokenizer:
             offsets.append(ends.astype(np.int64) + num_ids)
             num_ids += len(slice_ids)
         return np.concatenate(ids), np.concatenate(offsets)
+
+    def _prepare(
+        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self._splitter.prepare(text, starts, ~starts_text)
 
     def _encode_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each of `chunks`."""
@@ -220,7 +272,7 @@ class DictionaryTokenizer:
     def _add_to_cache(self, chunks: list[str]) -> None:
         num_before = len(self._spellings)
         for chunk in chunks:
-            spelling = self._speller.spell(chunk)
+            spelling = self._splitter.spell(chunk)
             # "The" and "the" share a spelling when lower-cased: tokenise and store it once.
             next_entry = len(self._spellings)
             self._entry_of[chunk] = self._spellings.setdefault(spelling, next_entry)
@@ -229,8 +281,10 @@ class DictionaryTokenizer:
         new_ids = self._tokenize_spellings(new_spellings)
         self._ids = pa.concat_arrays([self._ids, new_ids])
 
-        num_entries = len(chunks) + len(new_spellings)
         num_characters = sum(map(len, chunks)) + sum(map(len, new_spellings))
+        self._count_cached(len(chunks) + len(new_spellings), num_characters)
+
+    def _count_cached(self, num_entries: int, num_characters: int) -> None:
         self._cached_bytes += num_entries * BYTES_PER_ENTRY + num_characters
 
     def _tokenize_spellings(self, spellings: list[str]) -> pa.ListArray:
@@ -284,36 +338,36 @@ def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
 
     Return a table of schema `WORD_COUNTS`, most frequent word first, ties in byte order.
     """
-    return merge_counts(count_tables(sentences, normalization))
+    return merge_counts(count_tables(sentences, Speller(normalization)))
 
 
-def count_tables(sentences: Sentences, normalization: Normalization) -> Iterator[pa.Table]:
-    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks.
+def count_tables(sentences: Sentences, splitter: Splitter) -> Iterator[pa.Table]:
+    """Yield the counts of the words that `splitter` finds, unordered, a table for each `MAX_CHUNKS`
+    distinct chunks.
 
     A word may be in several of them.
     """
-    speller = Speller(normalization)
     chunk_counts: Counter[str] = Counter()
     for text, starts in _slices(sentences):
-        cuts = cut_points(text, starts)
-        chunks, indices = _distinct_chunks(text, cuts)
+        has_text = np.diff(starts) > 0
+        text, starts, cuts = splitter.prepare(text, starts, has_text)
+        chunks, indices = _distinct_chunks(text, cuts, strip=splitter.strips_spaces)
         counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
         # Not Counter.update(): `chunks` may hold a chunk twice.
         for chunk, count in zip(chunks, counts.tolist(), strict=True):
             chunk_counts[chunk] += count
         if len(chunk_counts) > MAX_CHUNKS:
-            yield _count_chunk_words(chunk_counts, speller)
-    yield _count_chunk_words(chunk_counts, speller)
+            yield _count_chunk_words(chunk_counts, splitter)
+    yield _count_chunk_words(chunk_counts, splitter)
 
 
-def _count_chunk_words(chunk_counts: Counter[str], speller: Speller) -> pa.Table:
+def _count_chunk_words(chunk_counts: Counter[str], splitter: Splitter) -> pa.Table:
     """Return the counts of the words in chunks, and empty `chunk_counts`."""
     word_counts: Counter[str] = Counter()
     while chunk_counts:
         chunk, count = chunk_counts.popitem()  # one counter shrinks while the other grows
-        for word in speller.spell(chunk).split(" "):
+        for word in splitter.words(chunk):
             word_counts[word] += count
-    del word_counts[""]
     columns = [
         pa.array(word_counts.keys(), pa.string()),
         pa.array(word_counts.values(), pa.int64()),
@@ -342,8 +396,8 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
         cuts    0     3       7 8         11
     """
     is_punctuation = np.zeros(len(text), bool)
-    for first, last in _ASCII_PUNCTUATION:
-        is_punctuation |= _is_between(text, first, last)
+    for first, last in ASCII_PUNCTUATION:
+        is_punctuation |= is_between(text, first, last)
     # One flag a byte, instead of sorting lists of offsets: `flatnonzero` then yields them in order.
     is_cut = np.zeros(len(text) + 1, bool)
     before = is_cut[:-1]
@@ -357,7 +411,7 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.flatnonzero(is_cut)
 
 
-def _is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
+def is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
     """Return which bytes lie in a range, `last` included."""
     # One comparison instead of two: the difference is unsigned, so bytes below `first` wrap around
     # to large numbers.
@@ -367,7 +421,7 @@ def _is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
 
 def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
     """Return the offsets of the isolated characters of three bytes in UTF-8."""
-    offsets = np.flatnonzero(_is_between(text, *_WIDE_LEADS))
+    offsets = np.flatnonzero(is_between(text, *_WIDE_LEADS))
     if not len(offsets):  # the usual case in English
         return offsets
     # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
@@ -378,11 +432,13 @@ def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
     return offsets[_IS_ISOLATED[codes]]
 
 
-def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.Array]:
+def _distinct_chunks(
+    text: np.ndarray, cuts: np.ndarray, *, strip: bool
+) -> tuple[list[str], pa.Array]:
     """Return the distinct chunks between `cuts`, and for each chunk of the text its index among
     them.
 
-    "the" and " the" count as distinct, so the list may hold a chunk twice.
+    "the" and " the" count as distinct; with `strip` the list may therefore hold a chunk twice.
     """
     # Text and cuts have the layout of an Arrow array's buffers already, so the text is not copied.
     # Binary, not string: Arrow then need not check 12 MB of UTF-8.
@@ -393,6 +449,8 @@ def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.
     chunks = pa.Array.from_buffers(pa.binary(), num_chunks, [validity, offsets, data])
     encoded = chunks.dictionary_encode()
     distinct = encoded.dictionary.cast(pa.string())
+    if not strip:
+        return distinct.to_pylist(), encoded.indices
     # Strip spaces here, where there are few chunks, and not before they are encoded.
     stripped = pc.call_function("utf8_ltrim", [distinct], pc.TrimOptions(" "))
     return stripped.to_pylist(), encoded.indices

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary and its files, in the names and layouts of Hugging Face."""
+"""A vocabulary, WordPiece or byte-level BPE, and its files as Hugging Face names them."""
 
 import json
 from collections import Counter
@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 from msgspec import Struct
+from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
 
@@ -17,7 +18,15 @@ from .. import storage
 from ..errors import UserError
 from ..parsing import parse_json
 from ..storage.stage import VOCABULARY_FILES, describe_absence, unfinished_stage
-from .tokenize import Normalization, bert_tokenizer
+from .byte_level import (
+    CHARACTERS,
+    ByteLevelSplitter,
+    ByteLevelTokenizer,
+    byte_level_tokenizer,
+    continues_word,
+    readable,
+)
+from .tokenize import DictionaryTokenizer, Normalization, Speller, Splitter, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -25,11 +34,29 @@ _TOLERATED_SHARE = 0.001
 """A vocabulary's own normalisation may change this share of its tokens: hand-made lists have
 strays.
 """
-_ADVICE = "Only BERT's WordPiece vocabularies are supported."
+_ADVICE = "Only BERT's WordPiece and ModernBERT's byte-level BPE are supported."
 
 
 def _id_of(token: str) -> "cached_property[int]":
     return cached_property(lambda vocabulary: vocabulary.ids[token])
+
+
+@dataclass(frozen=True)
+class ByteLevel:
+    """What byte-level BPE needs besides the tokens."""
+
+    tokenizer_json: str
+    """The content of ``tokenizer.json``, which decides everything."""
+    pieces: frozenset[str]
+    """The tokens that represent text: bytes and merges."""
+    adds_space: bool
+    """Whether a space is put before a text."""
+    rules: str
+    """What the ids of a text depend on besides the tokens: merges and normalisation, as JSON."""
+
+    def tokenizer(self) -> Tokenizer:
+        """Return a new tokenizer."""
+        return Tokenizer.from_str(self.tokenizer_json)
 
 
 @dataclass(frozen=True)
@@ -38,6 +65,8 @@ class Vocabulary:
 
     tokens: tuple[str, ...]
     normalization: Normalization
+    byte_level: ByteLevel | None = None
+    """None for WordPiece."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -56,36 +85,78 @@ class Vocabulary:
     @cached_property
     def is_ordinary(self) -> np.ndarray:
         """Bool [vocab_size]: tokens that represent text, unlike [MASK] or [unused7]."""
+        if self.byte_level:
+            return np.array([token in self.byte_level.pieces for token in self.tokens])
         return np.array([_is_ordinary(token) for token in self.tokens])
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """Bool [vocab_size]: tokens that continue a word ("##")."""
+        """Bool [vocab_size]: tokens that continue a word ("##", or as `continues_word` says)."""
+        if self.byte_level:
+            continues = [
+                bool(is_ordinary) and continues_word(token)
+                for token, is_ordinary in zip(self.tokens, self.is_ordinary, strict=True)
+            ]
+            return np.array(continues)
         return np.array([len(token) > 2 and token.startswith("##") for token in self.tokens])
+
+    @cached_property
+    def readable(self) -> tuple[str, ...]:
+        """The tokens as people read them: those of byte-level BPE as text, with "▁" for a space."""
+        if not self.byte_level:
+            return self.tokens
+        texts = []
+        for token, is_ordinary in zip(self.tokens, self.is_ordinary, strict=True):
+            texts.append(readable(token) if is_ordinary else token)
+        return tuple(texts)
+
+    def text_tokenizer(self) -> DictionaryTokenizer:
+        """Return a new tokenizer of sentences; keep one per worker."""
+        if self.byte_level:
+            return ByteLevelTokenizer(
+                self.byte_level.tokenizer(), adds_space=self.byte_level.adds_space
+            )
+        return DictionaryTokenizer(self.tokens, self.normalization)
+
+    def splitter(self) -> Splitter:
+        """Return a new splitter of text into the words that the vocabulary's pieces make up."""
+        if self.byte_level:
+            return ByteLevelSplitter(self.byte_level.tokenizer())
+        return Speller(self.normalization)
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of 32 hexadecimal digits: equal if every text gets the same ids."""
         content = json.dumps([self.tokens, self.normalization])
+        if self.byte_level:
+            content += self.byte_level.rules
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str, bytes]:
-    """Return the contents of ``vocab.txt``, ``tokenizer.json`` and ``tokenizer_config.json``.
+    """Return the contents of ``vocab.txt`` (only of WordPiece), ``tokenizer.json`` and
+    ``tokenizer_config.json``.
 
     ``transformers`` loads a directory with these files; without the last it would lower-case a
     cased vocabulary. ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B
     [SEP]``. `max_length` is the length of the model's rows in tokens.
     """
-    tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    tokenizer.post_processor = TemplateProcessing(
-        single=f"{CLS}:0 $A:0 {SEP}:0",
-        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
-        special_tokens=[(CLS, vocabulary.cls_id), (SEP, vocabulary.sep_id)],
-    )
     # "[PAD]" is named in the field pad_token, and so on.
     names_of_specials = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
+    if vocabulary.byte_level:
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": max_length,
+            **names_of_specials,
+        }
+        return {
+            "tokenizer.json": vocabulary.byte_level.tokenizer_json.encode(),
+            "tokenizer_config.json": (json.dumps(config, indent=2) + "\n").encode(),
+        }
+    tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    tokenizer.post_processor = _template(vocabulary.ids)
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": vocabulary.normalization.lowercase,
@@ -99,6 +170,24 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
         "tokenizer.json": tokenizer.to_str(pretty=True).encode(),
         "tokenizer_config.json": (json.dumps(config, indent=2) + "\n").encode(),
     }
+
+
+def _template(ids: Mapping[str, int]) -> TemplateProcessing:
+    return TemplateProcessing(
+        single=f"{CLS}:0 $A:0 {SEP}:0",
+        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
+        special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
+    )
+
+
+def byte_level_vocabulary(
+    tokens: Sequence[str], merges: Sequence[tuple[str, str]], normalization: Normalization
+) -> Vocabulary:
+    """Return the vocabulary of `learn_bpe`."""
+    tokenizer = byte_level_tokenizer(tokens, merges, normalization, SPECIAL_TOKENS)
+    tokenizer.post_processor = _template({token: i for i, token in enumerate(tokens)})
+    content = tokenizer.to_str(pretty=True).encode()
+    return load_vocabulary({"tokenizer.json": content}, "the vocabulary")
 
 
 def read_vocabulary(path: str) -> Vocabulary:
@@ -158,9 +247,14 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
     ``tokenizer_config.json``. Without the latter, the normalisation follows from the tokens: if
     none has upper case or accents, text must lose them too. Raise `UserError` if there is neither
-    file, or if it is not a WordPiece vocabulary with BERT's special tokens.
+    file, or if it is neither WordPiece nor byte-level BPE with BERT's special tokens.
     """
     if "tokenizer.json" in files:
+        path = _file_path(where, "tokenizer.json")
+        kind = parse_json(files["tokenizer.json"], _AnyTokenizerFile, path, _ADVICE).model.type
+        # Files of 2020 do not name the model.
+        if kind == "BPE":
+            return _from_byte_level_json(files["tokenizer.json"], path)
         return _from_tokenizer_json(files["tokenizer.json"], _file_path(where, "tokenizer.json"))
     if "vocab.txt" not in files:
         raise UserError(
@@ -228,16 +322,86 @@ class _TokenizerFile(Struct):
     added_tokens: list[_AddedToken] | None = None
 
 
-def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
-    tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
-    normalizer = tokenizer.normalizer
-    if not (normalizer.clean_text and normalizer.handle_chinese_chars):
-        raise UserError(
-            f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}"
-        )
+class _AnyModel(Struct):
+    type: str | None = None
+
+
+class _AnyTokenizerFile(Struct):
+    model: _AnyModel
+
+
+class _BpeModel(Struct):
+    vocab: dict[str, int]
+    merges: list[str | tuple[str, str]]
+    dropout: None = None
+    continuing_subword_prefix: Literal[""] | None = None
+    end_of_word_suffix: Literal[""] | None = None
+    byte_fallback: Literal[False] = False
+
+
+class _BpeNormalizer(Struct):
+    type: Literal["NFC", "NFD", "Lowercase", "StripAccents", "Sequence"]
+    normalizers: list["_BpeNormalizer"] = []
+
+
+class _BytePreTokenizer(Struct, tag_field="type", tag="ByteLevel"):
+    add_prefix_space: bool
+    use_regex: Literal[True] = True
+
+
+class _BpeFile(Struct):
+    """The fields of a ``tokenizer.json`` with GPT-2's byte-level BPE, and a normalisation that
+    does not look across words.
+    """
+
+    model: _BpeModel
+    normalizer: _BpeNormalizer | None
+    pre_tokenizer: _BytePreTokenizer
+    added_tokens: list[_AddedToken] | None = None
+
+
+def _from_byte_level_json(content: bytes, path: str) -> Vocabulary:
+    parsed = parse_json(content, _BpeFile, path, _ADVICE)
+    model = parsed.model
+    tokens = _in_order(model.vocab, parsed.added_tokens, path)
+    merges: list[tuple[str, str]] = []
+    for merge in model.merges:
+        if isinstance(merge, str):  # before 2024
+            left, _, right = merge.partition(" ")
+            merges.append((left, right))
+        else:
+            merges.append(merge)
+    pieces = {left + right for left, right in merges} | set(CHARACTERS)
+    steps = _normalizer_steps(parsed.normalizer)
+    byte_level = ByteLevel(
+        tokenizer_json=content.decode(),
+        pieces=frozenset(pieces.intersection(tokens)),
+        adds_space=parsed.pre_tokenizer.add_prefix_space,
+        rules=json.dumps([merges, steps, parsed.pre_tokenizer.add_prefix_space]),
+    )
+    if len(set(CHARACTERS) - set(tokens)):
+        raise UserError(f"{path} lacks tokens of single bytes. {_ADVICE}")
+    normalization = Normalization("Lowercase" in steps, "StripAccents" in steps)
+    return Vocabulary(_checked(tokens, path), normalization, byte_level)
+
+
+def _normalizer_steps(normalizer: _BpeNormalizer | None) -> list[str]:
+    if normalizer is None:
+        return []
+    if normalizer.type != "Sequence":
+        return [normalizer.type]
+    steps: list[str] = []
+    for step in normalizer.normalizers:
+        steps += _normalizer_steps(step)
+    return steps
+
+
+def _in_order(
+    ids: dict[str, int], added_tokens: Sequence[_AddedToken] | None, path: str
+) -> list[str]:
+    """Return the tokens of a ``tokenizer.json`` in the order of their ids."""
     # The special tokens may be listed only here, not in the model's vocabulary.
-    ids = tokenizer.model.vocab
-    for added in tokenizer.added_tokens or []:
+    for added in added_tokens or []:
         ids.setdefault(added.content, added.id)
     tokens = sorted(ids, key=ids.__getitem__)
     if [ids[token] for token in tokens] != list(range(len(tokens))):
@@ -245,6 +409,17 @@ def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
             f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, "
             "each exactly once."
         )
+    return tokens
+
+
+def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
+    tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
+    normalizer = tokenizer.normalizer
+    if not (normalizer.clean_text and normalizer.handle_chinese_chars):
+        raise UserError(
+            f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}"
+        )
+    tokens = _in_order(tokenizer.model.vocab, tokenizer.added_tokens, path)
     normalization = _normalization(normalizer.lowercase, normalizer.strip_accents)
     return Vocabulary(_checked(tokens, path), normalization)
 

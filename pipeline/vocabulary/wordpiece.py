@@ -7,7 +7,7 @@ have a fixed order: of pairs with equal counts, the one whose pieces were learne
 All words lie end to end in flat arrays with one position per character: the piece that starts
 there, and the positions of the next and the previous piece of the word. A pair of pieces is stored
 as the positions of its left piece. For the words "the" and "he", after "##h" and "##e" were merged
-("." is `_GONE`, "-" no neighbour)::
+("." is `GONE`, "-" no neighbour)::
 
     position    0    1      2    3    4
     symbol      t    ##he   .    h    ##e
@@ -43,7 +43,7 @@ ALPHABET_COVERAGE = 0.9995
 """... and more, if they cover less than this share of the text (SentencePiece's default)."""
 
 # What a position's symbol can be besides the index of a piece:
-_GONE = -1  # no piece starts here any more
+GONE = -1  # no piece starts here any more
 _JUST_MERGED = -2
 
 
@@ -79,7 +79,7 @@ def learn_wordpiece(
     small for the alphabet.
     """
     specials = special_tokens(num_unused)
-    frequent, frequent_counts, num_long = _select_words(words, counts)
+    frequent, frequent_counts, num_long = select_words(words, counts)
     # Return what is free to the system before the two steps in which memory peaks.
     pa.default_memory_pool().release_unused()
     spelled = _spell(frequent, frequent_counts, limit_alphabet, most=size // 4)
@@ -91,7 +91,7 @@ def learn_wordpiece(
             f"raise `size` or lower `limit_alphabet` (now {limit_alphabet or MIN_ALPHABET})."
         )
     pa.default_memory_pool().release_unused()
-    merger = _Merger(spelled, min_frequency)
+    merger = Merger(spelled, min_frequency)
     num_merges = 0
     while num_merges < room and merger.merge_next():
         num_merges += 1
@@ -108,12 +108,12 @@ def learn_wordpiece(
     return specials + merger.pieces, report
 
 
-class _Spelled(NamedTuple):
+class Spelled(NamedTuple):
     """The words as pieces of one character, each an index into `pieces`."""
 
     pieces: list[str]
     symbols: np.ndarray
-    """int32 [num_characters + 1]; the last is `_GONE`."""
+    """int32 [num_characters + 1]; the last is `GONE`."""
     starts_word: np.ndarray
     """bool [num_characters]"""
     weights: np.ndarray
@@ -122,7 +122,7 @@ class _Spelled(NamedTuple):
     num_words_left_out: int
 
 
-def _select_words(
+def select_words(
     words: pa.Array | pa.ChunkedArray, counts: np.ndarray
 ) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and the number of words that are too long."""
@@ -150,7 +150,7 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return pc.call_function("utf8_length", [words]).to_numpy(zero_copy_only=False)
 
 
-def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
+def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> Spelled:
     """Choose the alphabet, and spell the words that it can spell, character by character.
 
     The alphabet has the `limit_alphabet` most frequent characters; by default as many as cover
@@ -180,9 +180,9 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
     pieces = [chr(code) for code in alphabet]
     pieces += [f"##{chr(code)}" for code in continuing]
     smallest_type = np.min_scalar_type(counts.max(initial=0))
-    return _Spelled(
+    return Spelled(
         pieces=pieces,
-        symbols=np.append(symbols, np.int32(_GONE)),
+        symbols=np.append(symbols, np.int32(GONE)),
         starts_word=starts_word,
         weights=counts.astype(smallest_type)[word_of],
         alphabet_left_out="".join(map(chr, left_out)),
@@ -209,13 +209,15 @@ def _choose_alphabet(
     return np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
 
 
-class _Merger:
+class Merger:
     """The words as linked pieces, the pairs of neighbours in them, and a heap of the pairs by
     count.
     """
 
-    def __init__(self, spelled: _Spelled, min_frequency: int) -> None:
+    def __init__(self, spelled: Spelled, min_frequency: int) -> None:
         self.pieces = list(spelled.pieces)
+        self.merges: list[tuple[int, int]] = []
+        """The two pieces of each merge, in their order."""
         self._min_frequency = min_frequency
         self._weights = spelled.weights
         self._symbols = spelled.symbols
@@ -305,7 +307,7 @@ class _Merger:
         #   before - position - second - after   becomes   before - position ------- after
         second = self._next[positions]
         after = self._next[second]
-        self._symbols[second] = _GONE
+        self._symbols[second] = GONE
         self._symbols[positions] = _JUST_MERGED
         self._next[positions] = after
         self._previous[after] = positions
@@ -320,6 +322,7 @@ class _Merger:
         self._symbols[positions] = len(self.pieces)
         joined = self.pieces[left] + self.pieces[right].removeprefix("##")
         self.pieces.append(joined)
+        self.merges.append((left, right))
         has_next = after != self._end
         self._add_pairs(np.concatenate([before, positions[has_next]]))
 

@@ -1,0 +1,299 @@
+"""Byte-level byte-pair encoding, as in GPT-2, RoBERTa and ModernBERT.
+
+Text is split by GPT-2's rule into letters, digits and other characters, each with the space before
+it; each of these words is a string of bytes, and byte pairs are merged in the order in which they
+were learned. No text is unknown, and no character is lost::
+
+    text      "The cat didn't."
+    words     " The"  " cat"  " didn"  "'t"  "."     a space before the first one too
+    tokens    ĠThe    Ġcat    Ġd idn   't    .       Ġ stands for the space
+
+A tokenizer that puts a space before the text (`add_prefix_space`) gives a word the same tokens
+wherever it stands, so the sentences of a document can be tokenised one by one. Ours does; for those
+that do not, such as ModernBERT's, the first sentence of a document is the exception.
+
+As in `tokenize`, only distinct chunks are tokenised. A cut may be where GPT-2's rule always ends a
+word: before a space that follows a visible character, and between ASCII letters or digits and ASCII
+punctuation. A cut behind an apostrophe would tear "'t" apart.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.normalizers import NFC, NFD, Lowercase, StripAccents
+from tokenizers.normalizers import Sequence as NormalizerSequence
+from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
+
+from .tokenize import (
+    ASCII_PUNCTUATION,
+    CHINESE_CHARACTERS,
+    TEXTS_PER_CALL,
+    WORDS_PER_TEXT,
+    DictionaryTokenizer,
+    Normalization,
+    is_between,
+)
+
+SPACE = "Ġ"
+SHOWN_SPACE = "▁"
+
+
+def _character_of_byte() -> str:
+    """Return the visible character that stands for each byte in tokens: GPT-2's 256.
+
+    Those that Latin-1 shows stand for themselves, the others for the characters from U+0100 on.
+    """
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in shown]
+    characters = [""] * 256
+    for byte in shown:
+        characters[byte] = chr(byte)
+    for number, byte in enumerate(others):
+        characters[byte] = chr(256 + number)
+    return "".join(characters)
+
+
+CHARACTERS = _character_of_byte()
+_BYTE_OF_CHARACTER = {character: byte for byte, character in enumerate(CHARACTERS)}
+
+
+def bytes_of(token: str) -> bytes:
+    """Return the bytes that a token stands for, perhaps only part of a character's.
+
+    >>> bytes_of("Ġcat")
+    b' cat'
+    """
+    return bytes(_BYTE_OF_CHARACTER[character] for character in token)
+
+
+def readable(token: str) -> str:
+    """Return a token's text as people read it: with "▁" for the space, and "�" for a part of a
+    character.
+    """
+    return bytes_of(token).decode(errors="replace").replace(" ", SHOWN_SPACE)
+
+
+def continues_word(token: str) -> bool:
+    """Tell whether a token goes on with the word before it, as far as the token alone says.
+
+    Spaces, punctuation and Chinese characters start words, as in BERT. A letter or a digit without
+    a space before it goes on, and so does a part of a character.
+    """
+    text = bytes_of(token).decode(errors="replace")
+    first = text[0]
+    if first == "\N{REPLACEMENT CHARACTER}":
+        return True
+    low, high = CHINESE_CHARACTERS
+    if low <= ord(first) <= high:
+        return False
+    # Letters, marks (vowel signs of Indian scripts) and numbers.
+    return unicodedata.category(first)[0] in "LMN"
+
+
+def byte_level_tokenizer(
+    tokens: Sequence[str],
+    merges: Sequence[tuple[str, str]],
+    normalization: Normalization,
+    specials: Sequence[str],
+) -> Tokenizer:
+    """Return the tokenizer for `tokens` in the order of their ids, special ones included.
+
+    Text is normalised to NFC, as ModernBERT's tokenizer does, so that é is one character whether it
+    was stored as one or as two.
+    """
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    tokenizer = Tokenizer(BPE(ids, list(merges)))
+    steps = [NFC()]
+    if normalization.strip_accents:
+        steps = [NFD(), StripAccents(), NFC()]
+    if normalization.lowercase:
+        steps.insert(-1, Lowercase())
+    tokenizer.normalizer = NormalizerSequence(steps) if len(steps) > 1 else steps[0]
+    tokenizer.pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=True, use_regex=True)
+    tokenizer.decoder = ByteLevelDecoder()
+    added = []
+    for special in specials:
+        # The mask takes the space before it along: what it hides is a token with its space.
+        added.append(AddedToken(special, lstrip=special == "[MASK]", normalized=False))
+    tokenizer.add_special_tokens(added)
+    return tokenizer
+
+
+class ByteLevelSplitter:
+    """Split text into the words that byte-level BPE sees, as `Speller` does for WordPiece."""
+
+    strips_spaces = False
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._normalizer = tokenizer.normalizer
+        self._pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True)
+
+    def prepare(
+        self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Put a space before each sentence that is `spaced` (bool [num_sentences]; none of these is
+        empty), unless it begins with one.
+
+        Return the text, the starts of its sentences and its end, and the cut points.
+        """
+        has_space = np.zeros(len(spaced), bool)
+        has_space[spaced] = text[starts[:-1][spaced]] == ord(" ")
+        spaced = spaced & ~has_space
+        text = np.insert(text, starts[:-1][spaced], np.uint8(ord(" ")))
+        starts = starts + np.append(0, np.cumsum(spaced))
+        return text, starts, cut_points(text, starts)
+
+    def words(self, chunk: str) -> list[str]:
+        """Return the words in `chunk`, as text."""
+        if self._normalizer is not None and not (chunk.isascii() and chunk.islower()):
+            chunk = self._normalizer.normalize_str(chunk)
+        # Most are a space and letters, which GPT-2's rule keeps together.
+        if chunk.removeprefix(" ").isalpha():
+            return [chunk]
+        return [bytes_of(word).decode() for word, _ in self._pre_tokenizer.pre_tokenize_str(chunk)]
+
+
+class ByteLevelTokenizer(DictionaryTokenizer):
+    """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has."""
+
+    def __init__(self, tokenizer: Tokenizer, *, adds_space: bool) -> None:
+        self._adds_space = adds_space
+        self._splitter = ByteLevelSplitter(tokenizer)
+        # Without added tokens, which text must not become.
+        self._model = Tokenizer(tokenizer.model)
+        if tokenizer.normalizer is not None:
+            self._model.normalizer = tokenizer.normalizer
+        self._model.pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True)
+        vocabulary = tokenizer.get_vocab()
+        self._starts_with_space = np.zeros(max(vocabulary.values()) + 1, bool)
+        for token, token_id in vocabulary.items():
+            self._starts_with_space[token_id] = token.startswith(SPACE)
+        self._clear_cache()
+
+    def _prepare(
+        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        is_empty = np.diff(starts) == 0
+        spaced = ~is_empty
+        if not self._adds_space:
+            spaced &= ~starts_text
+        return self._splitter.prepare(text, starts, spaced)
+
+    def _add_to_cache(self, chunks: list[str]) -> None:
+        num_before = len(self._entry_of)
+        for number, chunk in enumerate(chunks):
+            self._entry_of[chunk] = num_before + number
+        self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(chunks)])
+        num_characters = sum(map(len, chunks))
+        self._count_cached(len(chunks), num_characters)
+
+    def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
+        """Return the token ids of each chunk."""
+        # Chunks that begin with their only space are tokenised as one text, which is far faster:
+        # each begins where a token begins with a space.
+        #
+        #   text       " didn't see"                 chunks " didn't" and " see"
+        #   tokens     Ġd  idn  't  Ġsee
+        #   starts     T   F    F   T
+        joined = [index for index, chunk in enumerate(chunks) if _is_spaced_word(chunk)]
+        others = [index for index, chunk in enumerate(chunks) if not _is_spaced_word(chunk)]
+        texts = []
+        for first in range(0, len(joined), WORDS_PER_TEXT):
+            words = [chunks[index] for index in joined[first : first + WORDS_PER_TEXT]]
+            texts.append("".join(words))
+        ids_of_joined, _ = self._tokenize_texts(texts)
+        starts = np.flatnonzero(self._starts_with_space[ids_of_joined])
+        assert len(starts) == len(joined), "each chunk begins with a token with a space"
+        lengths_of_joined = np.diff(starts, append=len(ids_of_joined))
+        ids_of_others, lengths_of_others = self._tokenize_texts([chunks[i] for i in others])
+
+        # Both one after the other, then in the order of `chunks`.
+        lengths = np.append(lengths_of_joined, lengths_of_others)
+        offsets = np.append(0, np.cumsum(lengths))
+        ids = np.append(ids_of_joined, ids_of_others)
+        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
+        place = np.empty(len(chunks), np.int64)
+        place[joined + others] = np.arange(len(chunks))
+        return lists.take(pa.array(place))
+
+    def _tokenize_texts(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the token ids of all texts, end to end, int32, and the number of each text's."""
+        ids = [np.zeros(0, np.int32)]
+        lengths: list[int] = []
+        for batch in _batched(texts):
+            for encoding in self._model.encode_batch_fast(batch, add_special_tokens=False):
+                token_ids = encoding.ids
+                ids.append(np.array(token_ids, np.int32))
+                lengths.append(len(token_ids))
+        return np.concatenate(ids), np.array(lengths, np.int64)
+
+
+def _batched(texts: list[str]) -> Iterator[list[str]]:
+    # By characters, not by number: some texts are words and some are hundreds of them.
+    batch: list[str] = []
+    num_characters = 0
+    for text in texts:
+        batch.append(text)
+        num_characters += len(text)
+        if num_characters > TEXTS_PER_CALL * WORDS_PER_TEXT:
+            yield batch
+            batch = []
+            num_characters = 0
+    if batch:
+        yield batch
+
+
+def _is_spaced_word(chunk: str) -> bool:
+    """Tell whether a chunk is a space and then no further white space of any kind."""
+    return chunk.startswith(" ") and chunk.split() == [chunk[1:]]
+
+
+def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start, and
+    the end.
+
+    Chunks start at `starts` (the start of each sentence, and the end of the last), and where no
+    word goes across: see the module's docstring.
+    """
+    is_cut = np.zeros(len(text) + 1, bool)
+    is_cut[starts] = True
+    if len(text) < 2:
+        return np.flatnonzero(is_cut)
+    before = text[:-1]
+    after = text[1:]
+    at = is_cut[1:-1]  # between `before` and `after`
+
+    is_punctuation = np.zeros(len(text), bool)
+    for first, last in ASCII_PUNCTUATION:
+        is_punctuation |= is_between(text, first, last)
+    is_alphanumeric = is_between(text, ord("0"), ord("9")) | is_between(text | 0x20, 0x61, 0x7A)
+    at |= is_alphanumeric[:-1] & is_punctuation[1:]
+    at |= is_punctuation[:-1] & (before != ord("'")) & is_alphanumeric[1:]
+
+    # White space in front of a space belongs to the same word as the space.
+    spaces = np.flatnonzero((after == ord(" ")) & (before > 0x20)) + 1
+    is_wide = text[spaces - 1] >= 0x80
+    follows_white = np.zeros(len(spaces), bool)
+    follows_white[is_wide] = _ends_in_white_space(text, spaces[is_wide])
+    is_cut[spaces[~follows_white]] = True
+    return np.flatnonzero(is_cut)
+
+
+def _ends_in_white_space(text: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Return whether the character of two or three bytes before each of `stops` is white space."""
+    last = text[stops - 1]
+    second = text[np.maximum(stops - 2, 0)]
+    third = text[np.maximum(stops - 3, 0)]
+    # U+0085 and U+00A0; U+1680; U+2000 to 200A, 2028, 2029 and 202F; U+205F; U+3000.
+    is_white = (second == 0xC2) & np.isin(last, (0x85, 0xA0))
+    is_white |= (third == 0xE1) & (second == 0x9A) & (last == 0x80)
+    general = (*range(0x80, 0x8B), 0xA8, 0xA9, 0xAF)
+    is_white |= (third == 0xE2) & (second == 0x80) & np.isin(last, general)
+    is_white |= (third == 0xE2) & (second == 0x81) & (last == 0x9F)
+    is_white |= (third == 0xE3) & (second == 0x80) & (last == 0x80)
+    return is_white
