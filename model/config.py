@@ -53,7 +53,9 @@ class PretrainConfig:
     )
     checkpoint: str | None = option(
         None,
-        "Model directory to start from, which sets the encoder's size; the optimiser starts fresh. "
+        "Model directory to start from, which sets the encoder's size. The optimiser starts fresh, "
+        "unless --schedule is constant-with-decay and the directory is an archived model of such a "
+        "run. "
         "Rows longer than its number of positions extend it by copies of its first positions.",
     )
     steps: int | None = option(
@@ -72,7 +74,7 @@ class PretrainConfig:
     )
     batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
     learning_rate: float = option(
-        1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0."
+        1e-4, "Peak learning rate, reached after the warm-up; --schedule says how it decays to 0."
     )
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     num_layers: int | None = option(None, "Number of layers; overrides --model.", group="Encoder")
@@ -120,8 +122,14 @@ class PretrainConfig:
     mask_split: tuple[int, int, int] | None = option(
         None,
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random "
-        "token, or kept, with --dynamic-masking; by default as in the instances, like the share of "
-        "tokens to predict.",
+        "token, or kept, with --dynamic-masking; by default as in the instances.",
+        group="Objective and masking",
+    )
+    mask_rate: tuple[float, ...] | None = option(
+        None,
+        "Share of the tokens to predict, with --dynamic-masking; two numbers such as 0.3,0.15 are "
+        "the first and the last, between which it falls or rises linearly over the run. By default "
+        "as in the instances.",
         group="Objective and masking",
     )
     duplicates_per_epoch: int | None = option(
@@ -133,6 +141,24 @@ class PretrainConfig:
     warmup_steps: int | None = option(
         None,
         "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000.",
+        group="Optimisation",
+    )
+    schedule: Literal["linear", "constant-with-decay"] = option(
+        "linear",
+        "Learning rate after the warm-up: falling linearly to 0, as BERT's; or constant, and "
+        "falling to 0 at the end only, as ModernBERT's, so that a run can be prolonged.",
+        group="Optimisation",
+    )
+    decay_share: float = option(
+        0.1,
+        "Share of the steps in which the rate of --schedule constant-with-decay falls: the last "
+        "ones. 0 leaves it constant, 1 falls from the start.",
+        group="Optimisation",
+    )
+    optimizer: Literal["adam", "muon"] = option(
+        "adam",
+        "Optimiser: BERT's Adam, or, as an experiment, Muon for the matrices of the layers beside "
+        "Adam for the rest.",
         group="Optimisation",
     )
     weight_decay: float = option(
@@ -224,6 +250,13 @@ class PretrainConfig:
         self._check_masking()
         check_license(self.license)
 
+    @property
+    def can_be_prolonged(self) -> bool:
+        """Whether another run can continue this one's schedule: its rate does not depend on the
+        length of the run.
+        """
+        return self.schedule == "constant-with-decay"
+
     def _check_numbers(self) -> None:
         for name in POSITIVE_COUNTS:
             value = getattr(self, name)
@@ -255,10 +288,18 @@ class PretrainConfig:
             both = f"`{given[0]}` and `{given[1]}` are both given"
             raise UserError(f"{both}, but a run has one budget; drop one.")
         self._check_warmup()
+        self._check_schedule()
         shares = self.phase_shares
         # Shares such as 0.1 + 0.9 need not sum to 1 exactly in floating point.
         shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
         check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
+
+    def _check_schedule(self) -> None:
+        share = self.decay_share
+        check(0 <= share <= 1, "decay_share", share, "must be between 0 and 1")
+        is_used = share == PretrainConfig.decay_share or self.schedule == "constant-with-decay"
+        must = "it has no effect without `schedule` constant-with-decay"
+        check(is_used, "decay_share", share, must)
 
     def _check_warmup(self) -> None:
         if self.warmup_steps is None:
@@ -280,6 +321,20 @@ class PretrainConfig:
             check_masks(BuildConfig.mask_rate, self.mask_split)
             must = "it has no effect without `dynamic_masking`"
             check(draws_masks, "mask_split", self.mask_split, must)
+        self._check_mask_rate(draws_masks=draws_masks)
         possible = not (draws_masks and self.objective == "ltr")
         must = "`objective` ltr uses no masks; drop it"
         check(possible, "dynamic_masking", self.dynamic_masking, must)
+
+    def _check_mask_rate(self, *, draws_masks: bool) -> None:
+        if self.mask_rate is None:
+            return
+        rates = self.mask_rate
+        check(len(rates) in (1, 2), "mask_rate", rates, "must be one number, or two")
+        for rate in rates:
+            check_masks(rate, BuildConfig.mask_split)
+        must = "it has no effect without `dynamic_masking`"
+        check(draws_masks, "mask_rate", rates, must)
+        is_constant = len(rates) == 1
+        must = "with `hours` the number of steps is unknown; give one number"
+        check(is_constant or self.hours is None, "mask_rate", rates, must)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
@@ -28,7 +29,7 @@ class TokenRow(NamedTuple):
 
 
 class TextTokenizer:
-    """The WordPiece tokenizer of a checkpoint.
+    """The tokenizer of a checkpoint: WordPiece or byte-level BPE.
 
     Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or not a
     BERT tokenizer.
@@ -44,6 +45,7 @@ class TextTokenizer:
         self._cls = self._special("[CLS]", directory)
         self._sep = self._special("[SEP]", directory)
         self.unknown = self._special("[UNK]", directory)
+        self._is_byte_level = isinstance(self._tokenizer.model, BPE)
 
     def _special(self, token: str, directory: str | Path) -> int:
         token_id = self._tokenizer.token_to_id(token)
@@ -59,21 +61,31 @@ class TextTokenizer:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
+    def word_ids(self, words: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each word of a sentence, as if spaces stood between them."""
+        if self._is_byte_level:
+            # The space is part of the word; without it, a word would look like the end of one.
+            words = [f" {word}" for word in words]
+        return self.token_ids(words)
+
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
         """Return `token_ids`, and where each token lies in the original text.
 
         Offsets are int64 (T, 2): a token's first character, and one past its last.
         """
         tokenized = []
-        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        for text, encoding in zip(texts, encodings, strict=True):
             # A text without tokens has no offsets either: reshaped, they are (0, 2).
             offsets_T2 = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+            if self._is_byte_level:
+                offsets_T2 = _without_space(text, offsets_T2)
             tokenized.append((encoding.ids, offsets_T2))
         return tokenized
 
     def token(self, token_id: int) -> str:
-        """Return the token with this id, "" if the vocabulary has none."""
-        return self._tokenizer.id_to_token(int(token_id)) or ""
+        """Return the token with this id as people read it, "" if the vocabulary has none."""
+        return readable_token(self._tokenizer, int(token_id))
 
     def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> TokenRow:
         """Return ``[CLS] A [SEP]``, or ``[CLS] A [SEP] B [SEP]``, of at most `max_length` tokens.
@@ -101,6 +113,15 @@ class TextTokenizer:
         return TokenRow(np.array(ids, dtype=np.int32), segment_b_start, num_tokens - num_left)
 
 
+def _without_space(text: str, offsets_T2: np.ndarray) -> np.ndarray:
+    """Return offsets of tokens without the white space that they begin with."""
+    starts_T = offsets_T2[:, 0].copy()
+    for token, (start, end) in enumerate(offsets_T2.tolist()):
+        visible = text[start:end].lstrip()
+        starts_T[token] = end - len(visible)
+    return np.stack([starts_T, offsets_T2[:, 1]], axis=1)
+
+
 def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     """Return the lengths of two segments after cutting them to `limit` tokens together.
 
@@ -123,6 +144,17 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     from_a = from_both // 2
     from_b = from_both - from_a
     return length_a - from_a, length_b - from_b
+
+
+def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
+    """Return the token with this id as people read it, "" if the vocabulary has none.
+
+    Byte-level BPE shows a space, and all but ASCII, as other characters: "Ġcafé" is " cafÃ©".
+    """
+    token = tokenizer.id_to_token(token_id) or ""
+    if not isinstance(tokenizer.model, BPE):
+        return token
+    return tokenizer.decode([token_id], skip_special_tokens=False).strip() or token
 
 
 class _TokenizerConfig(Struct):

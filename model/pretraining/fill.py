@@ -11,7 +11,7 @@ import torch
 from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ..checkpoint import read_model
-from ..tokenizer import check_vocabulary, read_tokenizer
+from ..tokenizer import check_vocabulary, read_tokenizer, readable_token
 
 
 class Guess(NamedTuple):
@@ -58,7 +58,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         guesses = []
         for token_id, probability in zip(token_ids, probabilities, strict=True):
             # A model may have more embeddings than the vocabulary has tokens.
-            token = tokenizer.id_to_token(token_id) or ""
+            token = readable_token(tokenizer, token_id)
             guesses.append(Guess(token, probability))
         guesses_by_mask.append(guesses)
     return guesses_by_mask

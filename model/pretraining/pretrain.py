@@ -483,7 +483,15 @@ def _keep_best(run: PretrainRun, values: dict[str, float]) -> None:
 
 def _archive(run: PretrainRun) -> None:
     step = run.state.step
-    run.writer.submit(lambda files: save_archive(run.output, files, step), _model_files(run))
+    optimizer = None
+    if run.setup.config.can_be_prolonged:
+        optimizer = run.updater.state_dict()
+
+    def write(copy: tuple[dict[str, Any], dict[str, Any] | None]) -> None:
+        model_files, optimizer_copy = copy
+        save_archive(run.output, model_files, step, optimizer_copy)
+
+    run.writer.submit(write, (_model_files(run), optimizer))
 
 
 def _save(run: PretrainRun, log: RunLog) -> None:

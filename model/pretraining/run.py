@@ -3,7 +3,8 @@
 run.json                  the run's identity: configuration and instances; another one is refused
 checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume
 checkpoints/best/         the model with the lowest validation loss
-archive/step-100/         models of `archive_every`, which nothing deletes
+archive/step-100/         models of `archive_every`, which nothing deletes; with a `schedule` that
+                          can be prolonged, also the optimiser's state
 model.safetensors ...     the model of the last checkpoint
 README.md                 the model card, once the run is finished
 metrics.csv speed.csv loss.png logs/ summary.json timings.json
@@ -30,6 +31,7 @@ from ..training.curve import CURVE
 RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
+OPTIMIZER = "optimizer.pt"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
 RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
 OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
@@ -127,7 +129,7 @@ def save_checkpoint(
         with OutputDirectory(str(output)).write_folder(name) as folder:
             (folder / STATE).mkdir()
             save_model(folder, **model)
-            torch.save(optimizer, folder / STATE / "optimizer.pt")
+            torch.save(optimizer, folder / STATE / OPTIMIZER)
             write_json(folder / STATE / "state.json", state)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
@@ -164,10 +166,20 @@ def save_best(output: Path, model: Mapping[str, Any], metrics: Mapping[str, Any]
         write_json(folder / "metrics.json", metrics)
 
 
-def save_archive(output: Path, model: Mapping[str, Any], step: int) -> None:
-    """Write `model` to ``archive/step-N`` for later study; nothing deletes it."""
+def save_archive(
+    output: Path,
+    model: Mapping[str, Any],
+    step: int,
+    optimizer: Mapping[str, Any] | None = None,
+) -> None:
+    """Write `model` to ``archive/step-N`` for later study, or with the state of its `optimizer` for
+    another run to continue from; nothing deletes it.
+    """
     with OutputDirectory(str(output)).write_folder(f"archive/step-{step}") as folder:
         save_model(folder, **model)
+        if optimizer is not None:
+            (folder / STATE).mkdir()
+            torch.save(optimizer, folder / STATE / OPTIMIZER)
 
 
 def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
@@ -181,7 +193,7 @@ def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
         content = path.read_bytes()
     except OSError:
         raise UserError(f"{path} is missing. {advice}") from None
-    optimizer = load_tensors(folder / "optimizer.pt", advice)
+    optimizer = load_tensors(folder / OPTIMIZER, advice)
     return optimizer, parse_json(content, kind, path, advice)
 
 

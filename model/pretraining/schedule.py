@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...pipeline.errors import UserError
 from ..config import DEFAULT_STEPS, PretrainConfig
-from ..training.optim import default_warmup, learning_rate
+from ..training.optim import constant_rate, default_warmup, learning_rate
 
 # For a budget of hours, whose number of steps is unknown: the warm-up's share of the time, and the
 # steps between two lines of the log.
@@ -27,6 +27,8 @@ class Schedule:
     """None for a budget of steps or tokens."""
     phase_ends: tuple[int, ...] = ()
     """The first step of each phase but the first."""
+    decay_share: float | None = None
+    """The last steps, in which a constant rate decays; None for a rate that decays all the time."""
 
     @property
     def log_every(self) -> int:
@@ -42,9 +44,15 @@ class Schedule:
         if self.budget_s is not None:
             warmup_s = WARMUP_SHARE * self.budget_s
             # The last update begins before the end, but may be reported after it.
-            return max(0.0, learning_rate(seconds, self.peak_rate, warmup_s, self.budget_s))
+            seconds = min(seconds, self.budget_s)
+            return self._rate(seconds, warmup_s, self.budget_s)
         assert self.num_steps is not None
-        return learning_rate(step, self.peak_rate, self.warmup_steps, self.num_steps)
+        return self._rate(step, self.warmup_steps, self.num_steps)
+
+    def _rate(self, at: float, warmup: float, end: float) -> float:
+        if self.decay_share is None:
+            return learning_rate(at, self.peak_rate, warmup, end)
+        return constant_rate(at, self.peak_rate, warmup, end, self.decay_share)
 
     def is_over(self, step: int, seconds: float) -> bool:
         """Return whether the budget is spent after `step` updates."""
@@ -70,8 +78,12 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     """Return the schedule for phases on rows of these mean lengths in tokens; raises `UserError`
     for too few steps.
     """
+    decay_share = None
+    if config.schedule == "constant-with-decay":
+        decay_share = config.decay_share
     if config.hours is not None:
-        return Schedule(config.learning_rate, budget_s=config.hours * 3600)
+        budget_s = config.hours * 3600
+        return Schedule(config.learning_rate, budget_s=budget_s, decay_share=decay_share)
     num_steps = _num_steps(config, mean_lengths)
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
@@ -80,14 +92,20 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         budget = f"`tokens` {config.tokens} allows only {num_steps} steps"
         raise UserError(f"`warmup_steps` is {warmup_steps}, but {budget}; lower it.")
     if len(mean_lengths) == 1:
-        return Schedule(config.learning_rate, num_steps, warmup_steps)
+        return Schedule(config.learning_rate, num_steps, warmup_steps, decay_share=decay_share)
     if num_steps < 2:
         raise UserError(
             "Two directories of instances need at least two steps, but the budget is one; raise it."
         )
     first_phase = round(num_steps * config.phase_shares[0])
     first_phase = min(max(1, first_phase), num_steps - 1)  # each phase has a step at least
-    return Schedule(config.learning_rate, num_steps, warmup_steps, phase_ends=(first_phase,))
+    return Schedule(
+        config.learning_rate,
+        num_steps,
+        warmup_steps,
+        phase_ends=(first_phase,),
+        decay_share=decay_share,
+    )
 
 
 def _num_steps(config: PretrainConfig, mean_lengths: list[float]) -> int:

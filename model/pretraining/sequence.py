@@ -17,6 +17,7 @@ positions from k * batch size on, and each rank its part of them. Dynamic masks 
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
 from typing import Any, NamedTuple
@@ -51,13 +52,35 @@ class _Piece(NamedTuple):
     stop: int
 
 
+@dataclass(frozen=True)
+class Masks:
+    """How a sequence draws its masks: as `config` says, but for the rate."""
+
+    vocabulary: Vocabulary
+    config: BuildConfig
+    rates: tuple[float, ...] = ()
+    """One for all rows, or the first and the last, linear in the position; none: `config`'s."""
+    start: float = 0.0
+    """The share of the run that is over at position 0."""
+    share_per_row: float = 0.0
+    """The share of the run that a row takes."""
+
+    def at(self, position: int) -> BuildConfig:
+        """Return how to mask the rows around a position."""
+        if not self.rates:
+            return self.config
+        share = min(1.0, self.start + position * self.share_per_row)
+        first, last = self.rates[0], self.rates[-1]
+        return replace(self.config, mask_rate=first + (last - first) * share)
+
+
 class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
     An epoch uses `duplicates_per_epoch` of the stored passes (the next epoch the next ones), by
-    default all. Masks are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and
-    how to mask. The block last used stays in memory, which is all that batches of ascending
-    positions need, and the next one is read meanwhile.
+    default all. Masks are the stored ones, or drawn for each epoch as `masks` says. The block last
+    used stays in memory, which is all that batches of ascending positions need, and the next one is
+    read meanwhile.
     """
 
     def __init__(
@@ -65,7 +88,7 @@ class RowSequence:
         directory: InstanceDirectory,
         seed: int,
         duplicates_per_epoch: int | None = None,
-        masks: tuple[Vocabulary, BuildConfig] | None = None,
+        masks: Masks | None = None,
     ):
         self.directory = directory
         self.seed = seed
@@ -206,7 +229,8 @@ class RowSequence:
         # Seeded by where the rows are, not by the batch: masks do not depend on the batch size, on
         # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
-        return mask_anew(chosen, *self.masks, rng)
+        position = self.epoch_start(epoch) + _start(self._block_ends(epoch), block) + first
+        return mask_anew(chosen, self.masks.vocabulary, self.masks.at(position), rng)
 
     def _piece_rows(self, piece: _Piece) -> InstanceRows:
         if self.masks is None:

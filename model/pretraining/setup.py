@@ -16,15 +16,16 @@ from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
-from ..checkpoint import load_weights, read_config, read_model
+from ..checkpoint import load_tensors, load_weights, read_config, read_model
 from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import CONFIGS, EncoderConfig, ModelConfig, ModernBertConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainModel
+from ..mirror import local_copy
 from ..tokenizer import trained_length, with_settings
 from ..training.device import find_device, host_memory, product_dtype, rows_per_micro_batch
-from ..training.optim import make_optimizer
+from ..training.optim import make_muon, make_optimizer
 from ..training.ranks import Ranks, print_notice
 from ..training.update import Updater
 from .batches import PretrainBatch, pack_batches
@@ -32,9 +33,9 @@ from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import NUM_SUMS, check_vocabulary_fits, evaluation_batches
 from .new_vocabulary import move_to_vocabulary, shape_fields
 from .rows import InstanceRows, select
-from .run import STATE, advice_if_damaged, check_metrics, read_state
+from .run import OPTIMIZER, STATE, advice_if_damaged, check_metrics, read_state
 from .schedule import Schedule, make_schedule
-from .sequence import RowSequence
+from .sequence import Masks, RowSequence
 
 # A batch is rows and their tensors, padded; while one is computed, others are prepared.
 BATCHES_IN_MEMORY = 6
@@ -214,11 +215,18 @@ def set_up(
     tokenizer = vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories))
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     mean_lengths = [directory.mean_length for directory in directories]
+    schedule = make_schedule(config, mean_lengths)
+    first_steps = (0, *schedule.phase_ends)
+    sequences = []
+    for directory, first_step in zip(directories, first_steps, strict=True):
+        masks = _masks(config, directory, vocabulary, schedule, first_step)
+        sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
+        sequences.append(sequence)
     return PretrainSetup(
         config=config,
         ranks=ranks,
-        schedule=make_schedule(config, mean_lengths),
-        phases=[_sequence(config, directory, vocabulary) for directory in directories],
+        schedule=schedule,
+        phases=sequences,
         validation=held_out,
         tokenizer=with_settings(tokenizer, encoder_kind(config).tokenizer_settings),
         dtype=product_dtype(config.precision, ranks.device),
@@ -240,15 +248,32 @@ def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Inst
     return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))
 
 
-def _sequence(
-    config: PretrainConfig, directory: InstanceDirectory, vocabulary: Vocabulary
-) -> RowSequence:
-    masks = None
-    if config.dynamic_masking != "none":
-        built = directory.manifest.config
-        split = config.mask_split or built.mask_split
-        masks = vocabulary, replace(built, masking=config.dynamic_masking, mask_split=split)
-    return RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
+def _masks(
+    config: PretrainConfig,
+    directory: InstanceDirectory,
+    vocabulary: Vocabulary,
+    schedule: Schedule,
+    first_step: int,
+) -> Masks | None:
+    """Return how to mask the rows of the phase that begins with `first_step`; None keeps the stored
+    masks.
+    """
+    if config.dynamic_masking == "none":
+        return None
+    built = directory.manifest.config
+    split = config.mask_split or built.mask_split
+    how = replace(built, masking=config.dynamic_masking, mask_split=split)
+    rates = config.mask_rate or ()
+    if len(rates) < 2:
+        return Masks(vocabulary, how, rates)
+    assert schedule.num_steps is not None, "checked by the config"
+    return Masks(
+        vocabulary,
+        how,
+        rates,
+        start=first_step / schedule.num_steps,
+        share_per_row=1 / (schedule.num_steps * config.batch_size),
+    )
 
 
 def start(
@@ -266,9 +291,13 @@ def start(
         model = new_model(config, [phase.directory for phase in setup.phases])
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(setup.ranks.device).train()
+    if config.optimizer == "muon":
+        optimizer = make_muon(model, config.weight_decay)
+    else:
+        optimizer = make_optimizer(model, config.weight_decay)
     updater: Updater[PretrainBatch] = Updater(
         model,
-        make_optimizer(model, config.weight_decay),
+        optimizer,
         setup.ranks,
         dtype=setup.dtype,
         dropout_seed=(config.seed, "dropout"),
@@ -276,6 +305,8 @@ def start(
     state = PretrainState()
     if checkpoint:
         state = _load_state(updater, checkpoint)
+    elif config.checkpoint and config.can_be_prolonged:
+        _continue_optimizer(updater, config.checkpoint)
     return model, updater, state
 
 
@@ -345,6 +376,25 @@ def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainSt
         damaged = f"{checkpoint}/{STATE} is damaged or belongs to another model"
         raise UserError(f"{damaged}. {advice_if_damaged(checkpoint)}")
     return state
+
+
+def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> None:
+    """Take over the optimiser's state that is stored beside a model, if there is one that fits."""
+    path = local_copy(f"{checkpoint}/{STATE}") / OPTIMIZER
+    if not path.is_file():
+        return
+    fresh = updater.state_dict()
+    try:
+        updater.load_state_dict(load_tensors(path, "Use another checkpoint."))
+        fits = _averages_fit(updater.optimizer)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        fits = False
+    if fits:
+        print_notice(f"The optimiser continues from {path}.")
+        return
+    # Another optimiser, or a model that was given positions or a vocabulary.
+    updater.load_state_dict(fresh)
+    print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
 
 
 def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:

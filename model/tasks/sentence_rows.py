@@ -62,7 +62,7 @@ class _DocumentTokens(NamedTuple):
 def _tokenize(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _DocumentTokens:
     words = [word for sentence in document for word in sentence.words]
     ids_of_words: list[list[int]] = []
-    for word_ids in tokenizer.token_ids(words):
+    for word_ids in tokenizer.word_ids(words):
         # A word of control characters alone has no tokens, but needs one to be read from.
         ids_of_words.append(word_ids or [tokenizer.unknown])
     word_lengths = [len(word_ids) for word_ids in ids_of_words]

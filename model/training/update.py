@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.optim import AdamW
+from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
 from .device import autocast
@@ -83,7 +83,7 @@ class Updater(Generic[BatchT]):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: AdamW,
+        optimizer: Optimizer,
         ranks: Ranks,
         *,
         dropout_seed: tuple[int | str, ...],
