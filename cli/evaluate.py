@@ -16,6 +16,13 @@ from .summary import CommandSummary, figure
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch, for instances.")
 @click.option(
+    "--context",
+    type=click.IntRange(3),
+    metavar="N",
+    help="Cut rows without pairs into pieces of at most N tokens, to see what a longer context is "
+    "worth.",
+)
+@click.option(
     "--metric",
     type=click.Choice(["squad", "korquad"]),
     help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
@@ -27,6 +34,7 @@ def evaluate(
     data: str,
     split: str | None,
     batch_size: int | None,
+    context: int | None,
     metric: Literal["squad", "korquad"] | None,
     as_json: bool,
     device: str,
@@ -34,17 +42,19 @@ def evaluate(
     """Measure the model in RUN on DATA.
 
     A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training
-    heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A
-    fine-tuned model is measured on labelled examples with the metrics of its task.
+    heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy; on
+    rows of over 512 tokens also the loss by position. A fine-tuned model is measured on labelled
+    examples with the metrics of its task.
     """
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
         from ..model.finetuning.predict import evaluate_task
 
-        if split or batch_size:
+        if split or batch_size or context:
             raise UserError(
-                f"--split and --batch-size are for instances, but {model} is a fine-tuned model."
+                "--split, --batch-size and --context are for instances, but "
+                f"{model} is a fine-tuned model."
             )
         measured = evaluate_task(model, data, device, metric)
     elif storage.exists(data):
@@ -57,7 +67,9 @@ def evaluate(
 
         if metric:
             raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
-        measured = evaluate_pretrained(model, data, split or "validation", device, batch_size)
+        measured = evaluate_pretrained(
+            model, data, split or "validation", device, batch_size, context
+        )
     if as_json:
         click.echo(json.dumps(measured, indent=2))
         return None

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
@@ -16,10 +18,14 @@ from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
 from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, open_instances, read_split
-from .rows import InstanceRows
+from .rows import InstanceRows, cut_rows, sequences
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
+SHOWN_BY_POSITION = 512
+"""Rows that may be longer than this are measured by position, too."""
+FIRST_POSITIONS = 128
+"""Positions in the first stretch of `position_metrics`; each further one ends at twice as many."""
 
 
 def evaluate(
@@ -28,18 +34,26 @@ def evaluate(
     split: str = "validation",
     device: str = "auto",
     batch_size: int | None = None,
+    context: int | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
+    """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`, of long
+    rows also by position (see `position_metrics`).
 
     A left-to-right model predicts every token from those before it; next-sentence prediction needs
     pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
-    make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no model or no split, if their
-    vocabularies differ, or if a batch does not fit into memory.
+    make `TOKENS_PER_BATCH` tokens. With `context`, rows are cut into pieces of at most this many
+    tokens: what the loss of the same tokens loses is what the rest of the row was worth. Raises
+    `UserError` if there is no model or no split, if their vocabularies differ, or if a batch does
+    not fit into memory.
     """
     directory = open_instances(instances, split)
     config = read_config(run)
     # Before the weights are read, which takes longer.
-    _check_length_fits(run, directory)
+    max_length = directory.max_length
+    if context is not None:
+        _check_context(context, directory)
+        max_length = min(max_length, context)
+    _check_length_fits(run, directory, max_length)
     check_vocabulary_fits(run, directory)
     target = find_device(device)
     if config.is_decoder:
@@ -48,14 +62,33 @@ def evaluate(
         objective = "mlm+nsp"
     else:
         objective = "mlm"
-    batches = evaluation_batches(read_split(directory), objective, batch_size)
+    rows = read_split(directory)
+    if context is not None:
+        rows = cut_rows(sequences(rows), context)
+    batches = evaluation_batches(rows, objective, batch_size)
+    model = read_model(run).to(target)
     with oom_as_user_error("batch_size"):
-        return metrics(sum_losses(read_model(run).to(target), batches, target))
+        measured = metrics(sum_losses(model, batches, target))
+        if max_length > SHOWN_BY_POSITION and objective == "mlm":
+            measured |= position_metrics(sum_by_position(model, batches, target, max_length))
+    return measured
 
 
-def _check_length_fits(model: str | Path, directory: InstanceDirectory) -> None:
+def _check_context(context: int, directory: InstanceDirectory) -> None:
+    if context < 3:
+        raise UserError(
+            f"`context` is {context}, but must be at least 3: [CLS], a token and [SEP]."
+        )
+    if directory.has_pairs:
+        raise UserError(
+            f"`context` cuts rows, but {directory.path} has sentence pairs; build rows without, "
+            "with `pairing` none."
+        )
+
+
+def _check_length_fits(model: str | Path, directory: InstanceDirectory, max_length: int) -> None:
     num_positions = read_config(model).max_position_embeddings
-    if directory.max_length > num_positions:
+    if max_length > num_positions:
         rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
         limit = f"the model in {model} has {num_positions} positions"
         raise UserError(f"{rows}, but {limit}; build them with `max_length` {num_positions}.")
@@ -63,11 +96,15 @@ def _check_length_fits(model: str | Path, directory: InstanceDirectory) -> None:
 
 def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> None:
     """Raise `UserError` unless the model directory `model` has the vocabulary of the instances."""
-    if read_vocabulary(str(model)).tokens == read_vocabulary(directory.path).tokens:
+    own = read_vocabulary(str(model))
+    if own.tokens == read_vocabulary(directory.path).tokens:
         return
+    vocabulary = f"{model}/vocab.txt"
+    if own.byte_level:
+        vocabulary = f"{model}/tokenizer.json"
     raise UserError(
         f"{directory.path} was built with a different vocabulary from {model}'s; build them "
-        f"with {model}/vocab.txt, or pre-train with `vocabulary_from` instances, which moves the "
+        f"with {vocabulary}, or pre-train with `vocabulary_from` instances, which moves the "
         "model to theirs."
     )
 
@@ -102,6 +139,59 @@ def sum_losses(
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals
+
+
+@torch.no_grad()
+def sum_by_position(
+    model: PretrainModel,
+    batches: Iterable[PretrainBatch],
+    device: torch.device,
+    max_length: int,
+) -> Tensor:
+    """Return the sums for `position_metrics`, float64 (stretches, 2): masked-LM loss and
+    predictions. `batches` are padded rows.
+    """
+    was_training = model.training
+    model.eval()
+    ends = torch.tensor(_stretch_ends(max_length), device=device)
+    totals = torch.zeros(len(ends), 2, dtype=torch.float64, device=device)
+    for number, batch in enumerate(batches):
+        batch = batch.to(device)
+        hidden_BLD = model.encoder(
+            batch.input_ids, batch.token_type_ids, batch.attention_mask_BL, batch.token_index_T
+        )
+        logits_MV = model.mlm_logits(hidden_BLD, batch.masked_index)
+        losses_M = F.cross_entropy(logits_MV.float(), batch.masked_ids, reduction="none")
+        position_M = batch.masked_index % batch.input_ids.shape[1]
+        stretch_M = torch.bucketize(position_M, ends, right=True)
+        sums_M2 = torch.stack([losses_M, torch.ones_like(losses_M)], 1).double()
+        totals.index_add_(0, stretch_M, sums_M2)
+        trim_memory(device, number)
+    model.train(was_training)
+    return totals
+
+
+def _stretch_ends(max_length: int) -> list[int]:
+    """Return the position behind each stretch: 128, 256, 512 and so on, up to `max_length`."""
+    ends = [FIRST_POSITIONS]
+    while ends[-1] < max_length:
+        ends.append(2 * ends[-1])
+    return ends
+
+
+def position_metrics(totals: Tensor) -> dict[str, float]:
+    """Return the masked-LM loss of each stretch of positions within a document or row, from the
+    sums of `sum_by_position`.
+    """
+    values = {}
+    start = 0
+    end = FIRST_POSITIONS
+    for loss, num_tokens in totals.tolist():
+        if num_tokens:
+            values[f"mlm_loss, positions {start:,} to {end - 1:,}"] = loss / num_tokens
+        start = end
+        end = 2 * end
+    return values
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:

@@ -6,11 +6,13 @@ random embeddings (Gee et al. 2022, "Fast Vocabulary Transfer for Language Model
 token's bias in the masked-LM head is the mean of its pieces' biases.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import ByteLevel
 
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..encoders.catalogue import make_pretrain_model
@@ -70,28 +72,51 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
     Special tokens, and tokens that both have, are one piece. Others are normalised and cut as `old`
     does it.
     """
+    # "the" is a whole word in WordPiece, and the end of one in byte-level BPE.
+    are_of_one_kind = (old.byte_level is None) == (new.byte_level is None)
+    spell = _byte_level_speller(old) if old.byte_level else _wordpiece_speller(old)
+    pieces_by_token: list[list[int]] = []
+    tokens = zip(new.texts, new.tokens, new.is_ordinary, new.continues, strict=True)
+    for text, token, is_ordinary, continues in tokens:
+        if token in old.ids and (are_of_one_kind or not is_ordinary):
+            pieces = [old.ids[token]]
+        elif is_ordinary:
+            pieces = spell(text, bool(continues))
+        else:
+            pieces = []  # an [unused] token, which no text contains
+        pieces_by_token.append(pieces)
+    return pieces_by_token
+
+
+def _byte_level_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
+    assert old.byte_level is not None
+    tokenizer = old.byte_level.tokenizer()
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+
+    def spell(text: str, continues: bool) -> list[int]:
+        if "\N{REPLACEMENT CHARACTER}" in text:  # of a part of a character
+            return []
+        # A word begins with its space; punctuation stands without one.
+        if text[:1].isalnum() and not continues:
+            text = f" {text}"
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    return spell
+
+
+def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
     normalizer = BertNormalizer(
         lowercase=old.normalization.lowercase,
         strip_accents=old.normalization.strip_accents,
         clean_text=False,
     )
-    pieces_by_token: list[list[int]] = []
-    tokens = zip(new.tokens, new.is_ordinary, new.continues, strict=True)
-    for token, is_ordinary, continues in tokens:
-        if token in old.ids:  # special tokens too
-            pieces = [old.ids[token]]
-        elif is_ordinary:
-            text = token
-            if continues:
-                # "##" says where the token stands in a word, and is no part of its text.
-                text = token.removeprefix("##")
-            # Normalising puts spaces around Chinese characters, and a token has none.
-            text = normalizer.normalize_str(text).replace(" ", "")
-            pieces = _word_pieces(text, old, continues=bool(continues))
-        else:
-            pieces = []  # an [unused] token, which no text contains
-        pieces_by_token.append(pieces)
-    return pieces_by_token
+
+    def spell(text: str, continues: bool) -> list[int]:
+        # Normalising puts spaces around Chinese characters, and a token has none.
+        text = normalizer.normalize_str(text).replace(" ", "")
+        return _word_pieces(text, old, continues=continues)
+
+    return spell
 
 
 def _word_pieces(text: str, vocabulary: Vocabulary, *, continues: bool) -> list[int]:

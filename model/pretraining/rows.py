@@ -109,6 +109,42 @@ def sequences(rows: InstanceRows) -> InstanceRows:
     )
 
 
+def cut_rows(rows: InstanceRows, num_tokens: int) -> InstanceRows:
+    """Return rows ``[CLS] text [SEP]`` cut into rows of at most `num_tokens`, which predict the
+    same tokens from less text.
+    """
+    #     row       [CLS] a b c d e [SEP]                cut into rows of 4
+    #     pieces    [CLS] a b [SEP]  [CLS] c d [SEP]  [CLS] e [SEP]
+    room = num_tokens - 2
+    text_lengths = rows.lengths - 2
+    num_pieces = -(-text_lengths // room)
+    first_pieces = np.cumsum(num_pieces) - num_pieces
+    row_of_piece = np.repeat(np.arange(len(rows)), num_pieces)
+    number_in_row = np.arange(len(row_of_piece)) - first_pieces[row_of_piece]
+    lengths = np.minimum(text_lengths[row_of_piece] - number_in_row * room, room) + 2
+    starts = np.cumsum(lengths) - lengths
+    # Where a text's tokens lie: each piece is a range of the row, [CLS] or its last token before it
+    # and [SEP] or its next token behind it, which the special tokens then replace.
+    row_starts = rows.offsets[:-1]
+    sources = row_starts[row_of_piece] + number_in_row * room
+    index = np.arange(int(lengths.sum())) + np.repeat(sources - starts, lengths)
+    input_ids = rows.input_ids[index]
+    input_ids[starts] = rows.input_ids[row_starts[row_of_piece]]
+    input_ids[starts + lengths - 1] = rows.input_ids[rows.offsets[1:][row_of_piece] - 1]
+    row_of_mask = np.repeat(np.arange(len(rows)), rows.num_masked)
+    piece_in_row, place = np.divmod(rows.masked_positions.astype(np.int64) - 1, room)
+    piece_of_mask = first_pieces[row_of_mask] + piece_in_row
+    return InstanceRows(
+        input_ids=input_ids,
+        lengths=lengths,
+        masked_positions=place + 1,
+        masked_ids=rows.masked_ids,
+        num_masked=np.bincount(piece_of_mask, minlength=len(row_of_piece)),
+        segment_b_start=lengths,
+        next_sentence_label=np.zeros(len(row_of_piece), np.uint8),
+    )
+
+
 def _items(offsets: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Return the flat indices of the chosen rows' items."""
     # Of the rows at the top of this module, `index` [2, 0] chooses the last and the first:

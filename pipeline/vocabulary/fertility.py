@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .byte_level import CHARACTERS, SHOWN_SPACE
+from .byte_level import CHARACTERS
 from .tokenize import bert_tokenizer
 from .vocabulary import Vocabulary
 
@@ -35,7 +35,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     tokens = vocabulary.readable
 
     def num_characters(token_id: int) -> int:
-        return len(tokens[token_id].removeprefix("##").removeprefix(SHOWN_SPACE))
+        return len(vocabulary.texts[token_id])
 
     # The sort is stable, so ties stay in the order of ids.
     longest = sorted(occurring.tolist(), key=num_characters, reverse=True)

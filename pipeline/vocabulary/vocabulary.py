@@ -20,6 +20,7 @@ from ..parsing import parse_json
 from ..storage.stage import VOCABULARY_FILES, describe_absence, unfinished_stage
 from .byte_level import (
     CHARACTERS,
+    SHOWN_SPACE,
     ByteLevelSplitter,
     ByteLevelTokenizer,
     byte_level_tokenizer,
@@ -110,6 +111,16 @@ class Vocabulary:
             texts.append(readable(token) if is_ordinary else token)
         return tuple(texts)
 
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The tokens without what says where they stand in a word: "##", or the space."""
+        if self.byte_level:
+            return tuple(token.removeprefix(SHOWN_SPACE) for token in self.readable)
+        texts = []
+        for token, continues in zip(self.tokens, self.continues, strict=True):
+            texts.append(token.removeprefix("##") if continues else token)
+        return tuple(texts)
+
     def text_tokenizer(self) -> DictionaryTokenizer:
         """Return a new tokenizer of sentences; keep one per worker."""
         if self.byte_level:
@@ -147,6 +158,8 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": False,
+            # As BertTokenizer has them; this class would leave the types out.
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "model_max_length": max_length,
             **names_of_specials,
         }

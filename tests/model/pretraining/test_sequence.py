@@ -4,6 +4,7 @@ turn, masks anew.
 
 import pickle
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import torch
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.rows import concatenate, select
-from clozeworks.model.pretraining.sequence import RowSequence
+from clozeworks.model.pretraining.sequence import Masks, RowSequence
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import num_to_mask
-from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_instances
@@ -200,8 +201,28 @@ def test_any_position_is_reached_by_reading_its_own_block(instances, monkeypatch
     assert len(read) <= 2 * sequence.groups_per_block  # its own block, and the next one ahead
 
 
-def make_masks(path: Path, **changes: Any) -> tuple[Vocabulary, BuildConfig]:
-    return read_vocabulary(str(path)), BuildConfig(**{"mask_rate": 0.3, "max_length": 24} | changes)
+def make_masks(path: Path, **changes: Any) -> Masks:
+    config = BuildConfig(**{"mask_rate": 0.3, "max_length": 24} | changes)
+    return Masks(read_vocabulary(str(path)), config)
+
+
+def test_a_rate_that_falls_is_that_of_the_position(instances):
+    directory = data.open_instances(str(instances))
+    steady = make_masks(instances)
+    # The run has 132 rows, of which the first half lies before this sequence.
+    masks = replace(steady, rates=(0.4, 0.2), start=0.5, share_per_row=1 / 132)
+    rows = RowSequence(directory, 7, masks=masks).rows(0, 66)
+    for position, length in enumerate(rows.lengths):
+        # Up to 8 rows are masked together, at the rate of the first of them.
+        rates = [masks.at(near).mask_rate for near in range(max(0, position - 7), position + 1)]
+        possible = [num_to_mask(np.array([length]), rate, 24)[0] for rate in rates]
+        most = length - 3
+        assert rows.num_masked[position] in [min(number, most) for number in possible]
+    assert masks.at(0).mask_rate == pytest.approx(0.3)
+    assert masks.at(66).mask_rate == masks.at(1000).mask_rate == pytest.approx(0.2)
+    # Wherever reading begins, as after a kill.
+    tail = RowSequence(directory, 7, masks=masks).rows(30, 66)
+    assert tail.input_ids.tolist() == select(rows, np.arange(30, 66)).input_ids.tolist()
 
 
 @pytest.mark.parametrize("masking", ["token", "whole-word", "span"])

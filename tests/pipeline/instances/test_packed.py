@@ -1,0 +1,247 @@
+"""Packed rows: whole documents, rows that are full, masks by document, and one result whatever the
+workers.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.auditing.checks import audit
+from clozeworks.pipeline.auditing.decode import first_rows
+from clozeworks.pipeline.config import BuildConfig, RunOptions
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances.chunks import Corpus
+from clozeworks.pipeline.instances.masking import mask_sequences, num_to_mask
+from clozeworks.pipeline.instances.packed import SHORTEST_SEQUENCE, build_packed_instances, pack
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.manifests import InstancesManifest
+from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
+from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instances_fixture import replace_shard
+from manifest_fixture import write_manifest
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS = tuple(f"w{number}" for number in range(95))
+VOCABULARY = Vocabulary((*SPECIALS, *WORDS), Normalization(True, True))
+CONFIG = BuildConfig(pairing="none", max_length=600, duplicates=1)
+
+
+def make_corpus(documents: list[list[int]], seed: int = 0) -> Corpus:
+    """Return documents of sentences of these lengths, of random words."""
+    lengths = [length for sentences in documents for length in sentences]
+    rng = np.random.default_rng(seed)
+    return Corpus(
+        token_ids=rng.integers(len(SPECIALS), len(VOCABULARY), sum(lengths)).astype(np.uint16),
+        sentence_offsets=np.cumsum([0, *lengths]),
+        document_offsets=np.cumsum([0, *(len(sentences) for sentences in documents)]),
+    )
+
+
+def built(corpus: Corpus, seed: int = 0, config: BuildConfig = CONFIG):
+    rngs = (np.random.default_rng((seed, part)) for part in range(2))
+    return build_packed_instances(corpus, VOCABULARY, config, *rngs, duplicate=3)
+
+
+def sequences_in(row: dict) -> list[list[int]]:
+    """Return the original tokens of each sequence of a row."""
+    ids = list(row["input_ids"])
+    for position, original in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+        ids[position] = original
+    bounds = [*row["sequence_starts"], len(ids)]
+    return [ids[start:stop] for start, stop in pairwise(bounds)]
+
+
+@given(st.lists(st.integers(SHORTEST_SEQUENCE, 40), max_size=60), st.integers(0, 5))
+def test_no_row_is_too_long_and_no_two_could_be_one(lengths: list[int], seed: int):
+    row = pack(np.array(lengths, np.int64), 40, np.random.default_rng(seed))
+    filled = np.bincount(row, lengths)
+    assert len(filled) == 0 or (filled.min() > 0 and filled.max() <= 40)
+    if len(filled) > 1:
+        first, second = np.sort(filled)[:2]
+        assert first + second > 40
+
+
+documents = st.lists(st.lists(st.integers(0, 200), max_size=12), min_size=1, max_size=12)
+
+
+@settings(max_examples=40)
+@given(documents, st.integers(0, 3))
+def test_every_document_is_whole_or_cut_between_sentences(lengths: list[list[int]], seed: int):
+    corpus = make_corpus(lengths, seed)
+    if not len(corpus.token_ids):
+        return
+    instances = built(corpus, seed)
+    table = instances.table
+    assert table.schema.equals(instances_schema(len(VOCABULARY), packed=True))
+    pieces: dict[int, list[list[int]]] = {}
+    num_sequences = 0
+    for row in table.to_pylist():
+        assert len(row["input_ids"]) <= 600 and row["duplicate"] == 3
+        for document, ids in zip(row["documents"], sequences_in(row), strict=True):
+            assert ids[0] == VOCABULARY.cls_id and ids[-1] == VOCABULARY.sep_id
+            pieces.setdefault(document, []).append(ids[1:-1])
+            num_sequences += 1
+    for document, sentences in enumerate(lengths):
+        first = corpus.document_offsets[document]
+        start = corpus.sentence_offsets[first]
+        text = corpus.token_ids[start : start + sum(sentences)].tolist()
+        own = pieces.get(document, [])
+        if sum(sentences) + 2 <= 600:
+            assert own == ([text] if text else [])
+            continue
+        # The pieces, in whatever rows they are, make up the document, cut where sentences end.
+        ends = set(np.cumsum(sentences).tolist())
+        position = 0
+        remaining = list(own)
+        while remaining:
+            piece = next(p for p in remaining if text[position : position + len(p)] == p)
+            remaining.remove(piece)
+            position += len(piece)
+            assert position in ends
+        assert position == len(text)
+    counts = instances.counts
+    assert counts["tokens_used"] == counts["tokens_in"] == len(corpus.token_ids)
+    assert counts["sequences"] == num_sequences
+    stored = sum(len(row) for row in table["input_ids"].to_pylist())
+    assert counts["padding_tokens"] == 600 * len(table) - stored
+
+
+@pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
+def test_masks_are_as_many_as_each_document_asks_for(masking: str):
+    lengths = np.array([3, 598, 4, 17, 120, 3, 300])
+    offsets = np.append(0, np.cumsum(lengths))
+    ids = np.random.default_rng(0).integers(5, 100, offsets[-1]).astype(np.uint16)
+    before = ids.copy()
+    config = replace(CONFIG, masking=masking, mask_split=(100, 0, 0))
+    positions, originals, bounds = mask_sequences(
+        ids, offsets, VOCABULARY, config, np.random.default_rng(1)
+    )
+    assert np.diff(bounds).tolist() == num_to_mask(lengths, 0.15, 600).tolist()
+    row = np.repeat(np.arange(len(lengths)), np.diff(bounds))
+    assert ((positions > 0) & (positions < lengths[row] - 1)).all()
+    flat = offsets[row] + positions
+    assert (np.diff(flat) > 0).all()
+    assert originals.tolist() == before[flat].tolist()
+    assert (ids[flat] == VOCABULARY.mask_id).all()
+    rest = np.setdiff1d(np.arange(len(ids)), flat)
+    assert ids[rest].tolist() == before[rest].tolist()
+
+
+def write_documents(path: Path, num_documents: int) -> str:
+    """Write two shards for training and one for validation, of very different lengths."""
+    path.mkdir(parents=True)
+    rng = np.random.default_rng(4)
+    rows_of = {}
+    for name in (
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+        "validation-00000-of-00001.parquet",
+    ):
+        sentences = []
+        for _ in range(num_documents):
+            num_sentences = int(rng.geometric(0.03))
+            sentences.append(
+                [" ".join(rng.choice(WORDS, rng.integers(3, 30))) for _ in range(num_sentences)]
+            )
+        columns = {
+            "doc_id": [f"{name}:{i}" for i in range(num_documents)],
+            "source": ["test"] * num_documents,
+            "language": ["en"] * num_documents,
+            "title": [""] * num_documents,
+            "sentences": sentences,
+        }
+        pq.write_table(pa.table(columns, DOCUMENTS), path / name)
+        rows_of[name] = num_documents
+    write_manifest(path, "ingest", rows_of)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of documents, a vocabulary, and packed instances of 1,024 tokens."""
+    path = tmp_path_factory.mktemp("packed")
+    write_documents(path / "documents", 150)
+    (path / "vocab").mkdir()
+    for name, content in vocabulary_files(VOCABULARY).items():
+        (path / "vocab" / name).write_bytes(content)
+    config = replace(CONFIG, max_length=1024, duplicates=2)
+    build(
+        str(path / "documents"),
+        str(path / "vocab"),
+        str(path / "one"),
+        config,
+        RunOptions(workers=1),
+    )
+    return path
+
+
+@pytest.mark.slow
+def test_the_bytes_do_not_depend_on_the_workers(packed: Path):
+    config = replace(CONFIG, max_length=1024, duplicates=2)
+    two = packed / "two"
+    build(
+        str(packed / "documents"),
+        str(packed / "vocab"),
+        str(two),
+        config,
+        RunOptions(workers=2),
+    )
+    names = sorted(path.name for path in two.glob("*.parquet"))
+    assert names == sorted(path.name for path in (packed / "one").glob("*.parquet"))
+    for name in (*names, "manifest.json"):
+        assert (two / name).read_bytes() == (packed / "one" / name).read_bytes(), name
+
+
+def test_the_audit_holds_and_shows_how_full_rows_are(packed: Path):
+    checks = {check.name: check for check in audit(str(packed / "one")).checks}
+    assert [check for check in checks.values() if check.verdict == "bad"] == []
+    manifest = read_manifest(str(packed / "one"), InstancesManifest)
+    rows = sum(shard.rows for shard in manifest.shards)
+    assert checks["rows"].value == rows
+    padding = manifest.counts["padding_tokens"] / (1024 * rows)
+    assert checks["padding at fixed length"].value == pytest.approx(padding)
+    assert padding < 0.05
+    documents_in_a_row = manifest.counts["sequences"] / rows
+    assert checks["documents in a row"].value == pytest.approx(documents_in_a_row)
+    assert documents_in_a_row > 1.5
+
+
+def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):
+    path = str(packed / "one")
+    manifest = read_manifest(path, InstancesManifest)
+    stored = pq.read_table(packed / "one" / "train-00000-of-00002.parquet").to_pylist()
+    expected = [ids for row in stored[:4] for ids in sequences_in(row)]
+    shown = list(first_rows(path, manifest, "train", len(expected), read_vocabulary(path)))
+    for row, ids in zip(shown, expected, strict=True):
+        originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
+        restored = [originals.get(i, token) for i, token in enumerate(row["input_ids"])]
+        assert restored == ids and row["segment_b_start"] == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda starts: [starts[0], starts[0] + 4000], "sequence_starts"),
+        (lambda starts: [1, *starts[1:]], "no sequence at its start"),
+        (lambda starts: [], "different lengths"),
+    ],
+)
+def test_damaged_starts_are_named(packed: Path, tmp_path: Path, change, message: str):
+    for file in (packed / "one").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shard = tmp_path / "train-00000-of-00002.parquet"
+    table = pq.read_table(shard)
+    rows = table.to_pylist()
+    damaged = next(row for row in rows if len(row["sequence_starts"]) == 2)
+    damaged["sequence_starts"] = change(damaged["sequence_starts"])
+    replace_shard(shard, pa.Table.from_pylist(rows, schema=table.schema))
+    with pytest.raises(UserError, match=message):
+        audit(str(tmp_path))

@@ -1,0 +1,274 @@
+"""Byte-level BPE: ids are those of `tokenizers` for each text, merges those of the plain algorithm,
+and folders load in `transformers`.
+"""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.auditing.measures import scripts_of
+from clozeworks.pipeline.config import VocabConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances.masking import find_words
+from clozeworks.pipeline.vocabulary.bpe import learn_bpe
+from clozeworks.pipeline.vocabulary.byte_level import (
+    CHARACTERS,
+    bytes_of,
+    continues_word,
+    readable,
+)
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_tables, merge_counts
+from clozeworks.pipeline.vocabulary.vocabulary import (
+    SPECIAL_TOKENS,
+    Vocabulary,
+    byte_level_vocabulary,
+    load_vocabulary,
+    read_vocabulary,
+    vocabulary_files,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared_data import DATA, needs_shared_data
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+CASED = Normalization(lowercase=False, strip_accents=False)
+NORMALIZATIONS = [
+    Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)
+]
+MERGES = [
+    *(("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "a"), ("a", "n"), ("'", "t"), ("Ġ", "'")),
+    *(("Ġ", "Ġ"), ("1", "0"), (".", '"'), ("ê", "°"), ("ê°", "Ģ"), ("Ġ", "ê°Ģ"), ("ã", "Ģ")),
+]
+TRICKY = (
+    "aAtTnN'\"19.,[]-#%éÉßİıΣςé가각ᄀ中文々。、—’क्षाไกំầ"
+    "\u0301\u0323\u0345\u200d\ufeff\ufffd\x00\t\n\r\x0b\x1c\x7f\x85\xa0\u1680\u2009\u2028\u205f\u3000"
+    "\ue000\U0001f600²½Ⅷ"
+)
+words = st.one_of(
+    st.text(st.sampled_from(TRICKY + "  "), max_size=8),
+    st.text(max_size=4),
+    st.sampled_from(["the", "don't", "'tis", "[MASK]", "they'll", "''s", "10", ' "', "a\u3000 b"]),
+)
+sentences = st.lists(st.lists(words, max_size=5).map(" ".join), max_size=5)
+
+
+def make_vocabulary(normalization: Normalization = CASED) -> Vocabulary:
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens = [*specials, *sorted(CHARACTERS), *(left + right for left, right in MERGES)]
+    return byte_level_vocabulary(tokens, MERGES, normalization)
+
+
+def published(tmp_path: Path) -> Path:
+    """Write a tokenizer in the form of ModernBERT's: OLMo's, with BERT's special tokens behind."""
+    tokens = ["|||IP_ADDRESS|||", "<|padding|>", *sorted(CHARACTERS)]
+    tokens += [left + right for left, right in MERGES]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, MERGES))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["|||IP_ADDRESS|||", "<|padding|>"])
+    tokenizer.add_tokens([AddedToken(" " * number, normalized=True) for number in (3, 2)])
+    tokenizer.add_special_tokens(["<|endoftext|>", "[UNK]", "[CLS]", "[SEP]", "[PAD]"])
+    tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False)])
+    tokenizer.add_tokens([f"[unused{number}]" for number in range(3)])
+    tmp_path.mkdir(exist_ok=True)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+@settings(max_examples=300)
+@given(sentences, st.sampled_from(NORMALIZATIONS))
+def test_ids_are_those_of_tokenizers(texts: list[str], normalization: Normalization):
+    vocabulary = make_vocabulary(normalization)
+    assert vocabulary.byte_level is not None
+    peer = vocabulary.byte_level.tokenizer()
+    peer.encode_special_tokens = True
+    ids, offsets = vocabulary.text_tokenizer().encode(pa.array(texts, pa.string()))
+    for text, (start, stop) in zip(texts, pairwise(offsets.tolist()), strict=True):
+        # Stripped of its accents, a text of nothing else is empty, and one that begins with them
+        # may begin with a space: the only texts whose own space is not the one we put.
+        stripped = peer.normalizer.normalize_str(text)
+        if text and (not stripped or stripped[0] == " ") and text[0] != " ":
+            continue
+        assert ids[start:stop].tolist() == peer.encode(text, add_special_tokens=False).ids
+
+
+@settings(max_examples=200)
+@given(st.lists(words.map(str.strip).filter(bool), min_size=1, max_size=6))
+def test_a_document_is_tokenised_like_its_sentences_with_spaces_between(texts: list[str]):
+    # As documents have them: no white space at the ends, and none but spaces inside.
+    texts = [" ".join(text.split()) for text in texts]
+    texts = [text for text in texts if text]
+    for vocabulary, starts in ((make_vocabulary(), None), (PUBLISHED, first_of(texts))):
+        assert vocabulary.byte_level is not None
+        peer = vocabulary.byte_level.tokenizer()
+        peer.encode_special_tokens = True
+        ids, _ = vocabulary.text_tokenizer().encode(pa.array(texts, pa.string()), starts)
+        assert ids.tolist() == peer.encode(" ".join(texts), add_special_tokens=False).ids
+
+
+def first_of(texts: list[str]) -> np.ndarray:
+    return np.arange(len(texts)) == 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _published(tmp_path_factory: pytest.TempPathFactory) -> None:
+    global PUBLISHED
+    PUBLISHED = read_vocabulary(str(published(tmp_path_factory.mktemp("published"))))
+
+
+PUBLISHED: Vocabulary
+
+
+def test_published_tokenizers_are_read_with_their_ids():
+    assert PUBLISHED.byte_level is not None and not PUBLISHED.byte_level.adds_space
+    num_text = 2 + 256 + len(MERGES)
+    expected = {"[UNK]": 3, "[CLS]": 4, "[SEP]": 5, "[PAD]": 6, "[MASK]": 7}
+    assert {token: PUBLISHED.ids[token] - num_text for token in SPECIAL_TOKENS} == expected
+    # Random replacements are text: no special tokens, nor what was added.
+    ordinary = {PUBLISHED.tokens[i] for i in np.flatnonzero(PUBLISHED.is_ordinary)}
+    assert ordinary == {*CHARACTERS, *(left + right for left, right in MERGES)}
+    files = vocabulary_files(PUBLISHED)
+    assert set(files) == {"tokenizer.json", "tokenizer_config.json"}
+    again = load_vocabulary(files, "again")
+    assert again.fingerprint == PUBLISHED.fingerprint != make_vocabulary().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer"),
+        ({"added_tokens": []}, "lacks|ids of its"),
+    ],
+)
+def test_other_tokenizers_are_refused(change: dict, message: str):
+    content = json.loads(vocabulary_files(PUBLISHED)["tokenizer.json"])
+    with pytest.raises(UserError, match=message):
+        load_vocabulary({"tokenizer.json": json.dumps(content | change).encode()}, "folder")
+
+
+def plain_bpe(counts: dict[str, int], num_merges: int) -> list[tuple[str, str]]:
+    """Merge as Sennrich et al. do, recounting everything each time; ties go to older tokens."""
+    splits = {word: [CHARACTERS[byte] for byte in word.encode()] for word in counts}
+    age = {character: number for number, character in enumerate(sorted(CHARACTERS))}
+    merges = []
+    while len(merges) < num_merges:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, pieces in splits.items():
+            position = 0
+            while position < len(pieces) - 1:
+                pair = (pieces[position], pieces[position + 1])
+                pairs[pair] += counts[word]
+                # aaa holds one pair aa that can be merged, not two.
+                overlaps = pair[0] == pair[1] and pieces[position + 2 : position + 3] == [pair[1]]
+                position += 2 if overlaps else 1
+        pairs = +pairs
+        if not pairs or max(pairs.values()) < 2:
+            break
+        best = min(pairs, key=lambda pair: (-pairs[pair], age[pair[0]], age[pair[1]]))
+        merges.append(best)
+        joined = best[0] + best[1]
+        age[joined] = len(age)
+        for pieces in splits.values():
+            position = 0
+            while position < len(pieces) - 1:
+                if (pieces[position], pieces[position + 1]) == best:
+                    pieces[position : position + 2] = [joined]
+                position += 1
+    return merges
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(
+        st.text(st.sampled_from(" abcé한"), min_size=1, max_size=7), st.integers(1, 9), max_size=12
+    )
+)
+def test_merges_are_those_of_the_plain_algorithm(counts: dict[str, int]):
+    words = pa.array(list(counts), pa.string())
+    numbers = np.array(list(counts.values()), np.int64)
+    tokens, merges, report = learn_bpe(words, numbers, size=300)
+    expected = plain_bpe(counts, 300 - 256 - 5)
+    assert merges == expected
+    assert tokens == [
+        *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+        *sorted(CHARACTERS),
+        *(left + right for left, right in expected),
+    ]
+    assert report.num_merges == len(merges) and report.num_missing == 39 - len(merges)
+
+
+def test_a_size_below_the_bytes_is_refused():
+    with pytest.raises(UserError, match="special tokens and the 256 bytes alone take 261"):
+        learn_bpe(pa.array(["a"]), np.array([1]), size=260)
+    with pytest.raises(UserError, match="`limit_alphabet` is 100"):
+        VocabConfig(algorithm="bpe", limit_alphabet=100)
+
+
+@given(sentences)
+def test_words_are_counted_as_gpt_2_splits_them(texts: list[str]):
+    vocabulary = make_vocabulary()
+    counted = merge_counts(count_tables(pa.array(texts, pa.string()), vocabulary.splitter()))
+    assert vocabulary.byte_level is not None
+    peer = vocabulary.byte_level.tokenizer()
+    expected: Counter[str] = Counter()
+    for text in texts:
+        normal = peer.normalizer.normalize_str(text)
+        for word, _ in peer.pre_tokenizer.pre_tokenize_str(normal):
+            expected[bytes_of(word).decode()] += 1
+    found = dict(zip(counted["word"].to_pylist(), counted["count"].to_pylist(), strict=True))
+    assert found == dict(expected)
+
+
+def test_tokens_are_read_and_joined_as_words():
+    assert readable("Ġcaf") == "▁caf" and readable("Ã©") == "é" and readable("Ã") == "�"
+    joins = ["ing", "é", "Ã", "10", "à¤¿"]  # the last is a vowel sign of Devanagari
+    starts = ["Ġthe", ".", "'t", "Ġ", '."', "ä¸Ń"]  # the last is a Chinese character
+    assert [continues_word(token) for token in joins] == [True] * len(joins)
+    assert [continues_word(token) for token in starts] == [False] * len(starts)
+    vocabulary = make_vocabulary()
+    ids, _ = vocabulary.text_tokenizer().encode(pa.array(["the thing didn't."]))
+    row = np.array([vocabulary.cls_id, *ids, vocabulary.sep_id])
+    found = find_words(row, np.array([0, len(row)]), np.array([len(row)]), vocabulary.continues)
+    pieces = [
+        "".join(vocabulary.readable[i] for i in row[start : start + length])
+        for start, length in zip(found.start, found.length, strict=True)
+    ]
+    assert pieces == ["▁the", "▁thing", "▁didn", "'t", "."]
+    script_of_token, _ = scripts_of(vocabulary.readable)
+    assert script_of_token[vocabulary.ids["Ġthe"]] == script_of_token[vocabulary.ids["a"]] > 0
+
+
+@needs_shared_data
+@pytest.mark.slow
+def test_korean_ids_are_those_of_tokenizers_and_so_are_those_of_transformers(tmp_path: Path):
+    from transformers import AutoTokenizer
+
+    articles = pq.read_table(DATA / "wikipedia" / "kowiki-hf.parquet")["text"][:40].to_pylist()
+    texts = [line for article in articles for line in article.split("\n") if line]
+    template = make_vocabulary()
+    counts = merge_counts(count_tables(pa.array(texts), template.splitter()))
+    tokens, merges, _ = learn_bpe(counts["word"], counts["count"].to_numpy(), size=2000)
+    vocabulary = byte_level_vocabulary(tokens, merges, CASED)
+    for name, content in vocabulary_files(vocabulary).items():
+        (tmp_path / name).write_bytes(content)
+    assert vocabulary.byte_level is not None
+    peer = vocabulary.byte_level.tokenizer()
+    ids, offsets = vocabulary.text_tokenizer().encode(pa.array(texts))
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    for text, (start, stop) in zip(texts, pairwise(offsets.tolist()), strict=True):
+        expected = peer.encode(text, add_special_tokens=False).ids
+        assert ids[start:stop].tolist() == expected
+        assert theirs(text)["input_ids"] == [vocabulary.cls_id, *expected, vocabulary.sep_id]
+    pair = theirs("the [MASK] is", "blue")
+    assert pair["input_ids"] == peer.encode("the [MASK] is", "blue").ids
+    assert pair["token_type_ids"] == peer.encode("the [MASK] is", "blue").type_ids
+    for name in SPECIAL_TOKENS:
+        attribute = f"{name.strip('[]').lower()}_token_id"
+        assert getattr(theirs, attribute) == vocabulary.ids[name]
