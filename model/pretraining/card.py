@@ -25,6 +25,7 @@ _OPTIONS = (
     "duplicates_per_epoch",
     "dynamic_masking",
     "mask_split",
+    "mask_rate",
 )
 
 
@@ -177,11 +178,29 @@ def _training(
     return {
         **training,
         "warm-up": _warmup(config, summary["step"]),
-        "after the warm-up": "learning rate linear to 0",
-        "optimiser": f"Adam, betas {BETAS}, epsilon {EPS:g}, {clipping}",
+        "after the warm-up": _decay(config),
+        "optimiser": f"{_optimizer(config)}, {clipping}",
         "matrix products": products,
         "software": software(),
     }
+
+
+def _decay(config: PretrainConfig) -> str:
+    if config.schedule == "linear":
+        return "learning rate linear to 0"
+    if config.decay_share == 0:
+        return "learning rate constant"
+    return (
+        "learning rate constant, then to 0 by the square root over the last "
+        f"{config.decay_share:.3g} of the run"
+    )
+
+
+def _optimizer(config: PretrainConfig) -> str:
+    adam = f"Adam, betas {BETAS}, epsilon {EPS:g}"
+    if config.optimizer == "muon":
+        return f"Muon for the matrices of the layers, else {adam}"
+    return adam
 
 
 def _warmup(config: PretrainConfig, num_steps: int) -> str:

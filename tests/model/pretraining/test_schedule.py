@@ -1,5 +1,7 @@
 """The schedule: numbers of steps, learning rates, and phases."""
 
+from dataclasses import replace
+
 import pytest
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.schedule import make_schedule
@@ -56,3 +58,30 @@ def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
         (1, 0),
         (1, 1),
     ]
+
+
+def test_a_constant_rate_decays_in_the_last_steps_or_hours():
+    config = PretrainConfig(
+        steps=100, learning_rate=1.0, schedule="constant-with-decay", decay_share=0.2
+    )
+    schedule = make_schedule(config, [100.0])
+    assert schedule.learning_rate(5, 0.0) == 0.5
+    assert {schedule.learning_rate(step, 0.0) for step in range(10, 81)} == {1.0}
+    assert schedule.learning_rate(95, 0.0) == pytest.approx(1 - (15 / 20) ** 0.5)
+    clock = make_schedule(replace(config, steps=None, hours=1), [100.0])
+    assert clock.learning_rate(0, 3600 * 0.5) == 1.0
+    assert clock.learning_rate(0, 3600 * 0.95) == pytest.approx(1 - (15 / 20) ** 0.5)
+    assert clock.learning_rate(0, 4000) == 0
+
+
+def test_options_of_schedule_and_masks_that_do_not_fit_are_named():
+    for changes, message in (
+        ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
+        ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "must be between 0 and 1"),
+        ({"mask_rate": (0.3,)}, "`mask_rate` is .*no effect without `dynamic_masking`"),
+        ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "at most 0.4"),
+        ({"mask_rate": (0.3, 0.2, 0.1), "dynamic_masking": "token"}, "one number, or two"),
+        ({"mask_rate": (0.3, 0.1), "dynamic_masking": "token", "hours": 1}, "give one number"),
+    ):
+        with pytest.raises(UserError, match=message):
+            PretrainConfig(**changes)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 from clozeworks.model.training.optim import (
+    constant_rate,
     default_warmup,
     learning_rate,
+    make_muon,
     make_optimizer,
     set_learning_rate,
 )
@@ -95,3 +97,72 @@ def test_learning_rate_rises_and_falls_along_lines_from_step_0():
     )
     assert learning_rate(0, 2.0, 0, 10) == 2.0
     assert [default_warmup(steps) for steps in (1_000_000, 300, 5)] == [10_000, 30, 0]
+
+
+def test_a_constant_rate_falls_by_the_square_root_at_the_end():
+    rates = [constant_rate(step, 2.0, 4, 20, 0.25) for step in range(21)]
+    assert rates[:5] == [0, 0.5, 1.0, 1.5, 2.0]
+    assert rates[4:16] == [2.0] * 12
+    falling = [2 * (1 - (step / 5) ** 0.5) for step in range(6)]
+    assert rates[15:] == pytest.approx(falling)
+    assert constant_rate(20, 2.0, 0, 20, 0.0) == 2.0  # never
+    assert constant_rate(5, 2.0, 0, 20, 1.0) == 1.0  # from the start
+
+
+class Encoder(nn.Module):
+    """Names as in an encoder with a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embeddings = nn.Embedding(11, 6)
+        self.layers = nn.ModuleList([nn.Linear(6, 6), nn.Linear(6, 6)])
+        self.decoder = nn.Linear(6, 11)
+
+
+def set_gradients(model: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def make_encoder() -> Encoder:
+    torch.manual_seed(0)
+    return Encoder()
+
+
+def test_muon_takes_the_matrices_of_the_layers_and_adam_the_rest():
+    ours, theirs = make_encoder(), make_encoder()
+    optimizer = make_muon(ours, weight_decay=0.1)
+    matrices = [layer.weight for layer in theirs.layers]  # pyright: ignore[reportAttributeAccessIssue]
+    muon = torch.optim.Muon(matrices, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    is_matrix = {id(matrix) for matrix in matrices}
+    rest = nn.ParameterList([p for p in theirs.parameters() if id(p) not in is_matrix])
+    adam = make_optimizer(rest, weight_decay=0.1)
+    set_learning_rate(adam, 0.01)
+    for step in range(4):
+        for model in (ours, theirs):
+            set_gradients(model, step)
+        set_learning_rate(optimizer, 0.01)
+        optimizer.step()
+        muon.step()
+        adam.step()
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    optimizer.zero_grad()
+    assert all(parameter.grad is None for parameter in ours.parameters())
+
+
+def test_muon_resumes_exactly():
+    one, two = make_encoder(), make_encoder()
+    optimizers = [make_muon(model) for model in (one, two)]
+    for step in range(6):
+        if step == 3:
+            state = optimizers[1].state_dict()
+            optimizers[1] = make_muon(two)
+            optimizers[1].load_state_dict(state)
+        for model, optimizer in zip((one, two), optimizers, strict=True):
+            set_gradients(model, step)
+            set_learning_rate(optimizer, 0.01)
+            optimizer.step()
+    for mine, other in zip(one.parameters(), two.parameters(), strict=True):
+        assert torch.equal(mine, other)

@@ -1,0 +1,319 @@
+"""Packed instances in the trainer: each document sees itself alone, whatever the layout, and a run
+on them resumes to the last bit.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.encoders.bert import BertForPreTraining
+from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.pretraining import batches
+from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
+from clozeworks.model.pretraining.data import mask_anew, open_instances, read_split
+from clozeworks.model.pretraining.dataset import InstanceDataset, collate
+from clozeworks.model.pretraining.evaluate import batch_sums, evaluate
+from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.model.pretraining.rows import InstanceRows, cut_rows, select, sequences
+from clozeworks.model.pretraining.sequence import RowSequence
+from clozeworks.pipeline.config import BuildConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.schemas import instances_schema
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
+from instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
+from manifest_fixture import write_manifest
+from safetensors.torch import load_file
+
+MAX_LENGTH = 600
+VOCAB_SIZE = 60
+
+
+def make_sequence(rng: np.random.Generator, length: int) -> tuple[list[int], list[int], list[int]]:
+    """Return the ids of a document that counts upwards, its masked positions and their ids."""
+    first = int(rng.integers(VOCAB_SIZE))
+    ids = [CLS, *((5 + (first + i) % (VOCAB_SIZE - 5)) for i in range(length - 2)), SEP]
+    positions = sorted(rng.permutation(np.arange(1, length - 1))[: max(1, length // 7)].tolist())
+    originals = [ids[position] for position in positions]
+    for position in positions:
+        ids[position] = MASK
+    return ids, positions, originals
+
+
+def make_row(rng: np.random.Generator, number: int, duplicate: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "input_ids": [],
+        "sequence_starts": [],
+        "documents": [],
+        "masked_lm_positions": [],
+        "masked_lm_ids": [],
+        "duplicate": duplicate,
+    }
+    while True:
+        length = int(rng.integers(3, 250))
+        start = len(row["input_ids"])
+        if start + length > MAX_LENGTH:
+            return row
+        ids, positions, originals = make_sequence(rng, length)
+        row["input_ids"] += ids
+        row["sequence_starts"].append(start)
+        row["documents"].append(number)
+        row["masked_lm_positions"] += [start + position for position in positions]
+        row["masked_lm_ids"] += originals
+
+
+def write_packed(path: Path, num_rows: int = 24) -> str:
+    """Write packed instances by hand, after pipeline/schemas.py."""
+    path.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(path, VOCAB_SIZE)
+    rng = np.random.default_rng(0)
+    sizes = {
+        "train-00000-of-00001.parquet": [num_rows, num_rows],
+        "validation-00000-of-00001.parquet": [6],
+    }
+    schema = instances_schema(VOCAB_SIZE, packed=True)
+    for name, groups in sizes.items():
+        with pq.ParquetWriter(path / name, schema) as writer:
+            for duplicate, size in enumerate(groups):
+                rows = [make_row(rng, number, duplicate) for number in range(size)]
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    write_manifest(
+        path,
+        "build",
+        {name: sum(groups) for name, groups in sizes.items()},
+        config={"max_length": MAX_LENGTH, "pairing": "none"},
+        tokenizer={"fingerprint": "test", "size": VOCAB_SIZE},
+    )
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_packed(tmp_path_factory.mktemp("packed"))
+
+
+@pytest.fixture(scope="module")
+def stored(instances: str) -> list[dict[str, Any]]:
+    return pq.read_table(Path(instances) / "train-00000-of-00001.parquet").to_pylist()
+
+
+@pytest.fixture
+def rows(instances: str) -> InstanceRows:
+    return read_split(open_instances(instances))
+
+
+def as_sequences(rows: InstanceRows) -> list[tuple[list[int], list[int], list[int]]]:
+    """Return ids, masked positions and masked ids of each row."""
+    ids = np.split(rows.input_ids, rows.offsets[1:-1])
+    positions = np.split(rows.masked_positions, rows.masked_offsets[1:-1])
+    originals = np.split(rows.masked_ids, rows.masked_offsets[1:-1])
+    return [
+        (i.tolist(), p.tolist(), o.tolist())
+        for i, p, o in zip(ids, positions, originals, strict=True)
+    ]
+
+
+def expected_sequences(stored: list[dict[str, Any]]) -> list[tuple[list[int], ...]]:
+    found = []
+    for row in stored:
+        bounds = [*row["sequence_starts"], len(row["input_ids"])]
+        masks = list(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
+        for start, stop in pairwise(bounds):
+            own = [(at - start, token) for at, token in masks if start <= at < stop]
+            positions, originals = map(list, zip(*own, strict=True))
+            found.append((row["input_ids"][start:stop], positions, originals))
+    return found
+
+
+def test_rows_are_taken_apart_into_their_documents(rows: InstanceRows, stored: list[dict]):
+    assert as_sequences(sequences(rows)) == expected_sequences(stored)
+    chosen = [5, 0, 17]
+    taken = sequences(select(rows, np.array(chosen)))
+    assert as_sequences(taken) == expected_sequences([stored[index] for index in chosen])
+
+
+def test_the_sequence_of_rows_reads_masks_and_locates_them(instances: str):
+    directory = open_instances(instances)
+    assert directory.is_packed
+    num_rows = directory.num_rows
+    sequence = RowSequence(directory, 3)
+    epoch = sequence.rows(0, num_rows)
+    assert sorted(as_sequences(sequences(epoch))) == sorted(
+        as_sequences(sequences(read_split(directory)))
+    )
+    again = RowSequence(directory, 3).rows(7, 30)
+    assert again.input_ids.tolist() == select(epoch, np.arange(7, 30)).input_ids.tolist()
+
+
+def test_new_masks_keep_the_documents_apart(rows: InstanceRows, instances: str):
+    config = BuildConfig(max_length=MAX_LENGTH, pairing="none", mask_rate=0.3)
+    masked = mask_anew(rows, read_vocabulary(instances), config, np.random.default_rng(0))
+    assert masked.unmasked_ids().tolist() == rows.unmasked_ids().tolist()
+    apart = sequences(masked)
+    wanted = np.maximum(1, np.rint(0.3 * apart.lengths))
+    assert apart.num_masked.tolist() == np.minimum(wanted, apart.lengths - 2).tolist()
+    assert not np.isin(masked.masked_ids, [CLS, SEP]).any()
+
+
+SHAPE = ModelConfig(
+    vocab_size=VOCAB_SIZE,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=48,
+    max_position_embeddings=MAX_LENGTH,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+def loss_sums(model: BertForPreTraining, parts: list[PretrainBatch]) -> torch.Tensor:
+    with torch.no_grad():
+        return sum(batch_sums(batch, model(*batch)) for batch in parts)  # pyright: ignore[reportReturnType]
+
+
+def test_padded_packed_and_single_documents_have_one_loss(
+    rows: InstanceRows, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batches, "TOKEN_BLOCK", 128)
+    rows = select(rows, np.arange(6))
+    model = BertForPreTraining(SHAPE)
+    initialise(model, SHAPE, torch.Generator().manual_seed(0))
+    model.eval()
+    apart = sequences(rows)
+    single = []
+    for number in range(len(apart)):
+        single += make_batches(select(apart, np.array([number])), 1, "mlm")
+    expected = loss_sums(model, single)
+    padded = make_batches(rows, 2, "mlm")
+    packed = pack_batches(rows, 2, MAX_LENGTH, "mlm")
+    # Short documents are computed together, but no batch is larger than two whole rows.
+    assert len(padded) < len(single)
+    assert all(batch.input_ids.numel() <= 2 * MAX_LENGTH for batch in padded)
+    assert {len(batch.row_starts) % 64 for batch in packed if batch.row_starts is not None} == {1}
+    for parts in (padded, packed):
+        torch.testing.assert_close(loss_sums(model, parts), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("num_tokens", [3, 10, 64, 1000])
+def test_cut_rows_predict_the_same_tokens_from_less_text(rows: InstanceRows, num_tokens: int):
+    apart = sequences(rows)
+    expected = []
+    for ids, positions, originals in as_sequences(apart):
+        masks = dict(zip(positions, originals, strict=True))
+        for start in range(1, len(ids) - 1, num_tokens - 2):
+            stop = min(start + num_tokens - 2, len(ids) - 1)
+            own = [at for at in range(start, stop) if at in masks]
+            piece = [ids[0], *ids[start:stop], ids[-1]]
+            expected.append((piece, [at - start + 1 for at in own], [masks[at] for at in own]))
+    assert as_sequences(cut_rows(apart, num_tokens)) == expected
+
+
+def test_the_data_set_tells_where_documents_start(instances: str, stored: list[dict]):
+    dataset = InstanceDataset(instances, batch_size=4, epochs=1)
+    starts_of = {tuple(row["input_ids"]): row["sequence_starts"] for row in stored}
+    items = list(dataset)
+    for item in items:
+        assert "position_ids" in item
+        starts = (item["position_ids"] == 0).nonzero().flatten().tolist()
+        assert starts == starts_of[tuple(item["input_ids"].tolist())]
+    batch = collate(items[:4])
+    assert batch["position_ids"].shape == batch["input_ids"].shape
+
+
+SHORT: dict[str, Any] = {
+    "model": "tiny",
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "steps": 6,
+    "batch_size": 4,
+    "learning_rate": 2e-3,
+    "checkpoint_every": 2,
+    "evaluate_every": 3,
+    "objective": "mlm",
+    "dynamic_masking": "token",
+    "mask_rate": (0.3, 0.15),
+    "schedule": "constant-with-decay",
+    "decay_share": 0.5,
+}
+
+
+class KilledError(Exception):
+    pass
+
+
+def kill_at(step: int):
+    def progress(figures: dict) -> None:
+        if figures["step"] == step:
+            raise KilledError
+
+    return progress
+
+
+def same_weights(one: Path, two: Path) -> bool:
+    mine, other = load_file(one / "model.safetensors"), load_file(two / "model.safetensors")
+    return all(torch.equal(mine[name], other[name]) for name in mine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_killed_run_on_packed_rows_resumes_to_the_same_bits(
+    instances: str, tmp_path: Path, optimizer: str
+):
+    config = PretrainConfig(**SHORT, optimizer=optimizer)
+    expected = pretrain(config, [instances], tmp_path / "whole")
+    with pytest.raises(KilledError):
+        pretrain(config, [instances], tmp_path / "broken", kill_at(5))
+    assert pretrain(config, [instances], tmp_path / "broken") == expected
+    assert same_weights(tmp_path / "whole", tmp_path / "broken")
+    assert expected["rows"] == 24
+    assert expected["final"]["mlm_loss"] < expected["initial"]["mlm_loss"]
+    measured = evaluate(tmp_path / "whole", instances, device="cpu")
+    assert "mlm_loss, positions 0 to 127" in measured
+    assert "mlm_loss, positions 128 to 255" in measured
+    assert "mlm_loss, positions 256 to 511" not in measured  # no document is as long
+    cut = evaluate(tmp_path / "whole", instances, device="cpu", context=64)
+    assert cut["mlm_loss"] != measured["mlm_loss"]
+
+
+@pytest.mark.slow
+def test_a_run_is_prolonged_from_an_archived_model_with_its_averages(
+    instances: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    steady = PretrainConfig(**SHORT | {"decay_share": 0.0}, archive_every=3)
+    pretrain(steady, [instances], tmp_path / "steady")
+    archived = tmp_path / "steady" / "archive" / "step-3"
+    end = replace(steady, checkpoint=str(archived), decay_share=1.0, warmup_steps=0, steps=2)
+    capsys.readouterr()
+    pretrain(end, [instances], tmp_path / "end")
+    told = capsys.readouterr()
+    assert f"The optimiser continues from {archived}/training_state" in told.out + told.err
+    assert not same_weights(archived, tmp_path / "end")
+    # Without the averages, the same steps lead elsewhere.
+    (archived / "training_state" / "optimizer.pt").unlink()
+    pretrain(end, [instances], tmp_path / "fresh")
+    assert not same_weights(tmp_path / "end", tmp_path / "fresh")
+
+
+def test_a_start_outside_of_its_row_is_named(tmp_path: Path):
+    path = Path(write_packed(tmp_path / "damaged", num_rows=3))
+    shard = path / "train-00000-of-00001.parquet"
+    table = pq.read_table(shard)
+    rows = table.to_pylist()
+    rows[1]["sequence_starts"][-1] = 5000
+    replace_shard(shard, pa.Table.from_pylist(rows, schema=table.schema))
+    with pytest.raises(UserError, match="starts a document outside of its row"):
+        read_split(open_instances(str(path)))
+
+
+def test_context_is_for_rows_without_pairs(instances: str, tmp_path: Path):
+    with pytest.raises(UserError, match="must be at least 3"):
+        evaluate(tmp_path, instances, context=2)
