@@ -2,10 +2,10 @@
 
     python -m benchmarks.tokenizing VOCABULARY PARQUET...
 
-VOCABULARY is a ``vocab.txt``; PARQUET files have a column ``sentences`` (documents) or ``text``
-(read by line). The peer tokenises every sentence anew in linear time, so an evenly spaced sample is
-enough; its ids are compared with ours. Times are CPU time, so other work on the machine does not
-count.
+VOCABULARY is a directory, a ``vocab.txt`` or a ``tokenizer.json``, WordPiece or byte-level BPE;
+PARQUET files have a column ``sentences`` (documents) or ``text`` (read by line). The peer tokenises
+every sentence anew in linear time, so an evenly spaced sample is enough; its ids are compared with
+ours. Times are CPU time, so other work on the machine does not count.
 """
 
 import os
@@ -19,7 +19,7 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM
 
 import pyarrow as pa
 from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, bert_tokenizer
-from clozeworks.pipeline.vocabulary.vocabulary import load_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from tokenizers import Tokenizer
 
 from .vocab import read_sentences
@@ -39,9 +39,13 @@ class Measured(NamedTuple):
 
 def main(vocabulary_path: str, *paths: str) -> None:
     pa.set_cpu_count(1)
-    vocabulary = load_vocabulary({"vocab.txt": Path(vocabulary_path).read_bytes()}, vocabulary_path)
-    ours = DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
-    peer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
+    vocabulary = read_vocabulary(vocabulary_path)
+    ours = vocabulary.text_tokenizer()
+    if vocabulary.byte_level:
+        peer = vocabulary.byte_level.tokenizer()
+        peer.encode_special_tokens = True
+    else:
+        peer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     rows = [measure(Path(path).name, path, ours, peer) for path in paths]
     # Once more, now that the dictionary holds every chunk of it.
     rows.append(measure("the last, all known", paths[-1], ours, peer))

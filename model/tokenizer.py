@@ -154,7 +154,9 @@ def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
     token = tokenizer.id_to_token(token_id) or ""
     if not isinstance(tokenizer.model, BPE):
         return token
-    return tokenizer.decode([token_id], skip_special_tokens=False).strip() or token
+    text = tokenizer.decode([token_id], skip_special_tokens=False).strip()
+    # Of spaces alone nothing is left to see.
+    return text or token.replace("Ġ", "▁")
 
 
 class _TokenizerConfig(Struct):

@@ -215,11 +215,20 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
         raise UserError(f"{path} contains a next-sentence label other than 0 and 1; {REBUILD}.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
         raise UserError(f"{path} masks a position beyond the end of its row; {REBUILD}.")
-    if rows.sequence_starts is not None:
-        split = sequences(rows)
-        # A sequence that starts before the one in front of it, or outside of its row.
-        if split.lengths.min() < 1 or split.num_masked.sum() != rows.num_masked.sum():
-            raise UserError(f"{path} starts a document outside of its row; {REBUILD}.")
+    if rows.sequence_starts is not None and not _starts_fit(rows):
+        raise UserError(f"{path} starts a document outside of its row; {REBUILD}.")
+
+
+def _starts_fit(rows: InstanceRows) -> bool:
+    """Return whether packed rows are cut into documents, each from its start on."""
+    assert rows.sequence_starts is not None and rows.num_sequences is not None
+    row_starts = rows.offsets[:-1]
+    if rows.num_sequences.min(initial=1) < 1:
+        return False
+    starts = rows.sequence_starts + np.repeat(row_starts, rows.num_sequences)
+    ascend = bool((np.diff(starts, append=rows.offsets[-1]) > 0).all())
+    first_sequences = np.cumsum(rows.num_sequences) - rows.num_sequences
+    return ascend and bool((starts[first_sequences] == row_starts).all())
 
 
 def mask_anew(

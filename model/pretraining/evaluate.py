@@ -47,12 +47,12 @@ def evaluate(
     not fit into memory.
     """
     directory = open_instances(instances, split)
-    config = read_config(run)
     # Before the weights are read, which takes longer.
     max_length = directory.max_length
     if context is not None:
         _check_context(context, directory)
         max_length = min(max_length, context)
+    config = read_config(run)
     _check_length_fits(run, directory, max_length)
     check_vocabulary_fits(run, directory)
     target = find_device(device)

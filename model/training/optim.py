@@ -1,6 +1,7 @@
 """BERT's optimiser and learning rate (google-research/bert ``optimization.py``)."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ MAX_GRADIENT_NORM = 1.0
 # From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer
 # changes it.
 NO_CORRECTION_STEP = 2.0**24
+_LAYER = re.compile(r"(^|\.)layers?\.\d+\.")
+"""In the names of an encoder's layers: ``bert.encoder.layer.0.`` or ``model.layers.0.``"""
 
 
 def make_optimizer(
@@ -109,9 +112,8 @@ def make_muon(model: nn.Module, weight_decay: float = 0.01) -> MuonAndAdam:
     """Return Muon for the matrices of the model's layers, and `make_optimizer` for all else."""
     matrices = []
     for name, parameter in model.named_parameters():
-        # The layers of an encoder are "encoder.layer.0" or "layers.0"; embeddings and heads are no
-        # layers, and better off with Adam (torch.optim.Muon's documentation).
-        if parameter.ndim == 2 and ".layer" in name and parameter.requires_grad:
+        # Embeddings and heads are better off with Adam (torch.optim.Muon's documentation).
+        if parameter.ndim == 2 and _LAYER.search(name) and parameter.requires_grad:
             matrices.append(parameter)
     muon = Muon(matrices, lr=0.0, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
     for matrix in matrices:

@@ -291,7 +291,10 @@ def test_a_run_is_prolonged_from_an_archived_model_with_its_averages(
     steady = PretrainConfig(**SHORT | {"decay_share": 0.0}, archive_every=3)
     pretrain(steady, [instances], tmp_path / "steady")
     archived = tmp_path / "steady" / "archive" / "step-3"
-    end = replace(steady, checkpoint=str(archived), decay_share=1.0, warmup_steps=0, steps=2)
+    shape = dict.fromkeys(("num_layers", "hidden_size", "num_heads"))
+    end = replace(
+        steady, checkpoint=str(archived), decay_share=1.0, warmup_steps=0, steps=2, **shape
+    )
     capsys.readouterr()
     pretrain(end, [instances], tmp_path / "end")
     told = capsys.readouterr()

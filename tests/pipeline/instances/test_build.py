@@ -144,8 +144,8 @@ def test_words_are_counted_alike_however_few_fit_in_memory(
     monkeypatch.setattr(tokenize, "MAX_CHUNKS", 10)
     monkeypatch.setattr(shards, "TABLE_BYTES", 1)
     monkeypatch.setattr(shards, "BATCH_ROWS", 4)
-    normalization = read_vocabulary(vocab).normalization
-    assert len(list(tokenize.count_tables(sentences_of(f"{documents}/{TRAIN}"), normalization))) > 5
+    splitter = read_vocabulary(vocab).splitter()
+    assert len(list(tokenize.count_tables(sentences_of(f"{documents}/{TRAIN}"), splitter))) > 5
     learn_vocabulary(documents, str(tmp_path), VocabConfig(size=120, num_unused=7), RUN)
     for name in ("manifest.json", "vocab.txt", "word_counts.parquet"):
         assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()

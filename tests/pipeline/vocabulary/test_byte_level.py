@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from byte_level_fixture import MERGES, PIECES, write_published_tokenizer
 from clozeworks.pipeline.auditing.measures import scripts_of
 from clozeworks.pipeline.config import VocabConfig
 from clozeworks.pipeline.errors import UserError
@@ -34,15 +35,10 @@ from clozeworks.pipeline.vocabulary.vocabulary import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_data import DATA, needs_shared_data
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 CASED = Normalization(lowercase=False, strip_accents=False)
 NORMALIZATIONS = [
     Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)
-]
-MERGES = [
-    *(("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "a"), ("a", "n"), ("'", "t"), ("Ġ", "'")),
-    *(("Ġ", "Ġ"), ("1", "0"), (".", '"'), ("ê", "°"), ("ê°", "Ģ"), ("Ġ", "ê°Ģ"), ("ã", "Ģ")),
 ]
 TRICKY = (
     "aAtTnN'\"19.,[]-#%éÉßİıΣςé가각ᄀ中文々。、—’क्षाไกំầ"
@@ -59,26 +55,8 @@ sentences = st.lists(st.lists(words, max_size=5).map(" ".join), max_size=5)
 
 def make_vocabulary(normalization: Normalization = CASED) -> Vocabulary:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokens = [*specials, *sorted(CHARACTERS), *(left + right for left, right in MERGES)]
+    tokens = [*specials, *PIECES]
     return byte_level_vocabulary(tokens, MERGES, normalization)
-
-
-def published(tmp_path: Path) -> Path:
-    """Write a tokenizer in the form of ModernBERT's: OLMo's, with BERT's special tokens behind."""
-    tokens = ["|||IP_ADDRESS|||", "<|padding|>", *sorted(CHARACTERS)]
-    tokens += [left + right for left, right in MERGES]
-    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, MERGES))
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["|||IP_ADDRESS|||", "<|padding|>"])
-    tokenizer.add_tokens([AddedToken(" " * number, normalized=True) for number in (3, 2)])
-    tokenizer.add_special_tokens(["<|endoftext|>", "[UNK]", "[CLS]", "[SEP]", "[PAD]"])
-    tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False)])
-    tokenizer.add_tokens([f"[unused{number}]" for number in range(3)])
-    tmp_path.mkdir(exist_ok=True)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path
 
 
 @settings(max_examples=300)
@@ -119,7 +97,9 @@ def first_of(texts: list[str]) -> np.ndarray:
 @pytest.fixture(scope="module", autouse=True)
 def _published(tmp_path_factory: pytest.TempPathFactory) -> None:
     global PUBLISHED
-    PUBLISHED = read_vocabulary(str(published(tmp_path_factory.mktemp("published"))))
+    PUBLISHED = read_vocabulary(
+        str(write_published_tokenizer(tmp_path_factory.mktemp("published")))
+    )
 
 
 PUBLISHED: Vocabulary
@@ -132,7 +112,7 @@ def test_published_tokenizers_are_read_with_their_ids():
     assert {token: PUBLISHED.ids[token] - num_text for token in SPECIAL_TOKENS} == expected
     # Random replacements are text: no special tokens, nor what was added.
     ordinary = {PUBLISHED.tokens[i] for i in np.flatnonzero(PUBLISHED.is_ordinary)}
-    assert ordinary == {*CHARACTERS, *(left + right for left, right in MERGES)}
+    assert ordinary == set(PIECES)
     files = vocabulary_files(PUBLISHED)
     assert set(files) == {"tokenizer.json", "tokenizer_config.json"}
     again = load_vocabulary(files, "again")

@@ -213,7 +213,11 @@ def changed_json(part: str, name: str, value: object) -> dict[str, bytes]:
         ({"tokenizer.json": b"{"}, "v/tokenizer.json is damaged .* Only BERT's WordPiece"),
         ({"tokenizer.json": b"[]"}, "expected object, got array"),
         ({"tokenizer.json": b"{}"}, "missing required field model"),
-        (changed_json("model", "type", "BPE"), "model.type: invalid value 'BPE'"),
+        (changed_json("model", "type", "Unigram"), "model.type: invalid value 'Unigram'"),
+        (
+            changed_json("model", "type", "BPE"),
+            "normalizer.type: invalid enum value .BertNormalizer.",
+        ),
         (
             changed_json("normalizer", "handle_chinese_chars", False),
             "handle_chinese_chars must be true",
