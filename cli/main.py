@@ -26,6 +26,7 @@ from .results import results
 from .run import run
 from .show import show
 from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
+from .threads import prepare_threads
 from .vocab import vocab
 
 COMMANDS = (
@@ -111,6 +112,7 @@ def main(args: Sequence[str] | None = None) -> None:
     failed.
     """
     _open_closed_streams()
+    prepare_threads()
     # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("clozeworks").handlers = [NoticeHandler()]

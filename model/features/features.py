@@ -55,6 +55,7 @@ from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
 from ..training.logs import Clock, ProgressCallback
+from ..training.processor import print_if_emulated
 from .config import FeaturesConfig
 
 IDENTITY = "features.json"
@@ -475,10 +476,12 @@ def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
     # depends on the pooler, which checkpoints of some tasks lack.
     whole = nn.ModuleDict({encoder.prefix: encoder})
     load_weights(whole, checkpoint, new=encoder.optional_weights)
+    device = find_device(config.device)
+    print_if_emulated(product_dtype(config.precision, device), device)
     return Extractor(
         config=config,
         tokenizer=tokenizer,
-        encoder=encoder.to(find_device(config.device)).eval(),
+        encoder=encoder.to(device).eval(),
         layers=layers,
         max_length=max_length,
         schema=_schema(config, layers, shape.hidden_size),

@@ -50,9 +50,10 @@ from ..tasks.catalogue import task_settings
 from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Scores, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit, tokenizer_files, trained_length
-from ..training.device import kept_generators
+from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback, RunLog
 from ..training.loop import StopRequest
+from ..training.processor import print_if_emulated
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
@@ -206,6 +207,8 @@ def _finetune(
                 # one.
                 for name in (SUMMARY, CARD):
                     (job.output / name).unlink(missing_ok=True)
+                dtype = product_dtype(job.config.precision, ranks.device)
+                print_if_emulated(dtype, ranks.device)
             _report_cuts(job)
         ranks.wait()  # for the first one, which alone writes
         claim_file = job.output / IDENTITY

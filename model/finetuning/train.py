@@ -37,6 +37,7 @@ from ..training.device import (
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import StopRequest, prefetch
 from ..training.optim import learning_rate, make_optimizer
+from ..training.processor import kept_threads, use_threads
 from ..training.ranks import Ranks
 from ..training.update import Loss, Update, Updater
 from .config import FinetuneConfig
@@ -101,7 +102,7 @@ def train_model(
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
     # The losses since the last report: with them a resumed run reports the same means.
-    step, spent_s, losses = _load(training, model, updater)
+    step, spent_s, losses, num_threads = _load(training, model, updater)
     stop = stop or StopRequest()
     model.train()
     if compiles(config.compile, ranks.device):
@@ -115,11 +116,13 @@ def train_model(
 
     with (
         kept_generators(ranks.device),
+        kept_threads(),
         _open_log(training, step) as log,
         closing(batches),
         pinned_attention(),
         stop,
     ):
+        num_threads = use_threads(num_threads, ranks.device)
         clock = Clock(spent=spent_s)
         while step < num_steps:
             with clock.waiting():
@@ -169,6 +172,7 @@ def train_model(
                     "step": step,
                     "seconds": clock.elapsed(),
                     "losses": losses,
+                    "num_threads": num_threads,
                 }
                 _save(training, state)
             if stops:
@@ -262,19 +266,20 @@ def _open_log(training: Training, step: int) -> Any:
 
 def _load(
     training: Training, model: TaskModel, updater: Updater[TaskBatch]
-) -> tuple[int, float, list[float]]:
-    """Load an interrupted training; return the steps done, their seconds, and the losses since the
-    last report.
+) -> tuple[int, float, list[float], int | None]:
+    """Load an interrupted training; return the steps done, their seconds, the losses since the last
+    report, and the number of threads.
     """
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
-        return 0, 0.0, []
+        return 0, 0.0, [], None
     advice = "Delete it to restart this run."
     saved = load_tensors(path, advice)
     try:
         model.load_state_dict(saved["model"])
         updater.load_state_dict(saved["optimizer"])
-        return saved["step"], saved["seconds"], saved["losses"]
+        # Checkpoints of earlier versions have no number of threads.
+        return saved["step"], saved["seconds"], saved["losses"], saved.get("num_threads")
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
 

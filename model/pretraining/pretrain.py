@@ -38,6 +38,7 @@ from ..training.device import (
 )
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import StopRequest, prefetch
+from ..training.processor import kept_threads, print_if_emulated, use_threads
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
@@ -171,6 +172,7 @@ def train_into(
         unwritable_as_user_error(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),
+        kept_threads(),
         ranks.on_first(claimed_run(folder, identity(config, directories), overwrite)),
     ):
         if summary := read_summary(folder):
@@ -180,7 +182,9 @@ def train_into(
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder)  # the run may have been killed before it was
         setup = set_up(config, directories, ranks)
+        print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)
+        state.num_threads = use_threads(state.num_threads, ranks.device)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
         first_step = -1  # no line of an earlier log is right
         if checkpoint:

@@ -58,6 +58,8 @@ class PretrainState:
     initial: Mapping[str, int | float] | None = None
     best: Mapping[str, int | float] | None = None
     final: Mapping[str, int | float] | None = None
+    num_threads: int | None = None
+    """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
 
     def __post_init__(self) -> None:
         check_metrics(self.initial, self.final, self.best)

@@ -256,6 +256,29 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(
         pretrain(make_config(), [instances], tmp_path)
 
 
+def test_a_run_resumes_with_the_threads_that_it_began_with(
+    instances, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    numbers = []
+
+    def note(figures: dict[str, Any]) -> None:
+        numbers.append(torch.get_num_threads())
+
+    config = make_config(device="cpu")
+    offered = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        pretrain(config, [instances], tmp_path, **interrupt_at(6))
+        torch.set_num_threads(1)
+        pretrain(config, [instances], tmp_path, note)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(offered)
+    assert set(numbers) == {2}
+    assert "The run began with 2 threads and goes on with them" in capsys.readouterr().err
+
+
 def start_ranks(
     monkeypatch, number: int, config: str, instances: str, outputs: list[Path]
 ) -> list[subprocess.Popen]:
