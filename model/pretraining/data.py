@@ -166,7 +166,11 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
         ) from None
     input_ids, lengths = _flat(table, "input_ids")
     masked_ids, num_masked = _flat(table, "masked_lm_ids")
-    masked_positions, _ = _flat(table, "masked_lm_positions")
+    masked_positions, num_positions = _flat(table, "masked_lm_positions")
+    if not np.array_equal(num_positions, num_masked):
+        raise UserError(
+            f"{path} has rows with more masked positions than ids, or fewer; {REBUILD}."
+        )
     sequence_starts = None
     num_sequences = None
     if group.is_packed:
