@@ -68,6 +68,19 @@ def test_labels_other_than_0_and_1_are_named(tmp_path):
         data.read_group(directory, directory.row_groups[0])
 
 
+def test_masked_positions_without_their_ids_are_named(tmp_path):
+    path = write_instances(tmp_path, shards=1)
+    shard = path / "train-00000-of-00001.parquet"
+    table = pq.read_table(shard)
+    column = table.schema.get_field_index("masked_lm_ids")
+    shorter = [ids[:-1] for ids in table["masked_lm_ids"].to_pylist()]
+    ids = pa.array(shorter, table.schema.field(column).type)
+    replace_shard(shard, table.set_column(column, table.schema.field(column), ids))
+    directory = data.open_instances(str(path))
+    with pytest.raises(UserError, match="more masked positions than ids, or fewer; rebuild"):
+        data.read_group(directory, directory.row_groups[0])
+
+
 def test_a_shard_damaged_or_deleted_during_a_run_is_named(tmp_path):
     path = write_instances(tmp_path, rows_per_group=400)
     directory = data.open_instances(str(path))
