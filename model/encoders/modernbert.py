@@ -8,14 +8,14 @@ Under autocast the states between layers stay fp32: they are a sum over all laye
 never resets as it does in BERT.
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
-L), D hidden size, E = 3 * D, F feed-forward size, G = 2 * F, H heads, K size of a head, M predicted
-tokens, V vocabulary.
+L), D hidden size, E = 3 * D, F feed-forward size, H heads, K size of a head, M predicted tokens, V
+vocabulary.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -47,92 +47,16 @@ class Rotation(NamedTuple):
 
     def turn(self, qkv_TE: Tensor, num_heads: int) -> Tensor:
         """Return queries, keys and values (T, E), with the queries and keys turned."""
-        if qkv_TE.device.type == "cpu" and not torch.compiler.is_compiling():
-            return _Turn.apply(qkv_TE, *self, num_heads)  # pyright: ignore[reportReturnType]
-        first_THK, second_THK = _halves(qkv_TE, num_heads)
-        turned_THK = torch.cat(_turned(first_THK, second_THK, *self), -1).to(qkv_TE.dtype)
-        values_TD = qkv_TE[:, 2 * qkv_TE.shape[1] // 3 :]
+        hidden_size = qkv_TE.shape[1] // 3
+        queries_and_keys, values_TD = qkv_TE.split([2 * hidden_size, hidden_size], 1)
+        # They turn alike: twice as many heads. As in `transformers`, a pair is one number of the
+        # first half of a head and one of the second.
+        qk_THK = queries_and_keys.unflatten(1, (2 * num_heads, -1)).float()
+        first_THK, second_THK = qk_THK.chunk(2, -1)
+        turned_first = first_THK * self.cos_T1K - second_THK * self.sin_T1K
+        turned_second = second_THK * self.cos_T1K + first_THK * self.sin_T1K
+        turned_THK = torch.cat([turned_first, turned_second], -1).to(qkv_TE.dtype)
         return torch.cat([turned_THK.flatten(1), values_TD], 1)
-
-
-def _halves(qkv_TE: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
-    """Return the first and the second half of each query and key, (T, 2 * H, K / 2)."""
-    # As in `transformers`, a pair is one number of the first half of a head and one of the second.
-    qkv_THK = qkv_TE.unflatten(1, (3 * num_heads, -1))
-    first_THK, second_THK = qkv_THK[:, : 2 * num_heads].chunk(2, -1)
-    return first_THK, second_THK
-
-
-def _turned(first: Tensor, second: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return pairs of numbers turned by an angle, in fp32."""
-    first = first.float()
-    second = second.float()
-    return first * cos - second * sin, second * cos + first * sin
-
-
-class _Turn(torch.autograd.Function):
-    """Turn queries and keys where they lie.
-
-    On a CPU memory is what counts: PyTorch's own backward pass would fill and add up a tensor for
-    each slice, and took twice as long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, qkv_TE: Tensor, cos: Tensor, sin: Tensor, num_heads: int) -> Tensor:
-        """Return `qkv_TE` itself, changed."""
-        ctx.save_for_backward(cos, sin)
-        ctx.num_heads = num_heads
-        # A product of matrices does not need its result for the backward pass.
-        ctx.mark_dirty(qkv_TE)
-        _turn_in_place(qkv_TE, cos, sin, num_heads)
-        return qkv_TE
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Return the gradient turned back."""
-        cos, sin = ctx.saved_tensors
-        gradient_TE = gradients[0].clone()  # autograd may use it elsewhere
-        _turn_in_place(gradient_TE, cos, -sin, ctx.num_heads)
-        return gradient_TE, None, None, None
-
-
-def _turn_in_place(qkv_TE: Tensor, cos: Tensor, sin: Tensor, num_heads: int) -> None:
-    halves = _halves(qkv_TE, num_heads)
-    for half, turned in zip(halves, _turned(*halves, cos, sin), strict=True):
-        half.copy_(turned)
-
-
-class _GatedGelu(torch.autograd.Function):
-    """GELU of the first half times the second; the gradient of both is written once."""
-
-    @staticmethod
-    def forward(ctx: Any, inner_TG: Tensor) -> Tensor:
-        """Return (T, G / 2)."""
-        values_TF, gates_TF = inner_TG.chunk(2, -1)
-        activated_TF = F.gelu(values_TF)
-        ctx.save_for_backward(inner_TG, activated_TF)
-        return activated_TF * gates_TF
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Return the gradient of both halves (T, G)."""
-        inner_TG, activated_TF = ctx.saved_tensors
-        values_TF, gates_TF = inner_TG.chunk(2, -1)
-        gradient_TG = torch.empty_like(inner_TG)
-        for_values_TF, for_gates_TF = gradient_TG.chunk(2, -1)
-        torch.mul(gradients[0], activated_TF, out=for_gates_TF)
-        torch.ops.aten.gelu_backward.grad_input(
-            gradients[0] * gates_TF, values_TF, grad_input=for_values_TF
-        )
-        return gradient_TG
-
-
-def gated_gelu(inner_TG: Tensor) -> Tensor:
-    """Return the GELU of the first half of each token's numbers times the second, (T, G / 2)."""
-    if inner_TG.device.type == "cpu" and not torch.compiler.is_compiling():
-        return _GatedGelu.apply(inner_TG)  # pyright: ignore[reportReturnType]
-    values_TF, gates_TF = inner_TG.chunk(2, -1)
-    return F.gelu(values_TF) * gates_TF
 
 
 def _inner_sigma(config: ModernBertConfig) -> float:
@@ -196,8 +120,8 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         """Return what is added to the states (T, D)."""
-        inner_TF = gated_gelu(self.Wi(hidden_TD))
-        return self.Wo(dropout(inner_TF, self.rate, self.training))
+        values_TF, gates_TF = self.Wi(hidden_TD).chunk(2, -1)
+        return self.Wo(dropout(F.gelu(values_TF) * gates_TF, self.rate, self.training))
 
 
 class Layer(nn.Module):
