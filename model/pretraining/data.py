@@ -266,7 +266,7 @@ def _mask_packed(
     rng: np.random.Generator,
 ) -> InstanceRows:
     """Return packed `rows` with new masks, drawn in `ids`, their original tokens."""
-    assert rows.sequence_starts is not None
+    assert rows.sequence_starts is not None and rows.num_sequences is not None
     by_sequence = sequences(rows)
     positions, originals, offsets = mask_sequences(
         ids, by_sequence.offsets, vocabulary, config, rng

@@ -92,6 +92,7 @@ def sequences(rows: InstanceRows) -> InstanceRows:
     #     in the sequences           2           1
     if rows.sequence_starts is None:
         return rows
+    assert rows.num_sequences is not None
     row_starts = rows.offsets[:-1]
     starts = rows.sequence_starts + np.repeat(row_starts, rows.num_sequences)
     offsets = np.append(starts, rows.offsets[-1])

@@ -25,7 +25,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
-from tokenizers.normalizers import NFC, NFD, Lowercase, StripAccents
+from tokenizers.normalizers import NFC, NFD, Lowercase, Normalizer, StripAccents
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
@@ -108,12 +108,13 @@ def byte_level_tokenizer(
     """
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = Tokenizer(BPE(ids, list(merges)))
-    steps = [NFC()]
+    steps: list[Normalizer] = []
     if normalization.strip_accents:
-        steps = [NFD(), StripAccents(), NFC()]
+        steps += [NFD(), StripAccents()]
     if normalization.lowercase:
-        steps.insert(-1, Lowercase())
-    tokenizer.normalizer = NormalizerSequence(steps) if len(steps) > 1 else steps[0]
+        steps.append(Lowercase())
+    composing = NFC()
+    tokenizer.normalizer = NormalizerSequence([*steps, composing]) if steps else composing
     tokenizer.pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=True, use_regex=True)
     tokenizer.decoder = ByteLevelDecoder()
     added = []

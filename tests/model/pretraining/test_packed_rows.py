@@ -5,7 +5,7 @@ on them resumes to the last bit.
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -266,7 +266,7 @@ def same_weights(one: Path, two: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_killed_run_on_packed_rows_resumes_to_the_same_bits(
-    instances: str, tmp_path: Path, optimizer: str
+    instances: str, tmp_path: Path, optimizer: Literal["adam", "muon"]
 ):
     config = PretrainConfig(**SHORT, optimizer=optimizer)
     expected = pretrain(config, [instances], tmp_path / "whole")
@@ -288,13 +288,12 @@ def test_a_killed_run_on_packed_rows_resumes_to_the_same_bits(
 def test_a_run_is_prolonged_from_an_archived_model_with_its_averages(
     instances: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    steady = PretrainConfig(**SHORT | {"decay_share": 0.0}, archive_every=3)
+    steady = replace(PretrainConfig(**SHORT, archive_every=3), decay_share=0.0)
     pretrain(steady, [instances], tmp_path / "steady")
     archived = tmp_path / "steady" / "archive" / "step-3"
     shape = dict.fromkeys(("num_layers", "hidden_size", "num_heads"))
-    end = replace(
-        steady, checkpoint=str(archived), decay_share=1.0, warmup_steps=0, steps=2, **shape
-    )
+    changes: dict[str, Any] = {"decay_share": 1.0, "warmup_steps": 0, "steps": 2, **shape}
+    end = replace(steady, checkpoint=str(archived), **changes)
     capsys.readouterr()
     pretrain(end, [instances], tmp_path / "end")
     told = capsys.readouterr()

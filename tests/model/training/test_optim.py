@@ -133,7 +133,7 @@ def make_encoder() -> Encoder:
 def test_muon_takes_the_matrices_of_the_layers_and_adam_the_rest():
     ours, theirs = make_encoder(), make_encoder()
     optimizer = make_muon(ours, weight_decay=0.1)
-    matrices = [layer.weight for layer in theirs.layers]  # pyright: ignore[reportAttributeAccessIssue]
+    matrices = [p for name, p in theirs.named_parameters() if name[:6] == "layers" and p.ndim == 2]
     muon = torch.optim.Muon(matrices, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     is_matrix = {id(matrix) for matrix in matrices}
     rest = nn.ParameterList([p for p in theirs.parameters() if id(p) not in is_matrix])
