@@ -70,7 +70,7 @@ MODEL = {
     "TaskBatch": CLASS,
     "TaskModel": CLASS,
     "collate": "rows",
-    "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
+    "evaluate": "run, instances, split='validation', device='auto', batch_size=None, context=None",
     "evaluate_task": "directory, data, device='auto', metric=None, task=None",
     "finetune": (
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
