@@ -1,0 +1,410 @@
+"""Try out an engine: the quickstart's data stages on its cluster, then faults of all kinds.
+
+Each trial compares the digests of all files with those of one machine, and prints a line.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from downloads import MissingError
+from hosts import ROOT, SHARED, Host, Network, Process, missing_tools
+from store import BUCKET, CREDENTIALS, Store, start_store
+
+CORPUS = ROOT / "examples" / "quickstart" / "corpus"
+USER = "laptop"
+"""The host where the user types the commands."""
+WORKERS = ("worker1", "worker2", "worker3")
+TIME_LIMIT_S = 900.0
+CLI = (sys.executable, "-m", "clozeworks")
+
+PHASES = {
+    "documents": ("scatter", "deduplicate", "gather"),
+    "vocab": ("count", "merge", "learn"),
+    "instances": ("build",),
+}
+INGEST = ("--language", "en", "--validation-share", "0.08", "--shards", "6")
+VOCAB = ("--size", "2000")
+BUILD = ("--max-length", "32")
+
+_UPLOAD = """
+import sys
+from pathlib import Path
+from clozeworks.pipeline import storage
+from pyarrow import fs
+
+source, target, endpoint = sys.argv[1:]
+bucket = target.split("/")[2]
+fs.S3FileSystem(endpoint_override=endpoint, allow_bucket_creation=True).create_dir(bucket)
+for path in Path(source).rglob("*"):
+    if path.is_file():
+        name = storage.join(target, path.relative_to(source).as_posix())
+        with storage.write_atomically(name, "") as file:
+            file.write(path.read_bytes())
+"""
+_DIGESTS = """
+import hashlib, json, sys
+from clozeworks.pipeline import storage
+
+digests = {}
+for folder in ("documents", "vocab", "instances"):
+    root = storage.join(sys.argv[1], folder)
+    for path in storage.find_files(root):
+        if not path.endswith("timings.json"):
+            digest = hashlib.sha256(storage.read_bytes(path)).hexdigest()
+            digests[folder + path.removeprefix(root)] = digest
+print(json.dumps(digests))
+"""
+
+
+class Engine(ABC):
+    """What a trial needs to know of an engine."""
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        """Fetch what the engine needs; raise `MissingError` if it cannot be had."""
+
+    @abstractmethod
+    def start_head(self, head: Host) -> None:
+        """Start what manages the cluster."""
+
+    @abstractmethod
+    def start_worker(self, worker: Host) -> None:
+        """Start what a worker's host runs."""
+
+    @abstractmethod
+    def num_workers(self, head: Host) -> int:
+        """Return how many workers have joined."""
+
+    @abstractmethod
+    def flags(self) -> list[str]:
+        """Return the options after ``--``."""
+
+    def job_flags(self) -> list[str]:
+        """Return Beam's options for a program of one's own."""
+        return self.flags()
+
+
+@dataclass
+class Cluster:
+    """A cluster that runs an engine, and the data that its hosts reach."""
+
+    engine: Engine
+    network: Network
+    shared: Path
+    store: Store | None
+    """None if the data are in the folder that the hosts share."""
+    expected: dict[str, str]
+    """The digests of all files, as one machine makes them."""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def user(self) -> Host:
+        """The host where the user types the commands."""
+        return self.network.hosts[USER]
+
+    def add_host(self, name: str, hidden: Sequence[str] = (), tmp_size: str = "8g") -> Host:
+        """Add a host that reaches the data, or a new one in the place of a killed one."""
+        environment = CREDENTIALS
+        shared = None
+        if self.store is None:
+            environment = {}
+            shared = self.shared
+        return self.network.add_host(name, environment, shared, hidden, tmp_size)
+
+    def add_worker(self, name: str) -> None:
+        """Add a worker's host, or a new one in the place of a killed one."""
+        self.engine.start_worker(self.add_host(name))
+
+    def wait_for_workers(self) -> None:
+        """Wait until all workers have joined."""
+        give_up = time.monotonic() + TIME_LIMIT_S
+        while self.engine.num_workers(self.network.hosts["head"]) < len(WORKERS):
+            if time.monotonic() > give_up:
+                raise RuntimeError("the workers do not join")
+            time.sleep(1)
+
+    def folder(self, name: str) -> str:
+        """Return a path as the hosts know it."""
+        if self.store is not None:
+            return f"s3://{BUCKET}/{name}"
+        return f"{SHARED}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is a file below `folder`, without a request to the store."""
+        if self.store is not None:
+            return self.store.path(name).exists()
+        return (self.shared / name).exists()
+
+    def stages(self, output: str) -> list[list[str]]:
+        """Return the commands of the three stages."""
+        root = self.folder(output)
+        flags = ["--", *self.engine.flags()]
+        return [
+            [
+                *CLI,
+                "ingest",
+                self.folder("corpus"),
+                "--output",
+                f"{root}/documents",
+                *INGEST,
+                *flags,
+            ],
+            [*CLI, "vocab", f"{root}/documents", "--output", f"{root}/vocab", *VOCAB, *flags],
+            [*CLI, "build", f"{root}/documents", "--vocab", f"{root}/vocab"]
+            + ["--output", f"{root}/instances", *BUILD, *flags],
+        ]
+
+    def corpus(self, output: str) -> list[str]:
+        """Return the command that runs all stages as one job."""
+        return corpus_command(self.folder("corpus"), self.folder(output), self.engine.flags())
+
+    def one_job(self, output: str) -> list[str]:
+        """Return the command of `examples/beam`, a program of a user's own."""
+        program = [sys.executable, str(ROOT / "examples" / "beam" / "one_job.py"), "--shards=6"]
+        paths = [f"--source={self.folder('corpus')}", f"--output={self.folder(output)}"]
+        return [*program, *paths, *self.engine.job_flags()]
+
+    def run(self, command: Sequence[str], status: int = 0) -> str:
+        """Run a command of the user's to its end; return what it printed."""
+        return self.end(self.user.start(*command), status)
+
+    def end(self, process: Process, status: int = 0) -> str:
+        """Wait for the end of a command of the user's; return what it printed."""
+        try:
+            process.wait(TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        ended_with = process.entered.returncode
+        end_of_log = process.printed()[-1500:]
+        self.check(ended_with == status, f"exit status {ended_with}, not {status}: {end_of_log}")
+        return process.printed()
+
+    def check(self, ok: bool, message: str) -> None:
+        """Remember what went wrong."""
+        if not ok:
+            self.failures.append(message)
+            print(f"    {message}", flush=True)
+
+    def check_bytes(self, output: str) -> None:
+        """Compare all files with those of one machine."""
+        digests = digests_of(self.user, self.folder(output))
+        names = sorted({**digests, **self.expected})
+        differing = [name for name in names if digests.get(name) != self.expected.get(name)]
+        self.check(not differing, f"{output} has other bytes than on one machine: {differing}")
+
+    def check_line(self, printed: str, line: str) -> None:
+        """Check that a command ended with an error line, and printed no traceback."""
+        last = (printed.strip().splitlines() or [""])[-1]
+        self.check(line in last, f"the last line should contain {line!r}: {printed[-1500:]}")
+        self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
+
+    @contextmanager
+    def trial(self, title: str) -> Iterator[None]:
+        """Print a line about a trial: what it is, whether it went well, and how long it took."""
+        begun = time.monotonic()
+        failures_before = len(self.failures)
+        try:
+            yield
+        except Exception as error:  # the other trials still tell something
+            self.check(False, f"{type(error).__name__}: {error}")
+        verdict = "ok" if len(self.failures) == failures_before else "FAILED"
+        seconds = time.monotonic() - begun
+        print(f"{self.engine.name}: {title}: {verdict}, {seconds:.0f} s", flush=True)
+
+
+def corpus_command(source: str, output: str, flags: Sequence[str] = ()) -> list[str]:
+    """Return the command that makes all three directories."""
+    options = [*INGEST, *VOCAB, *BUILD]
+    if flags:
+        options += ["--", *flags]
+    return [*CLI, "corpus", source, "--output", output, *options]
+
+
+def digests_of(host: Host, folder: str) -> dict[str, str]:
+    """Return the digest of each file but the timings, as a host sees them."""
+    ended = host.run(sys.executable, "-c", _DIGESTS, folder)
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr)
+    return json.loads(ended.stdout)
+
+
+def wait_until(condition: Callable[[], bool], process: Process) -> bool:
+    """Wait until a condition holds; return False if a process has ended before."""
+    give_up = time.monotonic() + TIME_LIMIT_S
+    while not condition():
+        if process.has_ended() or time.monotonic() > give_up:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def quickstart(cluster: Cluster) -> None:
+    """Run the quickstart's data stages one by one, and as one job."""
+    with cluster.trial("three stages, one by one"):
+        for command in cluster.stages("stages"):
+            cluster.run(command)
+        cluster.check_bytes("stages")
+    with cluster.trial("one job, a program of one's own"):
+        cluster.run(cluster.one_job("job"))
+        cluster.check_bytes("job")
+
+
+def lose_workers(cluster: Cluster) -> None:
+    """Kill the host of one worker in each phase; another one takes its place."""
+    with cluster.trial("a worker's host killed in each of the 7 phases of one job"):
+        output = "lost-workers"
+        command = cluster.user.start(*cluster.corpus(output))
+        victims = [*WORKERS, *WORKERS, *WORKERS]
+        for folder, phases in PHASES.items():
+            for phase in phases:
+                plan = f"{output}/{folder}/.work/{phase}/plan.json"
+                is_planned = wait_until(lambda plan=plan: cluster.exists(plan), command)
+                cluster.check(is_planned, f"no host was killed in {phase}: it was over too soon")
+                name = victims.pop()
+                cluster.network.hosts[name].kill()
+                print(f"    {name} killed in {phase}", flush=True)
+                cluster.add_worker(name)
+        cluster.end(command)
+        cluster.check_bytes(output)
+
+
+def lose_command(cluster: Cluster) -> None:
+    """Kill the user's command, and type it again."""
+    with cluster.trial("the user's command killed and typed again"):
+        output = "lost-command"
+        command = cluster.user.start(*cluster.corpus(output))
+        record = f"{output}/documents/.work/scatter/00000.json"
+        cluster.check(wait_until(lambda: cluster.exists(record), command), "nothing was killed")
+        command.kill()
+        cluster.run(cluster.corpus(output))
+        cluster.check_bytes(output)
+
+
+def restart_store(cluster: Cluster) -> None:
+    """Kill the S3 server in the middle, and start it again some seconds later."""
+    store = cluster.store
+    if store is None:
+        return
+    with cluster.trial("the S3 server down for 10 s in the middle"):
+        output = "lost-store"
+        command = cluster.user.start(*cluster.corpus(output))
+        record = f"{output}/documents/.work/scatter/00000.json"
+        cluster.check(wait_until(lambda: cluster.exists(record), command), "nothing was stopped")
+        store.stop()
+        time.sleep(10)
+        store.start()
+        cluster.end(command)
+        cluster.check_bytes(output)
+
+
+def make_mistake(cluster: Cluster) -> None:
+    """Let a worker find a mistake of the user's: the failed job ends with its line."""
+    with cluster.trial("a mistake of the user's, found by a worker"):
+        damaged = f"{cluster.folder('damaged')}/ruined.xml"
+        script = (
+            "import sys\n"
+            "from clozeworks.pipeline import storage\n"
+            "with storage.write_atomically(sys.argv[1], '/tmp') as file:\n"
+            "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
+        )
+        cluster.user.run(sys.executable, "-c", script, damaged)
+        output = ["--output", cluster.folder("mistake"), "--", *cluster.engine.flags()]
+        printed = cluster.run([*CLI, "ingest", damaged, *output], status=2)
+        cluster.check_line(printed, "ruined.xml")
+
+
+def take_other_version(cluster: Cluster) -> None:
+    """Run a job on hosts with another version of clozeworks."""
+    del cluster
+
+
+TRIALS = {
+    "quickstart": quickstart,
+    "workers": lose_workers,
+    "command": lose_command,
+    "store": restart_store,
+    "mistake": make_mistake,
+}
+
+
+def main(engine_type: type[Engine]) -> None:
+    """Try out an engine, as the command line says."""
+    parser = argparse.ArgumentParser(description=f"Try out {engine_type.name} on this machine.")
+    parser.add_argument("--faults", action="store_true", help="Also kill hosts and servers.")
+    parser.add_argument("--only", action="append", choices=TRIALS, help="Run only this trial.")
+    parser.add_argument(
+        "--shared-folder", action="store_true", help="Keep the data in a folder, not on S3."
+    )
+    parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
+    arguments = parser.parse_args()
+    missing = missing_tools()
+    if missing:
+        print(f"Skipped: {missing}.")
+        return
+    names = arguments.only or (list(TRIALS) if arguments.faults else ["quickstart"])
+    with tempfile.TemporaryDirectory(prefix="trial-") as temporary:
+        logs = arguments.logs or Path(temporary, "logs")
+        try:
+            engine = engine_type()
+            failures = run(engine, names, logs, Path(temporary), not arguments.shared_folder)
+        except MissingError as error:
+            print(f"Skipped: {error}.")
+            return
+    if failures:
+        sys.exit(f"{len(failures)} failures; `--logs DIR` keeps what all hosts print.")
+
+
+def run(
+    engine: Engine, names: Sequence[str], logs: Path, temporary: Path, on_store: bool
+) -> list[str]:
+    """Bring a cluster up, run trials, and take it down; return what went wrong."""
+    shared = temporary / "shared"
+    shared.mkdir()
+    with Network(logs) as network:
+        store = start_store(network) if on_store else None
+        cluster = Cluster(engine, network, shared, store, expected={})
+        cluster.add_host(USER)
+        cluster.expected.update(one_machine(cluster.user))
+        if store is None:
+            shutil.copytree(CORPUS, shared / "corpus")
+        else:
+            endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
+            arguments = [str(CORPUS), cluster.folder("corpus"), endpoint]
+            cluster.run([sys.executable, "-c", _UPLOAD, *arguments])
+        with cluster.trial("a cluster of 3 workers"):
+            engine.start_head(cluster.add_host("head"))
+            for name in WORKERS:
+                cluster.add_worker(name)
+            cluster.wait_for_workers()
+        for name in names:
+            TRIALS[name](cluster)
+        if store is not None:
+            print(f"{engine.name}: requests to the store: {store.num_requests()}")
+        return cluster.failures
+
+
+def one_machine(host: Host) -> dict[str, str]:
+    """Return the digests of what worker processes on one machine make of the corpus."""
+    source = str(CORPUS)
+    for command in (
+        [*CLI, "ingest", source, "--output", "/tmp/one/documents", *INGEST],
+        [*CLI, "vocab", "/tmp/one/documents", "--output", "/tmp/one/vocab", *VOCAB],
+        [*CLI, "build", "/tmp/one/documents", "--vocab", "/tmp/one/vocab"]
+        + ["--output", "/tmp/one/instances", *BUILD],
+    ):
+        ended = host.run(*command)
+        if ended.returncode != 0:
+            raise RuntimeError(ended.stderr)
+    return digests_of(host, "/tmp/one")
