@@ -30,7 +30,7 @@ def minio() -> Path:
     """Return the program of the S3 server MinIO; it is built on the first call, in minutes."""
     program = CACHE / "bin" / "minio"
     if not program.exists():
-        _need("go")
+        need("go", "golang")
         _do(
             ["go", "install", "github.com/minio/minio@latest"],
             {"GOBIN": str(program.parent), "GOFLAGS": "-buildvcs=false"},
@@ -40,14 +40,14 @@ def minio() -> Path:
 
 def flink() -> Path:
     """Return the folder of a Flink distribution, with its jars in ``lib/``."""
-    _need("java")
+    need("java", "default-jre-headless")
     # What PyFlink installs: a whole distribution, but for its scripts.
     return _from_pypi("apache-flink-libraries", FLINK) / "deps"
 
 
 def spark() -> Path:
     """Return the folder of a Spark distribution, with its jars in ``jars/``."""
-    _need("java")
+    need("java", "default-jre-headless")
     return _from_pypi("pyspark", SPARK) / "deps"
 
 
@@ -56,7 +56,7 @@ def submission_jar(engine: str) -> Path:
     runner = SUBMISSION[engine]
     jar = CACHE / f"beam-{runner}-{BEAM_RUNNERS}.jar"
     if not jar.exists():
-        _need("mvn")
+        need("mvn", "maven")
         build = CACHE / f"build-{runner}"
         maven = ["mvn", "--quiet", "--batch-mode", "--file", str(HERE / "submission" / "pom.xml")]
         versions = [f"-Drunner={runner}", f"-Dbeam={BEAM_RUNNERS}"]
@@ -66,9 +66,10 @@ def submission_jar(engine: str) -> Path:
     return jar
 
 
-def _need(program: str) -> None:
+def need(program: str, package: str) -> None:
+    """Raise `MissingError` if a program of one of Debian's packages is not installed."""
     if shutil.which(program) is None:
-        raise MissingError(f"{program} is not installed")
+        raise MissingError(f"{program} is not installed (apt install {package})")
 
 
 def _from_pypi(package: str, version: str) -> Path:

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ echo ready
 read -r _ || true
 """
 
+LOOK_S = 0.1
+END_S = 60.0
 SHARED = "/tmp/shared"
 """Where hosts see the folder that they share, if they share one."""
 
@@ -88,12 +91,18 @@ class Process:
                 os.kill(pid, signal.SIGKILL)
         self.entered.wait()
 
-    def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; return its exit status."""
-        return self.entered.wait(timeout_s)
+    def wait(self, timeout_s: float) -> int:
+        """Wait for its end; return its exit status. Raise `TimeoutError`."""
+        give_up = time.monotonic() + timeout_s
+        while not self.has_ended():
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"{self.log} has not ended after {timeout_s:.0f} s")
+            time.sleep(LOOK_S)
+        return self.entered.returncode
 
     def has_ended(self) -> bool:
         """Tell whether it has ended."""
+        _wake(self.entered.pid)
         return self.entered.poll() is not None
 
     def printed(self) -> str:
@@ -117,7 +126,7 @@ class Host:
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command that runs `command` on this host."""
-        return ["nsenter", f"--target={self.pid}", "--all", "--wd=/tmp", "--", *command]
+        return ["nsenter", f"--target={self.pid}", "--all", "--wdns=/tmp", "--", *command]
 
     def variables(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of a process on this host."""
@@ -140,21 +149,24 @@ class Host:
         return process
 
     def run(
-        self,
-        *command: str,
-        environment: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
+        self, *command: str, environment: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run a process to its end."""
-        return subprocess.run(
+        entered = subprocess.Popen(
             self.command(command),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
             env=self.variables(environment),
-            timeout=timeout_s,
         )
+        while True:
+            try:
+                output, errors = entered.communicate(timeout=LOOK_S)
+            except subprocess.TimeoutExpired:
+                _wake(entered.pid)
+            else:
+                return subprocess.CompletedProcess(command, entered.returncode, output, errors)
 
     def cut_off(self) -> None:
         """Take the link down: nobody hears of this host any more, and its connections hang."""
@@ -173,7 +185,7 @@ class Host:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)  # the kernel kills the others of its namespace
         for process in self.processes:
-            process.wait()
+            process.wait(END_S)
         self.init.wait()
         self.cut_off()
 
@@ -244,10 +256,8 @@ class Network:
         _do([*on_switch, "sh", "-c", f"ip link delete {port} 2>/dev/null || true"])
         # The same card in the place of a killed host, or others would remember the old one's.
         card = f"02:00:00:00:00:{int(address.rpartition('.')[2]):02x}"
-        _do(
-            [*on_switch, "ip", "link", "add", port, "type", "veth"]
-            + ["peer", "name", "eth0", "address", card, "netns", str(pid)]
-        )
+        peer = ["peer", "name", "eth0", "address", card, "netns", str(pid)]
+        _do([*on_switch, "ip", "link", "add", port, "type", "veth", *peer])
         _do([*on_switch, "ip", "link", "set", port, "master", "bridge", "up"])
         _do([*on_host, "address", "add", f"{address}/24", "dev", "eth0"])
         _do([*on_host, "link", "set", "eth0", "up"])
@@ -276,6 +286,20 @@ def _children(pid: int) -> list[int]:
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         ]
     return []
+
+
+def _wake(pid: int) -> None:
+    """Continue a stopped nsenter whose process goes on: it stops with it, but not the reverse."""
+    children = _children(pid)
+    if children and _is_stopped(pid) and not _is_stopped(children[0]):
+        os.kill(pid, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError):
+        # "24211 (nsenter) T 24087 …"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+    return False
 
 
 def _inside(switch: "subprocess.Popen[str]") -> list[str]:

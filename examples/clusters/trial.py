@@ -6,12 +6,11 @@ Each trial compares the digests of all files with those of one machine, and prin
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,12 +67,22 @@ print(json.dumps(digests))
 
 
 class Engine(ABC):
-    """What a trial needs to know of an engine."""
+    """What a trial needs to know of an engine.
+
+    To make one fetches what it needs; raises `MissingError` if that cannot be had.
+    """
 
     name: ClassVar[str]
+    on_store: ClassVar[bool] = True
+    """Whether paths can be on an S3 server."""
+    needs_shared_folder: ClassVar[bool] = False
+    """Whether hosts share a folder even so."""
+    variables: ClassVar[Mapping[str, str]] = {}
+    """The environment of the user's commands."""
 
-    def __init__(self) -> None:
-        """Fetch what the engine needs; raise `MissingError` if it cannot be had."""
+    def start_user(self, user: Host) -> None:
+        """Start what the user's own host needs."""
+        del user
 
     @abstractmethod
     def start_head(self, head: Host) -> None:
@@ -92,8 +101,12 @@ class Engine(ABC):
         """Return the options after ``--``."""
 
     def job_flags(self) -> list[str]:
-        """Return Beam's options for a program of one's own."""
+        """Return Beam's options for a program of one's own; nothing if it cannot be run."""
         return self.flags()
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """Return the command line of a data stage."""
+        return [*CLI, *arguments, "--", *self.flags()]
 
 
 @dataclass
@@ -116,10 +129,11 @@ class Cluster:
 
     def add_host(self, name: str, hidden: Sequence[str] = (), tmp_size: str = "8g") -> Host:
         """Add a host that reaches the data, or a new one in the place of a killed one."""
-        environment = CREDENTIALS
+        environment = {}
         shared = None
-        if self.store is None:
-            environment = {}
+        if self.store is not None:
+            environment = CREDENTIALS
+        if self.store is None or self.engine.needs_shared_folder:
             shared = self.shared
         return self.network.add_host(name, environment, shared, hidden, tmp_size)
 
@@ -149,26 +163,13 @@ class Cluster:
 
     def stages(self, output: str) -> list[list[str]]:
         """Return the commands of the three stages."""
-        root = self.folder(output)
-        flags = ["--", *self.engine.flags()]
-        return [
-            [
-                *CLI,
-                "ingest",
-                self.folder("corpus"),
-                "--output",
-                f"{root}/documents",
-                *INGEST,
-                *flags,
-            ],
-            [*CLI, "vocab", f"{root}/documents", "--output", f"{root}/vocab", *VOCAB, *flags],
-            [*CLI, "build", f"{root}/documents", "--vocab", f"{root}/vocab"]
-            + ["--output", f"{root}/instances", *BUILD, *flags],
-        ]
+        commands = stage_arguments(self.folder("corpus"), self.folder(output))
+        return [self.engine.command(arguments) for arguments in commands]
 
     def corpus(self, output: str) -> list[str]:
         """Return the command that runs all stages as one job."""
-        return corpus_command(self.folder("corpus"), self.folder(output), self.engine.flags())
+        paths = [self.folder("corpus"), "--output", self.folder(output)]
+        return self.engine.command(["corpus", *paths, *INGEST, *VOCAB, *BUILD])
 
     def one_job(self, output: str) -> list[str]:
         """Return the command of `examples/beam`, a program of a user's own."""
@@ -178,13 +179,18 @@ class Cluster:
 
     def run(self, command: Sequence[str], status: int = 0) -> str:
         """Run a command of the user's to its end; return what it printed."""
-        return self.end(self.user.start(*command), status)
+        return self.end(self.start(command), status)
+
+    def start(self, command: Sequence[str]) -> Process:
+        """Start a command of the user's."""
+        return self.user.start(*command, environment=self.engine.variables)
 
     def end(self, process: Process, status: int = 0) -> str:
         """Wait for the end of a command of the user's; return what it printed."""
         try:
             process.wait(TIME_LIMIT_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutError as error:
+            print(f"    {error}", flush=True)
             process.kill()
         ended_with = process.entered.returncode
         end_of_log = process.printed()[-1500:]
@@ -224,12 +230,16 @@ class Cluster:
         print(f"{self.engine.name}: {title}: {verdict}, {seconds:.0f} s", flush=True)
 
 
-def corpus_command(source: str, output: str, flags: Sequence[str] = ()) -> list[str]:
-    """Return the command that makes all three directories."""
-    options = [*INGEST, *VOCAB, *BUILD]
-    if flags:
-        options += ["--", *flags]
-    return [*CLI, "corpus", source, "--output", output, *options]
+def stage_arguments(source: str, root: str) -> list[list[str]]:
+    """Return the arguments of the three stages."""
+    documents = f"{root}/documents"
+    vocab = f"{root}/vocab"
+    instances = f"{root}/instances"
+    return [
+        ["ingest", source, "--output", documents, *INGEST],
+        ["vocab", documents, "--output", vocab, *VOCAB],
+        ["build", documents, "--vocab", vocab, "--output", instances, *BUILD],
+    ]
 
 
 def digests_of(host: Host, folder: str) -> dict[str, str]:
@@ -256,6 +266,8 @@ def quickstart(cluster: Cluster) -> None:
         for command in cluster.stages("stages"):
             cluster.run(command)
         cluster.check_bytes("stages")
+    if not cluster.engine.job_flags():
+        return
     with cluster.trial("one job, a program of one's own"):
         cluster.run(cluster.one_job("job"))
         cluster.check_bytes("job")
@@ -265,7 +277,7 @@ def lose_workers(cluster: Cluster) -> None:
     """Kill the host of one worker in each phase; another one takes its place."""
     with cluster.trial("a worker's host killed in each of the 7 phases of one job"):
         output = "lost-workers"
-        command = cluster.user.start(*cluster.corpus(output))
+        command = cluster.start(cluster.corpus(output))
         victims = [*WORKERS, *WORKERS, *WORKERS]
         for folder, phases in PHASES.items():
             for phase in phases:
@@ -284,7 +296,7 @@ def lose_command(cluster: Cluster) -> None:
     """Kill the user's command, and type it again."""
     with cluster.trial("the user's command killed and typed again"):
         output = "lost-command"
-        command = cluster.user.start(*cluster.corpus(output))
+        command = cluster.start(cluster.corpus(output))
         record = f"{output}/documents/.work/scatter/00000.json"
         cluster.check(wait_until(lambda: cluster.exists(record), command), "nothing was killed")
         command.kill()
@@ -299,7 +311,7 @@ def restart_store(cluster: Cluster) -> None:
         return
     with cluster.trial("the S3 server down for 10 s in the middle"):
         output = "lost-store"
-        command = cluster.user.start(*cluster.corpus(output))
+        command = cluster.start(cluster.corpus(output))
         record = f"{output}/documents/.work/scatter/00000.json"
         cluster.check(wait_until(lambda: cluster.exists(record), command), "nothing was stopped")
         store.stop()
@@ -320,14 +332,9 @@ def make_mistake(cluster: Cluster) -> None:
             "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
         )
         cluster.user.run(sys.executable, "-c", script, damaged)
-        output = ["--output", cluster.folder("mistake"), "--", *cluster.engine.flags()]
-        printed = cluster.run([*CLI, "ingest", damaged, *output], status=2)
+        arguments = ["ingest", damaged, "--output", cluster.folder("mistake")]
+        printed = cluster.run(cluster.engine.command(arguments), status=2)
         cluster.check_line(printed, "ruined.xml")
-
-
-def take_other_version(cluster: Cluster) -> None:
-    """Run a job on hosts with another version of clozeworks."""
-    del cluster
 
 
 TRIALS = {
@@ -358,7 +365,8 @@ def main(engine_type: type[Engine]) -> None:
         logs = arguments.logs or Path(temporary, "logs")
         try:
             engine = engine_type()
-            failures = run(engine, names, logs, Path(temporary), not arguments.shared_folder)
+            on_store = engine.on_store and not arguments.shared_folder
+            failures = run(engine, names, logs, Path(temporary), on_store)
         except MissingError as error:
             print(f"Skipped: {error}.")
             return
@@ -383,6 +391,7 @@ def run(
             endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
             arguments = [str(CORPUS), cluster.folder("corpus"), endpoint]
             cluster.run([sys.executable, "-c", _UPLOAD, *arguments])
+        engine.start_user(cluster.user)
         with cluster.trial("a cluster of 3 workers"):
             engine.start_head(cluster.add_host("head"))
             for name in WORKERS:
@@ -397,14 +406,8 @@ def run(
 
 def one_machine(host: Host) -> dict[str, str]:
     """Return the digests of what worker processes on one machine make of the corpus."""
-    source = str(CORPUS)
-    for command in (
-        [*CLI, "ingest", source, "--output", "/tmp/one/documents", *INGEST],
-        [*CLI, "vocab", "/tmp/one/documents", "--output", "/tmp/one/vocab", *VOCAB],
-        [*CLI, "build", "/tmp/one/documents", "--vocab", "/tmp/one/vocab"]
-        + ["--output", "/tmp/one/instances", *BUILD],
-    ):
-        ended = host.run(*command)
+    for arguments in stage_arguments(str(CORPUS), "/tmp/one"):
+        ended = host.run(*CLI, *arguments)
         if ended.returncode != 0:
             raise RuntimeError(ended.stderr)
     return digests_of(host, "/tmp/one")

@@ -30,6 +30,8 @@ MAX_READ_AHEAD_BYTES = 8 << 20
 UPLOAD_BYTES = 64 << 20
 """Part of a file that is uploaded at a time; bounds the memory."""
 GCS_RETRY_TIME = timedelta(seconds=30)
+S3_ATTEMPTS = 7
+"""Of each request. The pauses between them add up to about 25 s, so a server may be restarted."""
 
 _NO_BUCKET = "the bucket does not exist. Create it, or check its name"
 _DENIED = (
@@ -104,6 +106,7 @@ def _client(
             region = fs.resolve_s3_region(bucket)
         # With allow_delayed_open a small file takes one request instead of three.
         options: dict[str, Any] = {"region": region, "allow_delayed_open": True}
+        options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS)
         return fs.S3FileSystem(endpoint_override=endpoint, **options), bucket
     if scheme == "gs":
         options = {"retry_time_limit": GCS_RETRY_TIME}

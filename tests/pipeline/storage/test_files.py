@@ -168,6 +168,7 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
         match=r"^s3://nobody/x: the bucket does not exist\. Create it, or check its name\.$",
     ):
         write("s3://nobody/x", b"")
+    monkeypatch.setattr(remote, "S3_ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")  # not reached, perhaps only now
     assert message("s3://bucket/x", RunError).startswith(
         "s3://bucket/x: the store cannot be reached. Check the network, and AWS"
@@ -419,7 +420,7 @@ def test_the_endpoint_of_s3_takes_precedence(s3: str, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def refusing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Serve an S3 that answers all requests with the status that the list holds."""
+    """Serve an S3 that answers each request with the next status of the list; the last one stays."""
     status = [403]
 
     class Handler(BaseHTTPRequestHandler):
@@ -427,7 +428,7 @@ def refusing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             pass
 
         def refuse(self) -> None:
-            self.send_response(status[0])
+            self.send_response(status.pop(0) if len(status) > 1 else status[0])
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -465,6 +466,13 @@ def test_a_refusal_is_the_users_mistake_and_a_fault_of_the_store_is_not(
     refusing_store[0] = 400
     with pytest.raises(RunError, match=r"^s3://bucket/key: [^\n]*400[^\n]*\.$"):
         use("s3://bucket/key")
+
+
+@pytest.mark.slow
+def test_a_store_that_is_busy_for_a_while_is_asked_again(refusing_store: list[int]):
+    refusing_store[:] = [503, 503, 503, 200]
+    assert storage.is_missing("s3://bucket/key") is False
+    assert refusing_store == [200]
 
 
 def test_a_store_that_fails_while_it_is_read_is_one_line():

@@ -1,0 +1,61 @@
+"""Try out Spark on this machine: a standalone master and three workers, each on its own host."""
+
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clusters"))
+
+from downloads import spark, submission_jar
+from hosts import SHARED, Host
+from trial import Engine, main
+
+POOL_PORT = 50000
+MASTER = "spark://head:7077"
+
+
+class Spark(Engine):
+    """A standalone cluster; on each worker's host a Spark worker and a pool of Python workers."""
+
+    name = "spark"
+    # A submitted jar is a file that all hosts must see.
+    variables: ClassVar = {"TMPDIR": SHARED}
+    needs_shared_folder = True
+
+    def __init__(self) -> None:
+        self.home = spark()
+        self.jar = submission_jar("spark")
+
+    def start_head(self, head: Host) -> None:
+        options = ["--host", "head", "--port", "7077", "--webui-port", "8080"]
+        program = ["-Dspark.master.rest.enabled=true", "org.apache.spark.deploy.master.Master"]
+        self._start_java(head, *program, *options)
+
+    def start_worker(self, worker: Host) -> None:
+        pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
+        worker.start(*pool, f"--service_port={POOL_PORT}")
+        # On one of the hosts the job's driver takes a core and a gigabyte.
+        size = ["--cores", "2", "--memory", "2g", "--work-dir", "/tmp/spark", "--host", worker.name]
+        self._start_java(worker, "org.apache.spark.deploy.worker.Worker", *size, MASTER)
+
+    def _start_java(self, host: Host, *program: str) -> None:
+        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-classpath", f"{self.home}/jars/*"]
+        environment = {"SPARK_HOME": str(self.home), "SPARK_SCALA_VERSION": "2.12"}
+        host.start(*java, *program, environment=environment)
+
+    def num_workers(self, head: Host) -> int:
+        return head.run("curl", "--silent", "http://head:8080/json/").stdout.count('"ALIVE"') - 1
+
+    def flags(self) -> list[str]:
+        return [
+            "--runner=SparkRunner",
+            "--spark_submit_uber_jar",
+            "--spark_rest_url=http://head:6066",
+            f"--spark_job_server_jar={self.jar}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config=localhost:{POOL_PORT}",
+        ]
+
+
+if __name__ == "__main__":
+    main(Spark)
