@@ -145,8 +145,12 @@ class Cluster:
         """Wait until all workers have joined."""
         give_up = time.monotonic() + TIME_LIMIT_S
         while self.engine.num_workers(self.network.hosts["head"]) < len(WORKERS):
+            for name in ("head", *WORKERS):
+                for process in self.network.hosts[name].processes:
+                    if process.has_ended():
+                        sys.exit(f"{name} does not start: {process.printed()[-3000:]}")
             if time.monotonic() > give_up:
-                raise RuntimeError("the workers do not join")
+                sys.exit("the workers do not join")
             time.sleep(1)
 
     def folder(self, name: str) -> str:

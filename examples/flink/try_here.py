@@ -16,6 +16,11 @@ CONFIG = Path(__file__).resolve().parent / "config.yaml"
 # What Flink's bin/ scripts, which its package for Python leaves out, work out from the memory.
 TASK_MANAGER = {
     "taskmanager.cpu.cores": "1.0",
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.framework.off-heap.size": "128m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "192m",
+    "taskmanager.memory.jvm-overhead.max": "192m",
     "taskmanager.memory.task.heap.size": "192m",
     "taskmanager.memory.task.off-heap.size": "0",
     "taskmanager.memory.network.min": "64m",
