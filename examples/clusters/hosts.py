@@ -182,11 +182,10 @@ class Host:
         Its peers see their connections closed. After `cut_off` they see nothing, as with a power
         failure.
         """
-        with suppress(ProcessLookupError):
+        with self.init, suppress(ProcessLookupError):  # closes its pipes, and waits
             os.kill(self.pid, signal.SIGKILL)  # the kernel kills the others of its namespace
         for process in self.processes:
             process.wait(END_S)
-        self.init.wait()
         self.cut_off()
 
 
@@ -210,8 +209,8 @@ class Network:
     def __exit__(self, *_: Any) -> None:
         for host in self.hosts.values():
             host.kill()
-        self._switch.kill()
-        self._switch.wait()
+        with self._switch:
+            self._switch.kill()
         self._folder.cleanup()
 
     def add_host(

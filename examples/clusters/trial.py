@@ -5,6 +5,7 @@ Each trial compares the digests of all files with those of one machine, and prin
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -148,9 +149,9 @@ class Cluster:
             for name in ("head", *WORKERS):
                 for process in self.network.hosts[name].processes:
                     if process.has_ended():
-                        sys.exit(f"{name} does not start: {process.printed()[-3000:]}")
+                        raise RuntimeError(f"{name} has ended: {process.printed()[-3000:]}")
             if time.monotonic() > give_up:
-                sys.exit("the workers do not join")
+                raise RuntimeError("the workers do not join")
             time.sleep(1)
 
     def folder(self, name: str) -> str:
@@ -341,12 +342,33 @@ def make_mistake(cluster: Cluster) -> None:
         cluster.check_line(printed, "ruined.xml")
 
 
+def take_other_version(cluster: Cluster) -> None:
+    """Let one host have another version of clozeworks: the run ends with a line that says so."""
+    with cluster.trial("a host with another version of clozeworks"):
+        name = WORKERS[0]
+        cluster.network.hosts[name].kill()
+        host = cluster.add_host(name)
+        metadata = "Metadata-Version: 2.1\nName: clozeworks\nVersion: 9.9.9\n"
+        folder = "/tmp/other/clozeworks-9.9.9.dist-info"
+        host.run("sh", "-c", f"mkdir -p {folder}; printf '{metadata}' > {folder}/METADATA")
+        host.environment["PYTHONPATH"] = f"/tmp/other:{os.environ.get('PYTHONPATH', '')}"
+        cluster.engine.start_worker(host)
+        cluster.wait_for_workers()
+        printed = cluster.run(cluster.stages("other-version")[0], status=1)
+        line = f"{name} has clozeworks 9.9.9, but the run was opened by"
+        cluster.check_line(printed, line)
+        host.kill()
+        cluster.add_worker(name)
+        cluster.wait_for_workers()
+
+
 TRIALS = {
     "quickstart": quickstart,
     "workers": lose_workers,
     "command": lose_command,
     "store": restart_store,
     "mistake": make_mistake,
+    "version": take_other_version,
 }
 
 

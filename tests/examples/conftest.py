@@ -4,5 +4,5 @@ import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-for name in ("paper", "compare"):
+for name in ("paper", "compare", "clusters"):
     sys.path.insert(0, str(EXAMPLES / name))
