@@ -265,12 +265,16 @@ def wait_until(condition: Callable[[], bool], process: Process) -> bool:
     return True
 
 
-def quickstart(cluster: Cluster) -> None:
-    """Run the quickstart's data stages one by one, and as one job."""
+def run_stages(cluster: Cluster) -> None:
+    """Run the quickstart's data stages one by one."""
     with cluster.trial("three stages, one by one"):
         for command in cluster.stages("stages"):
             cluster.run(command)
         cluster.check_bytes("stages")
+
+
+def run_one_job(cluster: Cluster) -> None:
+    """Run them as one job, by a program of the user's own."""
     if not cluster.engine.job_flags():
         return
     with cluster.trial("one job, a program of one's own"):
@@ -363,7 +367,8 @@ def take_other_version(cluster: Cluster) -> None:
 
 
 TRIALS = {
-    "quickstart": quickstart,
+    "stages": run_stages,
+    "job": run_one_job,
     "workers": lose_workers,
     "command": lose_command,
     "store": restart_store,
@@ -386,7 +391,9 @@ def main(engine_type: type[Engine]) -> None:
     if missing:
         print(f"Skipped: {missing}.")
         return
-    names = arguments.only or (list(TRIALS) if arguments.faults else ["quickstart"])
+    names = arguments.only or list(TRIALS)
+    if not arguments.only and not arguments.faults:
+        names = ["stages", "job"]
     with tempfile.TemporaryDirectory(prefix="trial-") as temporary:
         logs = arguments.logs or Path(temporary, "logs")
         try:
