@@ -4,6 +4,7 @@ Each trial compares the digests of all files with those of one machine, and prin
 """
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ USER = "laptop"
 """The host where the user types the commands."""
 WORKERS = ("worker1", "worker2", "worker3")
 TIME_LIMIT_S = 900.0
+STORE_AWAY_S = 10
 CLI = (sys.executable, "-m", "clozeworks")
 
 PHASES = {
@@ -171,11 +173,6 @@ class Cluster:
         commands = stage_arguments(self.folder("corpus"), self.folder(output))
         return [self.engine.command(arguments) for arguments in commands]
 
-    def corpus(self, output: str) -> list[str]:
-        """Return the command that runs all stages as one job."""
-        paths = [self.folder("corpus"), "--output", self.folder(output)]
-        return self.engine.command(["corpus", *paths, *INGEST, *VOCAB, *BUILD])
-
     def one_job(self, output: str) -> list[str]:
         """Return the command of `examples/beam`, a program of a user's own."""
         program = [sys.executable, str(ROOT / "examples" / "beam" / "one_job.py"), "--shards=6"]
@@ -208,10 +205,10 @@ class Cluster:
             self.failures.append(message)
             print(f"    {message}", flush=True)
 
-    def check_bytes(self, output: str) -> None:
-        """Compare all files with those of one machine."""
+    def check_bytes(self, output: str, folder: str = "") -> None:
+        """Compare all files, or those of one folder, with those of one machine."""
         digests = digests_of(self.user, self.folder(output))
-        names = sorted({**digests, **self.expected})
+        names = sorted(name for name in {**digests, **self.expected} if name.startswith(folder))
         differing = [name for name in names if digests.get(name) != self.expected.get(name)]
         self.check(not differing, f"{output} has other bytes than on one machine: {differing}")
 
@@ -284,33 +281,35 @@ def run_one_job(cluster: Cluster) -> None:
 
 def lose_workers(cluster: Cluster) -> None:
     """Kill the host of one worker in each phase; another one takes its place."""
-    with cluster.trial("a worker's host killed in each of the 7 phases of one job"):
-        output = "lost-workers"
-        command = cluster.start(cluster.corpus(output))
-        victims = [*WORKERS, *WORKERS, *WORKERS]
-        for folder, phases in PHASES.items():
+    output = "lost-workers"
+    victims = itertools.cycle(WORKERS)
+    stages = zip(cluster.stages(output), PHASES.items(), strict=True)
+    for arguments, (folder, phases) in stages:
+        with cluster.trial(f"a worker's host killed in {', '.join(phases)}"):
+            command = cluster.start(arguments)
             for phase in phases:
                 plan = f"{output}/{folder}/.work/{phase}/plan.json"
                 is_planned = wait_until(lambda plan=plan: cluster.exists(plan), command)
                 cluster.check(is_planned, f"no host was killed in {phase}: it was over too soon")
-                name = victims.pop()
-                cluster.network.hosts[name].kill()
-                print(f"    {name} killed in {phase}", flush=True)
-                cluster.add_worker(name)
-        cluster.end(command)
-        cluster.check_bytes(output)
+                if is_planned:
+                    name = next(victims)
+                    cluster.network.hosts[name].kill()
+                    cluster.add_worker(name)
+            cluster.end(command)
+            cluster.check_bytes(output, folder)
 
 
 def lose_command(cluster: Cluster) -> None:
     """Kill the user's command, and type it again."""
     with cluster.trial("the user's command killed and typed again"):
         output = "lost-command"
-        command = cluster.start(cluster.corpus(output))
-        record = f"{output}/documents/.work/scatter/00000.json"
-        cluster.check(wait_until(lambda: cluster.exists(record), command), "nothing was killed")
+        ingest = cluster.stages(output)[0]
+        command = cluster.start(ingest)
+        plan = f"{output}/documents/.work/scatter/plan.json"
+        cluster.check(wait_until(lambda: cluster.exists(plan), command), "nothing was killed")
         command.kill()
-        cluster.run(cluster.corpus(output))
-        cluster.check_bytes(output)
+        cluster.run(ingest)
+        cluster.check_bytes(output, "documents")
 
 
 def restart_store(cluster: Cluster) -> None:
@@ -318,16 +317,16 @@ def restart_store(cluster: Cluster) -> None:
     store = cluster.store
     if store is None:
         return
-    with cluster.trial("the S3 server down for 10 s in the middle"):
+    with cluster.trial(f"the S3 server away for {STORE_AWAY_S} s in the middle"):
         output = "lost-store"
-        command = cluster.start(cluster.corpus(output))
-        record = f"{output}/documents/.work/scatter/00000.json"
-        cluster.check(wait_until(lambda: cluster.exists(record), command), "nothing was stopped")
+        command = cluster.start(cluster.stages(output)[0])
+        plan = f"{output}/documents/.work/scatter/plan.json"
+        cluster.check(wait_until(lambda: cluster.exists(plan), command), "nothing was stopped")
         store.stop()
-        time.sleep(10)
+        time.sleep(STORE_AWAY_S)
         store.start()
         cluster.end(command)
-        cluster.check_bytes(output)
+        cluster.check_bytes(output, "documents")
 
 
 def make_mistake(cluster: Cluster) -> None:

@@ -35,7 +35,16 @@ class Spark(Engine):
         pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
         worker.start(*pool, f"--service_port={POOL_PORT}")
         # On one of the hosts the job's driver takes a core and a gigabyte.
-        size = ["--cores", "2", "--memory", "2g", "--work-dir", "/tmp/spark", "--host", worker.name]
+        size = [
+            "--cores",
+            "2",
+            "--memory",
+            "2g",
+            "--work-dir",
+            f"{SHARED}/spark",
+            "--host",
+            worker.name,
+        ]
         self._start_java(worker, "org.apache.spark.deploy.worker.Worker", *size, MASTER)
 
     def _start_java(self, host: Host, *program: str) -> None:
