@@ -12,6 +12,12 @@ from trial import Engine, main
 
 POOL_PORT = 50000
 MASTER = "spark://head:7077"
+# Java 17 refuses what Spark does with these; a job submitted by REST does not get Spark's options.
+OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
+JAVA_OPTIONS = " ".join(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in (*(f"java.{name}" for name in OPENED), "sun.nio.ch", "sun.nio.cs")
+)
 
 
 class Spark(Engine):
@@ -49,7 +55,11 @@ class Spark(Engine):
 
     def _start_java(self, host: Host, *program: str) -> None:
         java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-classpath", f"{self.home}/jars/*"]
-        environment = {"SPARK_HOME": str(self.home), "SPARK_SCALA_VERSION": "2.12"}
+        environment = {
+            "SPARK_HOME": str(self.home),
+            "SPARK_SCALA_VERSION": "2.12",
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+        }
         host.start(*java, *program, environment=environment)
 
     def num_workers(self, head: Host) -> int:
