@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEMO ?= demo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo quick test test-avx2 lint torture format docs bench clean
+.PHONY: demo quick test test-avx2 test-clusters lint torture format docs bench clean
 
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -22,6 +22,11 @@ test-avx2: .venv/test
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --numprocesses auto --maxprocesses 4 \
 		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
 		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
+
+# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers.
+test-clusters: .venv/test
+	for engine in dask flink spark slurm; do PATH="$(abspath $(BIN)):$$PATH" \
+		$(BIN)/python -u examples/$$engine/try_here.py $(TRIALS) || failed=1; done; test -z "$$failed"
 
 lint: .venv/test
 	$(BIN)/ruff format --check .
