@@ -420,7 +420,7 @@ def test_the_endpoint_of_s3_takes_precedence(s3: str, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def refusing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Serve an S3 that answers each request with the next status of the list; the last one stays."""
+    """Serve an S3 that answers with one status of the list after another; the last one stays."""
     status = [403]
 
     class Handler(BaseHTTPRequestHandler):
