@@ -176,7 +176,7 @@ def compute(num_bytes: int) -> list[str]:
         left_out=0,
         bucket_bytes=np.zeros(chosen.num_buckets + 1, np.int64).tobytes(),
         bucket_documents=np.zeros(chosen.num_buckets + 1, np.uint32).tobytes(),
-        lowest_validation_hashes=[1, 2],
+        candidates=[],
     )
     units = plan_shards(scattered, [left_out] * len(dedup), None, chosen)
     seconds = time.monotonic() - begun

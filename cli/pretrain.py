@@ -26,6 +26,7 @@ AT_CHANCE = (
     "NSP is at chance (0.5), as usual in a short run: "
     "it takes far more text to learn than masked words"
 )
+HOLD_OUT_MORE = "ingest more documents, or with a larger --validation-share"
 MEASURED = {
     "mlm_loss": "masked-LM loss, held out",
     "mlm_accuracy": "masked-LM accuracy, held out",
@@ -87,13 +88,20 @@ def pretrain(
     # falls by chance.
     before = summary["initial"]["mlm_loss"]
     after = summary["final"]["mlm_loss"]
-    if after > before:
+    if after > before and not _too_little(summary):
         # `ctx.exit` leaves at once: `main` prints no summary afterwards.
         print_summaries([result])
         rose = f"the held-out masked-LM loss rose from {before:.3f} to {after:.3f}"
         warn(f"{rose}; lower --learning-rate or train longer")
         ctx.exit(1)
     return result
+
+
+def _too_little(summary: dict[str, Any]) -> str:
+    """Say that the held-out rows are too few to judge the model by; "" if they are enough."""
+    from ..pipeline.manifests import ROWS_TO_JUDGE, too_little_to_judge
+
+    return too_little_to_judge(summary.get("validation_rows", ROWS_TO_JUDGE))
 
 
 def _dry_run(
@@ -137,6 +145,10 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("status", summary["status"])]
     for name in ("parameters", "step", "rows", "tokens"):
         rows.append((name, f"{summary[name]:,}"))
+    too_little = _too_little(summary)
+    if too_little:
+        rows.append(("on held-out documents", f"{too_little}; {HOLD_OUT_MORE}"))
+        return rows
     for name, text in MEASURED.items():
         if name in after:
             rows.append((text, f"{before[name]:.3f} before, {after[name]:.3f} after"))

@@ -131,7 +131,10 @@ class IngestConfig:
         None, "Number of training shards; by default one per 64 MB of text.", group="Shards"
     )
     validation_share: float = option(
-        0.005, "Share of documents held out for validation (at least 2 documents).", group="Shards"
+        0.005,
+        "Least share of documents held out for validation. A small corpus holds out more, up to a "
+        "tenth, until there are 20 documents and 500 kB of text to judge a model by.",
+        group="Shards",
     )
     seed: int = option(0, "Seed for the shuffle and the validation split.", group="Shards")
 

@@ -18,6 +18,9 @@ Config = TypeVar("Config")
 Split = Literal["train", "validation"]
 Counts = dict[str, Count]
 
+ROWS_TO_JUDGE = 200
+"""In fewer held-out rows, an accuracy is uncertain by more than 0.07 (95%)."""
+
 SCHEMA_VERSION = 1
 """The version of manifests and of Parquet footers.
 
@@ -230,6 +233,18 @@ class _Version(Struct):
 
 class _Stage(Struct):
     stage: Literal["ingest", "vocab", "build"]
+
+
+def too_little_to_judge(num_rows: int) -> str:
+    """Say that rows are too few to judge a model by; "" if they are enough.
+
+    >>> too_little_to_judge(12), too_little_to_judge(200)
+    ('too little to judge: 12 rows', '')
+    """
+    if num_rows >= ROWS_TO_JUDGE:
+        return ""
+    plural = "" if num_rows == 1 else "s"
+    return f"too little to judge: {num_rows} row{plural}"
 
 
 def check_schema_version(version: int, path: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...pipeline.languages import UNKNOWN
-from ...pipeline.manifests import InstancesManifest
+from ...pipeline.manifests import InstancesManifest, too_little_to_judge
 from ..card import DATASET, as_code, model_index, model_name, render_card, software
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
@@ -45,7 +45,7 @@ def model_card(
     return render_card(
         "pretraining/card.md.jinja",
         title=f"A {shape.title} encoder pre-trained by Clozeworks",
-        metadata=_metadata(config, shape, manifests, summary["final"]),
+        metadata=_metadata(config, shape, manifests, _scores(config, manifests[-1], summary)),
         tables=_tables(config, shape, manifests, summary, tokenizer, products),
         licensed_sources="these texts",
         fills_masks=not shape.is_decoder,
@@ -119,12 +119,26 @@ def _tables(
     return tables
 
 
+def num_evaluated(config: PretrainConfig, manifest: InstancesManifest) -> int:
+    """Return how many held-out rows a run on instances of this `manifest` is measured on."""
+    return min(_num_rows(manifest, "validation"), config.evaluation_rows)
+
+
+def _scores(
+    config: PretrainConfig, manifest: InstancesManifest, summary: Mapping[str, Any]
+) -> Mapping[str, float]:
+    """Return the figures on held-out documents; none if these are too few to judge."""
+    if too_little_to_judge(num_evaluated(config, manifest)):
+        return {}
+    return summary["final"]
+
+
 def _measured(
     config: PretrainConfig, manifest: InstancesManifest, summary: Mapping[str, Any]
 ) -> dict[str, Any]:
-    num_rows = min(_num_rows(manifest, "validation"), config.evaluation_rows)
-    measured: dict[str, Any] = {"rows": num_rows}
-    for name, after in summary["final"].items():
+    num_rows = num_evaluated(config, manifest)
+    measured: dict[str, Any] = {"rows": too_little_to_judge(num_rows) or num_rows}
+    for name, after in _scores(config, manifest, summary).items():
         before = summary["initial"][name]
         measured[name] = f"{after:.4g} (before training {before:.4g})"
     return measured

@@ -43,7 +43,7 @@ from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, make_batches, pack_batches
-from .card import model_card
+from .card import model_card, num_evaluated
 from .data import InstanceDirectory
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
@@ -574,4 +574,5 @@ def _summary(run: PretrainRun, status: str) -> dict[str, Any]:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
+        "validation_rows": num_evaluated(run.setup.config, run.setup.phases[-1].directory.manifest),
     }

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 import torch
 
@@ -49,6 +49,8 @@ class Summary(TypedDict):
     initial: dict[str, Finite]
     final: dict[str, Finite]
     best: dict[str, Finite] | None
+    validation_rows: NotRequired[Count]
+    """Held-out rows that the metrics are measured on; older runs do not say."""
 
 
 def check_metrics(*measured: Mapping[str, float] | None) -> None:

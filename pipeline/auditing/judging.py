@@ -2,7 +2,9 @@
 
 import math
 
+from ..execution.counters import count_of
 from ..instances.balance import Z_JUDGED
+from ..manifests import too_little_to_judge
 from .verdict import Check, Verdict
 
 Z_SHOWN = 1.96
@@ -11,10 +13,7 @@ Z_SHOWN = 1.96
 MAX_CHANCE = 0.25
 """If chance alone may account for a deviation this large, there are too few rows to judge."""
 
-TOO_FEW = "too few rows to judge"
-
-ROWS_FOR_SHARE = 200
-"""In fewer rows, what a few rows do by chance exceeds the limits of `at_most`."""
+TOO_LITTLE = "too little to judge"
 
 ROWS_FOR_EXACT = 10_000
 """From this many rows on, one half must be met within `HALF_TOLERANCE`; below, within chance."""
@@ -39,10 +38,10 @@ def none(name: str, value: int) -> Check:
 
 
 def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
-    """Judge a share that must not exceed a limit."""
+    """Judge a share that must not exceed a limit, which in few rows a few exceed by chance."""
     measured = f"{share:.3%}"
-    if num_rows < ROWS_FOR_SHARE:
-        return Check(name, measured, TOO_FEW, "unjudged", share)
+    if unjudged := too_little_to_judge(num_rows):
+        return Check(name, measured, unjudged, "unjudged", share)
     asked = f"at most {limit:.1%}"
     return Check(name, measured, asked, verdict_of(share <= limit), share)
 
@@ -57,9 +56,13 @@ def unknown(name: str) -> Check:
     return Check(name, "unknown", "the manifest does not count it: rebuild", "unjudged", None)
 
 
-def too_few(chance: float) -> str:
-    """Return why not to judge a share that may deviate by `chance`; "" if it can be judged."""
-    return TOO_FEW if chance > MAX_CHANCE else ""
+def too_few(chance: float, num_rows: int) -> str:
+    """Return why not to judge a share of rows that may deviate by `chance`; "" if it can be
+    judged.
+    """
+    if chance <= MAX_CHANCE:
+        return ""
+    return f"{TOO_LITTLE}: {count_of(num_rows, 'row')}"
 
 
 def is_half(successes: int, trials: int) -> bool:

@@ -141,7 +141,7 @@ def _is_next_check(measures: Measures) -> Check:
         unjudged = _not_promised(pairing)
     else:
         # The standard error of a share near one half is 1/2 divided by the root of the rows.
-        unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)))
+        unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)), rows)
     if unjudged:
         return Check(name, measured, unjudged, "unjudged", share, interval)
 
@@ -190,7 +190,7 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str
     low = max(auc - half_width, 0.0)
     high = min(auc + half_width, 1.0)
     interval = (low, high)
-    unjudged = unjudged or too_few(Z_JUDGED * error)
+    unjudged = unjudged or too_few(Z_JUDGED * error, int(histogram.sum()))
     if unjudged:
         return Check(name, measured, unjudged, "unjudged", auc, interval)
     # In few rows, chance alone exceeds a fixed tolerance.

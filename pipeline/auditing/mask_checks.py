@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..instances.balance import Z_JUDGED
-from .judging import TOO_FEW, Z_SHOWN, info, none, too_few, verdict_of
+from .judging import TOO_LITTLE, Z_SHOWN, info, none, too_few, verdict_of
 from .measures import Measures
 from .verdict import Check, Verdict
 
@@ -111,7 +111,7 @@ def split_checks(measures: Measures) -> Iterator[Check]:
         judged_error = _standard_error(measures.squares[kind], masked, expected)
         low = max(share - Z_SHOWN * shown_error, 0.0)
         high = min(share + Z_SHOWN * shown_error, 1.0)
-        unjudged = too_few(Z_JUDGED * judged_error)
+        unjudged = too_few(Z_JUDGED * judged_error, counts["rows"])
         verdict: Verdict = "unjudged"
         if not unjudged:
             verdict = verdict_of(abs(share - expected) <= Z_JUDGED * judged_error)
@@ -146,7 +146,7 @@ def _uniform_check(measures: Measures) -> Check:
     name = "spread of random tokens (chi-squared per token)"
     num_random = measures.counts["masked_random"]
     if num_random < MIN_RANDOM_TOKENS:
-        return Check(name, f"{num_random} tokens", TOO_FEW, "unjudged", None)
+        return Check(name, f"{num_random} tokens", TOO_LITTLE, "unjudged", None)
     is_ordinary = measures.vocabulary.is_ordinary
     times_drawn = measures.random_tokens[is_ordinary]
     # A token is seen as random only where it is not the original.

@@ -19,12 +19,12 @@ from ..execution.tables import TemporaryTable
 from ..execution.units import Record, Unit
 from ..storage.stage import StageDirectory
 from .duplicates import decide
+from .held_out import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate
 from .layout import KeyRange, Layout, plan_keys
 from .scatter import check_input
 from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 
 DOCUMENTS_PER_UNIT = 500_000
-MIN_VALIDATION_DOCUMENTS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,8 @@ class Deduplicated(Record):
     """Bytes of text removed from each bucket, as in `Scattered`."""
     bucket_documents: bytes
     """Documents removed from each bucket, as in `Scattered`."""
-    lowest_validation_hashes: list[int]
-    """The lowest ones of the documents that stay, ascending; each counts once, because versions of
-    a document under one id share theirs."""
+    candidates: list[Candidate]
+    """The documents that stay with the lowest validation hashes, ascending."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,32 @@ class Deduplicate(Phase[KeyRange, Deduplicated]):
         num_counts = layout.num_buckets + 1
         bucket_bytes = np.bincount(buckets, weights=decision.removed_bytes, minlength=num_counts)
         bucket_documents = np.bincount(buckets, minlength=num_counts)
-        validation_hashes = np.unique(decision.kept["validation_hash"].to_numpy())
+        # Where several units share the documents, they are so many that the share asked for is
+        # enough: each lists only what the least share needs.
+        is_only_unit = len(partitions) == layout.num_key_partitions
+        num_candidates = MAX_CANDIDATES if is_only_unit else ENOUGH_DOCUMENTS
         return Deduplicated(
             files=(LEFT_OUT.file(unit.name),),
             documents=decision.kept.num_rows,
             left_out=removed.num_rows,
             bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
-            lowest_validation_hashes=validation_hashes[:MIN_VALIDATION_DOCUMENTS].tolist(),
+            candidates=lowest_candidates(decision.kept, num_candidates),
         )
+
+
+def lowest_candidates(keys: pa.Table, num_candidates: int) -> list[Candidate]:
+    """Return the documents with the lowest validation hashes, ascending."""
+    all_hashes = keys["validation_hash"].to_numpy()
+    # Versions of a document under one id share their hashes: each counts once.
+    hashes, rows = np.unique(all_hashes, return_index=True)
+    chosen = keys.take(pa.array(rows[:num_candidates]))
+    return [
+        Candidate(validation_hash, document_hash, num_bytes)
+        for validation_hash, document_hash, num_bytes in zip(
+            hashes[:num_candidates].tolist(),
+            chosen["hash"].to_pylist(),
+            chosen["num_bytes"].to_pylist(),
+            strict=True,
+        )
+    ]

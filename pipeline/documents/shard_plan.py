@@ -11,7 +11,8 @@ from ..execution.counters import Counters, count_of
 from ..execution.units import Unit
 from ..manifests import Split
 from ..storage.shards import shard_name
-from .deduplicate import MIN_VALIDATION_DOCUMENTS, Deduplicated
+from .deduplicate import Deduplicated
+from .held_out import ENOUGH_DOCUMENTS, MIN_DOCUMENTS, Candidate, num_held_out
 from .layout import (
     Layout,
     borders,
@@ -95,17 +96,26 @@ def plan_shards(
 
     Raises `UserError` if there are too few documents.
     """
-    if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
+    num_documents = sum(record.documents for record in deduplicated)
+    if num_documents < MIN_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))
-    validation_bytes, *bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
-    _, *bucket_documents = _remaining(scattered, deduplicated, "bucket_documents", np.uint32)
+    bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
+    bucket_documents = _remaining(scattered, deduplicated, "bucket_documents", np.uint32)
+    validation_below = layout.validation_below
+    # The first bucket holds what the share asked for holds out.
+    for candidate in _also_held_out(deduplicated, num_documents, bucket_documents[0], layout):
+        validation_below = candidate.validation_hash + 1
+        bucket = _bucket_of(candidate, layout)
+        bucket_bytes[bucket] = max(bucket_bytes[bucket] - candidate.num_bytes, 0)
+        bucket_bytes[0] += candidate.num_bytes
+        bucket_documents[bucket] = max(bucket_documents[bucket] - 1, 0)
+    validation_bytes, *train_bytes = bucket_bytes
     if num_shards is None:
-        train_edges = cut_shards(bucket_bytes, bucket_documents, layout.num_partitions)
+        train_edges = cut_shards(train_bytes, bucket_documents[1:], layout.num_partitions)
     else:
         train_edges = borders(range(num_shards + 1), num_shards)
-    validation_below = _validation_below(deduplicated, layout)
     train_units = _plan_split(
-        "train", train_edges, sum(bucket_bytes), layout.num_partitions, validation_below
+        "train", train_edges, sum(train_bytes), layout.num_partitions, validation_below
     )
     validation_units = _plan_split(
         "validation",
@@ -117,17 +127,29 @@ def plan_shards(
     return [*train_units, *validation_units]
 
 
-def _validation_below(deduplicated: Sequence[Deduplicated], layout: Layout) -> int:
-    """Return the validation hash below which documents are held out.
-
-    The one of the layout, or the next that holds out `MIN_VALIDATION_DOCUMENTS`.
-    """
-    lowest_hashes: set[int] = set()
+def _also_held_out(
+    deduplicated: Sequence[Deduplicated], num_documents: int, num_asked: int, layout: Layout
+) -> list[Candidate]:
+    """Return the documents to hold out beyond those of the layout, by their validation hashes."""
+    candidates: list[Candidate] = []
     for record in deduplicated:
-        lowest_hashes.update(record.lowest_validation_hashes)
-    # Each record has the lowest of its unit, so that the lowest of all are among them.
-    needed_hashes = sorted(lowest_hashes)[:MIN_VALIDATION_DOCUMENTS]
-    return max(layout.validation_below, needed_hashes[-1] + 1)
+        candidates.extend(record.candidates)
+    # Each unit lists its lowest, so that the lowest of all are among them. A document whose
+    # versions differ is listed by several units.
+    by_hash = {candidate.validation_hash: candidate for candidate in candidates}
+    lowest = [by_hash[validation_hash] for validation_hash in sorted(by_hash)]
+    if len(deduplicated) > 1:
+        lowest = lowest[:ENOUGH_DOCUMENTS]  # behind these, documents may be missing
+    held_out = lowest[: num_held_out(lowest, num_documents, num_asked)]
+    return [
+        candidate for candidate in held_out if candidate.validation_hash >= layout.validation_below
+    ]
+
+
+def _bucket_of(candidate: Candidate, layout: Layout) -> int:
+    hashes = np.array([candidate.hash], np.uint64)
+    validation_hashes = np.array([candidate.validation_hash], np.uint64)
+    return int(layout.bucket_of(hashes, validation_hashes)[0])
 
 
 def _plan_split(
@@ -180,7 +202,7 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     num_short = total.counts["documents_too_short"]
     num_foreign = total.counts[OTHER_LANGUAGES]
 
-    needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
+    needed = f"at least {MIN_DOCUMENTS + 2} different ones are needed"
     left_out = (
         f"{num_short:,} are too short (`min_characters`, `min_sentences`), "
         f"{num_equal:,} repeat others"
@@ -190,7 +212,7 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     advice = ""
     if 2 * num_short > num_read:
         advice = " To keep short documents, lower `min_characters`, and give `overwrite`."
-    elif num_read < MIN_VALIDATION_DOCUMENTS + 2:
+    elif num_read < MIN_DOCUMENTS + 2:
         advice = (
             " If each line or paragraph is a document, "
             "give `documents` line or blank-line, and `overwrite`."

@@ -1,5 +1,6 @@
 """The summary that ``pretrain`` prints of a finished run, and its exit code."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,3 +52,17 @@ def test_a_loss_that_rose_is_a_warning_and_exit_code_1(end):
 def test_an_nsp_accuracy_near_chance_is_explained(end):
     assert CHANCE in end(6.0, 0.54)[0]
     assert "chance" not in end(6.0, 0.56)[0]
+
+
+def test_too_few_held_out_rows_are_no_verdict(end, monkeypatch):
+    monkeypatch.setitem(globals(), "summary", with_rows(12))
+    out, err, code = end(7.25, 0.167)
+    assert "on held-out documents too little to judge: 12 rows; ingest more documents, or" in out
+    assert "chance" not in out and (err, code) == ("", None)
+    monkeypatch.setitem(globals(), "summary", with_rows(200))
+    assert end(7.25, 0.167)[2] == 1
+
+
+def with_rows(num_rows: int) -> Callable[..., dict[str, Any]]:
+    plain = summary
+    return lambda *figures: {**plain(*figures), "validation_rows": num_rows}

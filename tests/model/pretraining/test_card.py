@@ -26,7 +26,7 @@ def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:
 SHARDS = [
     shard("train", 10, enwiki=600, text=5),
     shard("train", 7, enwiki=1000),
-    shard("validation", 3, enwiki=50),
+    shard("validation", 300, enwiki=50),
 ]
 MANIFEST = make_manifest(
     "build",
@@ -77,7 +77,7 @@ def test_markup_in_the_name_of_a_source_does_nothing():
 def test_data_are_those_of_the_training_shards():
     expected = {
         "| training rows | 17 |",
-        "| validation rows | 3 |",
+        "| validation rows | 300 |",
         "| tokens from `text`, all passes | 5 |",
     }
     expected |= {
@@ -100,8 +100,8 @@ def test_data_are_those_of_the_training_shards():
         ({"steps": 2000, "warmup_steps": 1500}, "| warm-up | 1,500 steps |"),
         ({"hours": 1.5}, "| warm-up | a tenth of 1.5 hours |"),
         ({"products": "bf16"}, "| matrix products | bf16 |"),
-        ({"evaluation_rows": 2}, "| rows | 2 |"),
-        ({}, "| rows | 3 |"),
+        ({"evaluation_rows": 250}, "| rows | 250 |"),
+        ({}, "| rows | 300 |"),
         ({}, "| optimiser | Adam, betas (0.9, 0.999), epsilon 1e-06, gradients clipped at 1.0 |"),
         ({}, "| initializer range | 0.02 |"),
         ({"checkpoint": "/home/me/secret/run"}, "| initial weights | `run` |"),
@@ -119,6 +119,14 @@ def test_data_are_those_of_the_training_shards():
 )
 def test_the_recipe_is_stated(options, line):
     assert line in lines_of(**options)
+
+
+def test_what_is_measured_on_too_few_rows_is_no_figure():
+    few = card_of(evaluation_rows=12)
+    assert "| rows | too little to judge: 12 rows |" in few
+    assert "before training" not in few and "before training" in card_of()
+    few_data = ModelCard(few).data
+    assert few_data.get("model-index") is None and few_data.eval_results is None
 
 
 def test_only_options_that_were_given_are_stated():

@@ -167,7 +167,7 @@ def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, reve
         assert stays in kept and gone not in kept and gone[-1] == stays[-1]
 
 
-def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many_go(tmp_path):
+def test_no_text_is_in_both_splits_and_validation_has_a_tenth_however_many_go(tmp_path):
     # The documents that would be for validation, those with the lowest hashes, are copies of
     # others.
     names = sorted(
@@ -187,9 +187,11 @@ def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many
         for split in ("train", "validation")
     )
     assert len(copies) >= 3
-    expected = [f"text:texts/{name}" for name in names if name not in copies][:2]
+    num_kept = 200 - len(copies)
+    num_held_out = num_kept // 10
+    expected = [f"text:texts/{name}" for name in names if name not in copies][:num_held_out]
     assert sorted(validation) == sorted(expected)
-    assert len(train) == 200 - len(copies) - 2 and not {*train} & {*validation}
+    assert len(train) == num_kept - num_held_out and not {*train} & {*validation}
     assert manifest.counts["duplicate_texts"] == len(copies)
 
 
@@ -205,7 +207,9 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("num_ids", [20, 100])
 def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
-    # Both versions of an id have the same validation hash, and the split needs two documents.
+    # Both versions of an id have the same validation hash, so that both are in one split. A tenth
+    # is held out, of the versions.
+    num_held_out = 2 * num_ids // 10
     rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(2 * num_ids)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
@@ -213,7 +217,8 @@ def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
     train, validation = (
         {row["doc_id"] for row in rows_in(tmp_path / "out", split)} for split in ("train", "val*")
     )
-    assert len(train) == num_ids - 2 and len(validation) == 2 and not train & validation
+    assert len(train) == num_ids - num_held_out and len(validation) == num_held_out
+    assert not train & validation
 
 
 @pytest.mark.parametrize(
