@@ -20,6 +20,7 @@ NUM_EXAMPLES = 6
 MARKS = {
     "ok": "[green]ok[/]",
     "bad": "[bold red]BAD[/]",
+    "warn": "[yellow]warning[/]",
     "unjudged": "[yellow]not judged[/]",
     "info": "",
 }

@@ -186,6 +186,8 @@ class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
     lowercase: bool
     strip_accents: bool
     fingerprint: str
+    apostrophes: tuple[str, ...] = ()
+    """The rules by which apostrophes are kept inside words."""
 
 
 class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):

@@ -71,7 +71,10 @@ def origin_checks(
     if pairing not in ("balanced", "bert"):
         return
     unjudged = "" if pairing == "balanced" else _not_promised(pairing)
-    yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
+    script = _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
+    if script.verdict == "bad" and _has_one_language_a_pair(origins, manifest):
+        script = _as_property_of_text(script, measures)
+    yield script
     for name, histogram in origins.document_lengths.items():
         yield _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
     for name in ORIGINS:
@@ -86,6 +89,32 @@ def origin_checks(
             num_shards = sum(shard.split == "train" for shard in manifest.shards)
             check = _with_reason(check, name, num_across, num_shards)
         yield check
+
+
+def _has_one_language_a_pair(origins: OriginMeasures, manifest: InstancesManifest) -> bool:
+    """Return whether the languages of A and B, as documents name them, say nothing of the label."""
+    if len(manifest.languages) == 1:
+        return True
+    if origins.documents is None:
+        return False
+    language = _auc_check(
+        "language", _by_share(origins.histogram("language")), ORIGIN_AUC_TOLERANCE, ""
+    )
+    return language.verdict == "ok"
+
+
+def _as_property_of_text(check: Check, measures: Measures) -> Check:
+    """Say why the script of a segment tells the label although the pairs are drawn well.
+
+    A passage in another script, such as a list of English titles, goes on in that script, and the
+    next segment with it. So does its topic, which is what the model is meant to learn.
+    """
+    num_rows = measures.scripts.sum()
+    most_frequent = measures.scripts.sum(axis=0).max()
+    share = 1 - most_frequent / num_rows
+    reason = f"documents mix scripts: {share:.0%} of the rows are not in the main one alone"
+    advice = "to avoid it, leave such passages out, or build with `pairing` none"
+    return replace(check, measured=f"{check.measured}; {reason}", verdict="warn", advice=advice)
 
 
 def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) -> Check:
@@ -158,10 +187,26 @@ def _is_next_check(measures: Measures) -> Check:
             asked = "50% in each pass over a shard"
         else:
             measured = f"{measured}; {shown}"
-        if all(uneven.shard.startswith("validation-") for uneven in uneven_passes):
-            advice = "ingest with a larger `validation_share`"
     verdict = verdict_of(not uneven_passes and is_half(is_next, rows))
+    if uneven_passes and all(map(_is_of_validation, uneven_passes)):
+        advice = "ingest with a larger `validation_share`"
+        if _is_half_in_training(measures):
+            verdict = "warn"  # nothing that a model learns from
     return Check(name, measured, asked, verdict, share, interval, advice=advice)
+
+
+def _is_of_validation(part: _Pass) -> bool:
+    return part.shard.startswith("validation-")
+
+
+def _is_half_in_training(measures: Measures) -> bool:
+    num_rows = 0
+    num_not_next = 0
+    for (shard, _), (rows_of_pass, not_next_of_pass) in measures.passes.items():
+        if not shard.startswith("validation-"):
+            num_rows += rows_of_pass
+            num_not_next += not_next_of_pass
+    return num_rows > 0 and is_half(num_not_next, num_rows)
 
 
 def _uneven_passes(measures: Measures) -> list[_Pass]:

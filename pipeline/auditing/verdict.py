@@ -9,8 +9,9 @@ from .documents import DocumentsAudit
 
 NUM_NAMED = 3
 
-Verdict = Literal["ok", "bad", "unjudged", "info"]
-"""``unjudged`` is a property of good instances that was not compared with a tolerance; ``info`` has
+Verdict = Literal["ok", "bad", "warn", "unjudged", "info"]
+"""``warn`` is out of tolerance, but by a property of the text, or in the held-out rows alone;
+``unjudged`` is a property of good instances that was not compared with a tolerance; ``info`` has
 none.
 """
 
@@ -89,6 +90,8 @@ class Audit:
         """The verdict of the whole: ``ok`` only if every property was judged and holds."""
         if self.failed:
             return "bad"
+        if self._having("warn"):
+            return "warn"
         if self._having("unjudged"):
             return "unjudged"
         return "ok"
@@ -99,12 +102,15 @@ class Audit:
         failed = self.failed
         num_held = len(self._having("ok"))
         unjudged = sorted(self._having("unjudged"), key=_interest)
-        if not failed and not unjudged:
+        warnings = self._having("warn")
+        if not failed and not unjudged and not warnings:
             return f"All {num_held} checks hold."
         rest = ""
+        if warnings:
+            rest = f"; to know: {_listed(check.complaint for check in warnings)}"
         if unjudged:
             figures = _listed(check.name_and_figure for check in unjudged)
-            rest = f", {len(unjudged)} not judged: {figures}"
+            rest += f", {len(unjudged)} not judged: {figures}"
         if not failed:
             return f"{num_held} checks hold{rest}."
         fails = "1 check fails"

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from ..config import IngestConfig
-from ..encodings import SAMPLE_BYTES, detect, sample_of, with_head
+from ..encodings import SAMPLE_BYTES, checked_rest, detect, sample_of, with_head
 from ..execution.counters import Counters
 from .books import read_book
 from .compression import (
@@ -95,8 +95,10 @@ def read_archive(
         if detection.doubt:
             counters.skip("unknown_encoding", f"{name} (convert it to UTF-8)")
             continue
+        rest = text
         if detection.is_detected:
             counters.note(f"texts_read_as_{detection.encoding}", name)
+            rest = checked_rest(text, detection.encoding, name)
         book_format = "text"
         if config.format == "gutenberg":
             book_format = "gutenberg"
@@ -105,7 +107,7 @@ def read_archive(
         )
         if counters.trace:
             counters.trace.restart()
-        for document in read_book(with_head(head, text), book, config, counters):
+        for document in read_book(with_head(head, rest), book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(archive_name))
         # A member may be a small bomb, and an archive many small bombs.
         num_bytes += text.tell()

@@ -70,6 +70,7 @@ _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
+_PLACE_CHARACTERS = 1 << 14
 _LONGEST_WORD_BYTES = 1000
 # The bytes that follow the first one of a character in UTF-8.
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
@@ -235,12 +236,27 @@ def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> I
     num_bytes = 0
     for chunk in chunks:
         text = _decoded(chunk, counters)
-        # Only a chunk that is not valid has more U+FFFD than a few. The search is fast.
-        if "\ufffd" in text and not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
-            counters.skip("unknown_encoding", f"{name}, from about byte {num_bytes} on")
-            return
+        # The search is fast, and most texts have none.
+        if "\ufffd" in text:
+            num_readable = _num_readable(text)
+            if num_readable < len(text):
+                num_bytes += len(text[:num_readable].encode())
+                counters.skip("unknown_encoding", f"{name}, from about byte {num_bytes} on")
+                yield text[:num_readable]
+                return
         yield text
         num_bytes += len(chunk)
+
+
+def _num_readable(text: str) -> int:
+    """Return the number of characters before the first place that is not UTF-8 with a few damaged
+    characters; all if there is none. It ends with a line.
+    """
+    for start in range(0, len(text), _PLACE_CHARACTERS):
+        place = text[start : start + _PLACE_CHARACTERS]
+        if not is_damage(place, CHARACTERS_PER_DAMAGE_IN_PLACES):
+            return text.rfind("\n", 0, start + place.index("\ufffd")) + 1
+    return len(text)
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:

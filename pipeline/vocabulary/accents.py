@@ -8,7 +8,7 @@ and ї become и and і, German "schön" (beautiful) becomes "schon" (already).
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..config import VocabConfig
 from ..languages import UNKNOWN
@@ -30,6 +30,10 @@ SAMPLE_CHARACTERS = 2_000_000
 """Text to read in each language to find an example."""
 
 
+_WORDS_FOR_SCRIPT = 10_000
+_KANA = ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")  # Japanese mixes them with Chinese characters
+
+
 def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifest) -> Accents:
     """Decide whether a vocabulary for these documents strips accents; say why, and what it damages.
 
@@ -39,17 +43,23 @@ def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifes
         return Accents(strip=False, reason="kept as requested")
     if config.cased and config.strip_accents is None:
         return Accents(strip=False, reason="kept, since the vocabulary is cased")
-    shares = _shares(corpus)
+    shares = shares_of_languages(corpus)
     damage = _damage(shares, documents, corpus)
     if config.strip_accents:
         return Accents(strip=True, reason="stripped as requested", damage=damage)
     if damage:
         return Accents(strip=False, reason=f"kept, since stripping them would damage {damage}")
     languages = [f"{language} ({share:.0%} of the text)" for language, share in shares.items()]
+    in_doubt = [name for name in _languages_in_doubt(shares) if name != UNKNOWN]
+    if in_doubt:
+        # No word of its script has any, as in Armenian: stripping would gain nothing either.
+        share = shares[in_doubt[0]]
+        reason = f"kept, as is safe in {in_doubt[0]} ({share:.0%} of the text)"
+        return Accents(strip=False, reason=reason)
     return Accents(strip=True, reason=f"stripped, as is usual in {', '.join(languages)}")
 
 
-def _shares(corpus: DocumentsManifest) -> dict[str, float]:
+def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
     """Return the languages that count, with their share of the training text, largest first."""
     characters: Counter[str] = Counter()
     for shard in corpus.shards:
@@ -68,11 +78,7 @@ def _damage(shares: dict[str, float], documents: str, corpus: DocumentsManifest)
     """Return the first language that stripping would damage, with an example; "" if it damages
     none.
     """
-    in_doubt = []
-    for language in shares:
-        without_region = language.split("-")[0]
-        if without_region not in STRIPPED_LANGUAGES:
-            in_doubt.append(language)
+    in_doubt = _languages_in_doubt(shares)
     if not in_doubt:
         return ""
     samples = _samples(in_doubt, shard_paths(documents, corpus, "train"))
@@ -85,11 +91,15 @@ def _damage(shares: dict[str, float], documents: str, corpus: DocumentsManifest)
             if changed_share < MIN_CHANGED_WORDS:
                 continue
             name = "text in an unknown language"
-        example = ""
         if word:
-            example = f", for example {word} -> {_show_stripped(word)}"
-        return f"{name} ({shares[language]:.0%} of the text{example})"
+            example = f"for example {word} -> {_show_stripped(word)}"
+            return f"{name} ({shares[language]:.0%} of the text, {example})"
     return ""
+
+
+def _languages_in_doubt(shares: Mapping[str, float]) -> list[str]:
+    """Return the languages that are not known to do without accents."""
+    return [language for language in shares if language.split("-")[0] not in STRIPPED_LANGUAGES]
 
 
 def _samples(languages: Sequence[str], paths: Iterable[str]) -> dict[str, list[str]]:
@@ -110,19 +120,42 @@ def _samples(languages: Sequence[str], paths: Iterable[str]) -> dict[str, list[s
 
 
 def _changed_words(sentences: Iterable[str]) -> tuple[float, str]:
-    """Return the share of the words that stripping changes, and an example ("" if it changes none):
-    the most frequent one of letters, or else the first one.
+    """Return the share of the words that stripping changes, and the most frequent of those in the
+    script of most of the text ("" if it changes none of these).
     """
     counts = Counter(word for sentence in sentences for word in sentence.lower().split())
     changed = Counter()
+    num_letters: Counter[str] = Counter()
+    for word, count in counts.most_common(_WORDS_FOR_SCRIPT):
+        num_letters[_script_of(word)] += count * len(word)
     for word, count in counts.items():
         if not word.isascii() and strip(word) != word:
             changed[word] = count
     share = changed.total() / max(counts.total(), 1)
+    del num_letters[""]
+    main_script = max(num_letters, key=num_letters.__getitem__, default="")
     for word, _ in changed.most_common():
-        if word.isalpha() and len(word) > 1:
+        # A name in another script, such as Greek in Marathi, shows nothing about the language.
+        if len(word) > 1 and _script_of(word) == main_script:
             return share, word
-    return share, next(iter(changed), "")
+    return share, ""
+
+
+def _script_of(word: str) -> str:
+    """Return the script of a word, the first word of the names of its letters; "" if it contains
+    anything but letters and their marks, or letters of several scripts.
+    """
+    scripts = set()
+    for character in word:
+        category = unicodedata.category(character)
+        if category[0] not in "LM":
+            return ""
+        if category[0] == "L":
+            script, _, _ = unicodedata.name(character, "").partition(" ")
+            scripts.add("CJK" if script in _KANA else script)
+    if len(scripts) != 1:
+        return ""
+    return scripts.pop()
 
 
 def strip(text: str) -> str:

@@ -35,11 +35,20 @@ class VocabularySetup:
     """Of `Merge`."""
     num_buckets: int
     accents: Accents
+    apostrophes: tuple[str, ...]
+    """The rules of `Normalization.apostrophes`."""
     mixture: list[MixtureGroup]
 
     def normalization(self, config: VocabConfig) -> Normalization:
         """Return how text is normalised."""
-        return Normalization(lowercase=not config.cased, strip_accents=self.accents.strip)
+        apostrophes = self.apostrophes
+        if config.algorithm == "bpe":
+            apostrophes = ()  # its splitter has rules of its own
+        return Normalization(
+            lowercase=not config.cased,
+            strip_accents=self.accents.strip,
+            apostrophes=apostrophes,
+        )
 
     def splitter(self, config: VocabConfig) -> Splitter:
         """Return what splits text into the words that are counted."""

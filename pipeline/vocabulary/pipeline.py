@@ -37,7 +37,8 @@ from ..storage.stage import (
     manifest_head,
     read_manifest,
 )
-from .accents import decide_accents
+from .accents import decide_accents, shares_of_languages
+from .apostrophes import rules_for
 from .bpe import learn_bpe
 from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .estimate import estimate_vocabulary
@@ -89,6 +90,7 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
                 num_buckets=min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS),
                 mixture=plan_mixture(corpus, config.weight, config.language_exponent),
                 accents=decide_accents(config, self.documents, corpus),
+                apostrophes=rules_for(shares_of_languages(corpus)),
             ),
             units=[
                 Unit(shard.name, shard.bytes, join(folder, shard.name)) for shard in corpus.shards
@@ -147,12 +149,13 @@ class Learn(Phase[None, Learned]):
         for name, content in files.items():
             directory.write_bytes(name, content)
         validation_words = read_counts(directory, "validation", range(setup.num_buckets))
+        normalization = vocabulary.normalization
+        tokenizer = {**normalization._asdict(), "fingerprint": vocabulary.fingerprint}
+        if not normalization.apostrophes:
+            del tokenizer["apostrophes"]  # as in manifests from before these rules
         return Learned(
             files=(WORD_COUNTS_FILE, *files),
-            tokenizer={
-                **vocabulary.normalization._asdict(),
-                "fingerprint": vocabulary.fingerprint,
-            },
+            tokenizer=tokenizer,
             report={
                 "num_tokens": len(vocabulary),
                 "learned_from": asdict(learned_from),

@@ -26,13 +26,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, normalizers
 from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
 from ..schemas import WORD_COUNTS
+from .apostrophes import WRITTEN_AS, replacements_of
 
 MAX_WORD_CHARACTERS = 100
 """BERT's WordPiece turns any longer word into [UNK]."""
@@ -64,20 +65,10 @@ Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
 # Characters that are words of their own: all of ASCII's punctuation, and of the characters of
 # three UTF-8 bytes those that are frequent. Others stay inside a chunk, which is slower, not wrong.
 ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
+_ALL_BUT_APOSTROPHE = ((0x21, 0x26), (0x28, 0x2F), *ASCII_PUNCTUATION[1:])
 _WIDE_PUNCTUATION = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
 CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
 _WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 byte of these wide characters
-
-
-def _isolated_table() -> np.ndarray:
-    """Return which code points of Unicode's first plane `cut_points` isolates, bool [0x10000]."""
-    isolated = np.zeros(0x10000, bool)
-    for first, last in (*_WIDE_PUNCTUATION, CHINESE_CHARACTERS):
-        isolated[first : last + 1] = True
-    return isolated
-
-
-_IS_ISOLATED = _isolated_table()
 
 
 class Normalization(NamedTuple):
@@ -87,6 +78,31 @@ class Normalization(NamedTuple):
 
     lowercase: bool
     strip_accents: bool
+    apostrophes: tuple[str, ...] = ()
+    """Names of the rules in `apostrophes.RULES` by which apostrophes inside words are kept; BERT
+    has none.
+    """
+
+
+class Isolated(NamedTuple):
+    """The characters that `cut_points` isolates."""
+
+    ascii_ranges: tuple[tuple[int, int], ...]
+    """First and last code points."""
+    is_wide: np.ndarray
+    """Of each code point of Unicode's first plane, bool [0x10000]."""
+
+
+def isolated_characters(normalization: Normalization) -> Isolated:
+    """Return the characters that no word contains; an apostrophe may be inside one by a rule."""
+    is_wide = np.zeros(0x10000, bool)
+    for first, last in (*_WIDE_PUNCTUATION, CHINESE_CHARACTERS):
+        is_wide[first : last + 1] = True
+    ascii_ranges = ASCII_PUNCTUATION
+    if normalization.apostrophes:
+        is_wide[[ord(character) for character in WRITTEN_AS]] = False
+        ascii_ranges = _ALL_BUT_APOSTROPHE
+    return Isolated(ascii_ranges, is_wide)
 
 
 def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
@@ -98,12 +114,19 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
     tokenizer = Tokenizer(
         WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
     )
-    tokenizer.normalizer = BertNormalizer(
+    bert_normalizer = BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
         strip_accents=normalization.strip_accents,
         lowercase=normalization.lowercase,
     )
+    tokenizer.normalizer = bert_normalizer
+    if normalization.apostrophes:
+        letters = [
+            normalizers.Replace(Regex(replacement.pattern), replacement.letter)
+            for replacement in replacements_of(normalization.apostrophes)
+        ]
+        tokenizer.normalizer = normalizers.Sequence([bert_normalizer, *letters])
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.decoder = WordPieceDecoder(prefix="##")
     return tokenizer
@@ -144,6 +167,10 @@ class Speller(dict[int, str]):
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = tokenizer.pre_tokenizer
+        self._isolated = isolated_characters(normalization)
+        if normalization.apostrophes:
+            # What they become depends on the letters around them.
+            self.update(dict.fromkeys(map(ord, WRITTEN_AS), _NO_LETTER))
 
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
@@ -151,7 +178,7 @@ class Speller(dict[int, str]):
         """Return the text, the starts of its sentences, and its cut points; spaces between
         sentences do not matter.
         """
-        return text, starts, cut_points(text, starts)
+        return text, starts, cut_points(text, starts, self._isolated)
 
     def words(self, chunk: str) -> list[str]:
         """Return the words in `chunk`."""
@@ -384,7 +411,7 @@ def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     return summed.sort_by([("count", "descending"), ("word", "ascending")]).cast(WORD_COUNTS)
 
 
-def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def cut_points(text: np.ndarray, starts: np.ndarray, isolated: Isolated) -> np.ndarray:
     """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start, and
     the end.
 
@@ -396,7 +423,7 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
         cuts    0     3       7 8         11
     """
     is_punctuation = np.zeros(len(text), bool)
-    for first, last in ASCII_PUNCTUATION:
+    for first, last in isolated.ascii_ranges:
         is_punctuation |= is_between(text, first, last)
     # One flag a byte, instead of sorting lists of offsets: `flatnonzero` then yields them in order.
     is_cut = np.zeros(len(text) + 1, bool)
@@ -405,9 +432,9 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     np.logical_or(is_punctuation, text == ord(" "), out=before)
     after |= is_punctuation
     is_cut[starts] = True
-    isolated = _isolated_wide_characters(text)
-    is_cut[isolated] = True
-    is_cut[isolated + 3] = True
+    wide = _isolated_wide_characters(text, isolated.is_wide)
+    is_cut[wide] = True
+    is_cut[wide + 3] = True
     return np.flatnonzero(is_cut)
 
 
@@ -419,7 +446,7 @@ def is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
     return above_first <= last - first
 
 
-def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
+def _isolated_wide_characters(text: np.ndarray, is_wide: np.ndarray) -> np.ndarray:
     """Return the offsets of the isolated characters of three bytes in UTF-8."""
     offsets = np.flatnonzero(is_between(text, *_WIDE_LEADS))
     if not len(offsets):  # the usual case in English
@@ -429,7 +456,7 @@ def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
     middle = text[offsets + 1].astype(np.int32) & 0x3F
     low = text[offsets + 2].astype(np.int32) & 0x3F
     codes = high << 12 | middle << 6 | low
-    return offsets[_IS_ISOLATED[codes]]
+    return offsets[is_wide[codes]]
 
 
 def _distinct_chunks(

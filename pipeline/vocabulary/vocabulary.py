@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -18,6 +18,7 @@ from .. import storage
 from ..errors import UserError
 from ..parsing import parse_json
 from ..storage.stage import VOCABULARY_FILES, describe_absence, unfinished_stage
+from .apostrophes import Replacement, rules_of
 from .byte_level import (
     CHARACTERS,
     SHOWN_SPACE,
@@ -138,7 +139,11 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of 32 hexadecimal digits: equal if every text gets the same ids."""
-        content = json.dumps([self.tokens, self.normalization])
+        # Vocabularies from before these rules have the two other fields.
+        normalization: tuple[Any, ...] = self.normalization
+        if not self.normalization.apostrophes:
+            normalization = normalization[:2]
+        content = json.dumps([self.tokens, normalization])
         if self.byte_level:
             content += self.byte_level.rules
         return blake2b(content.encode(), digest_size=16).hexdigest()
@@ -155,7 +160,7 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
     # "[PAD]" is named in the field pad_token, and so on.
     names_of_specials = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
     if vocabulary.byte_level:
-        config = {
+        config: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": False,
             # As BertTokenizer has them; this class would leave the types out.
@@ -178,6 +183,11 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
         "model_max_length": max_length,
         **names_of_specials,
     }
+    if vocabulary.normalization.apostrophes:
+        # transformers 5 makes a BertTokenizer from the vocabulary alone: only this class takes the
+        # normaliser of tokenizer.json, in transformers 4 too.
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     return {
         "vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens).encode(),
         "tokenizer.json": tokenizer.to_str(pretty=True).encode(),
@@ -317,6 +327,21 @@ class _Normalizer(Struct, tag_field="type", tag="BertNormalizer"):
     strip_accents: bool | None = None
 
 
+class _Pattern(Struct):
+    Regex: str
+
+
+class _Replace(Struct, tag_field="type", tag="Replace"):
+    pattern: _Pattern
+    content: str
+
+
+class _NormalizerSequence(Struct, tag_field="type", tag="Sequence"):
+    """BERT's normaliser, and the replacements of apostrophes behind it."""
+
+    normalizers: list[_Normalizer | _Replace]
+
+
 class _PreTokenizer(Struct, tag_field="type", tag="BertPreTokenizer"):
     pass
 
@@ -330,7 +355,7 @@ class _TokenizerFile(Struct):
     """The fields of a ``tokenizer.json`` that splits text as BERT does; others are not parsed."""
 
     model: _Model
-    normalizer: _Normalizer
+    normalizer: _Normalizer | _NormalizerSequence
     pre_tokenizer: _PreTokenizer
     added_tokens: list[_AddedToken] | None = None
 
@@ -427,14 +452,33 @@ def _in_order(
 
 def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
     tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
-    normalizer = tokenizer.normalizer
+    normalizer, apostrophes = _split_normalizer(tokenizer.normalizer, path)
     if not (normalizer.clean_text and normalizer.handle_chinese_chars):
         raise UserError(
             f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}"
         )
     tokens = _in_order(tokenizer.model.vocab, tokenizer.added_tokens, path)
     normalization = _normalization(normalizer.lowercase, normalizer.strip_accents)
+    normalization = normalization._replace(apostrophes=apostrophes)
     return Vocabulary(_checked(tokens, path), normalization)
+
+
+def _split_normalizer(
+    normalizer: _Normalizer | _NormalizerSequence, path: str
+) -> tuple[_Normalizer, tuple[str, ...]]:
+    """Return BERT's normaliser, and the names of the rules for apostrophes behind it."""
+    if isinstance(normalizer, _Normalizer):
+        return normalizer, ()
+    first, *others = normalizer.normalizers or [None]
+    replacements = [
+        Replacement(other.pattern.Regex, other.content)
+        for other in others
+        if isinstance(other, _Replace)
+    ]
+    rules = rules_of(replacements)
+    if not isinstance(first, _Normalizer) or len(replacements) < len(others) or rules is None:
+        raise UserError(f"{path}: its normalizers are not known. {_ADVICE}")
+    return first, rules
 
 
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:

@@ -132,7 +132,8 @@ def test_marks_that_change_places(normalization):
 
 def cuts_of(text: str) -> list[int]:
     content = np.frombuffer(text.encode(), np.uint8)
-    return tokenize.cut_points(content, np.array([0, len(content)])).tolist()
+    isolated = tokenize.isolated_characters(Normalization(True, True))
+    return tokenize.cut_points(content, np.array([0, len(content)]), isolated).tolist()
 
 
 def test_every_wide_cut_is_one_of_tokenizers():
