@@ -20,6 +20,7 @@ import msgspec
 from msgspec import structs
 
 from .. import storage
+from ..data_card import CARD, data_card
 from ..errors import UserError
 from ..manifests import (
     KINDS,
@@ -51,7 +52,7 @@ WORD_COUNTS_FILE = "word_counts.parquet"
 
 _SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
 _STAGE_FILES = re.compile(
-    "|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS))])
+    "|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD))])
 )
 
 
@@ -74,6 +75,8 @@ def write_manifest(
     """
     content = canonical_json(manifest)
     checked = parse_manifest(content, directory.file(MANIFEST))
+    if not isinstance(checked, VocabularyManifest):
+        directory.write_bytes(CARD, data_card(checked).encode())
     directory.write_bytes(TIMINGS, canonical_json({"seconds": round(seconds, 3)}))
     # From here on the stage is finished; a kill before the next line only leaves litter.
     directory.write_bytes(MANIFEST, content)

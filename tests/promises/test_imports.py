@@ -20,6 +20,7 @@ CONTRACTS = {
         "parsing",
         "schemas",
         "seeding",
+        "data_card",
     )
 }
 STORAGE = CONTRACTS | {"pipeline.storage"}

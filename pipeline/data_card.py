@@ -1,0 +1,163 @@
+"""Write the data card of documents and instances: ``README.md``, with the metadata of the Hugging
+Face Hub, so that the directory can be published as it is.
+
+It is made of the manifest alone, without time or machine, so that every run writes the same bytes.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .languages import UNKNOWN
+from .manifests import DocumentsManifest, InstancesManifest
+
+CARD = "README.md"
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
+# The Hub's names, up to the tenth power of ten: 10^3, 10^4 and so on.
+_UNITS = ("", "K", "M", "B", "T")
+_COLUMNS = {
+    "ingest": {
+        "doc_id": "source and id",
+        "source": "where the document is from",
+        "language": "its code in BCP 47",
+        "title": "empty if it has none",
+        "sentences": "list of the document's sentences, in order",
+    },
+    "build": {
+        "input_ids": "tokens with masks, from [CLS] to the last [SEP], not padded",
+        "segment_b_start": "index of B's first token",
+        "masked_lm_positions": "indices of the tokens to predict",
+        "masked_lm_ids": "the original tokens there",
+        "next_sentence_label": "0 if B follows A, else 1",
+        "document_a, document_b": "rows of the documents",
+        "duplicate": "the pass over the documents",
+    },
+}
+_TITLES = {
+    "ingest": "Documents for pre-training a language model",
+    "build": "Instances for pre-training a BERT encoder",
+}
+
+
+def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
+    """Return the card of a directory with this manifest, as Markdown."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"json": _json, "words": _words, "figure": _figure}
+    num_rows = sum(shard.rows for shard in manifest.shards)
+    splits = dict.fromkeys(shard.split for shard in manifest.shards)
+    return environment.get_template("data_card.md.jinja").render(
+        stage=manifest.stage,
+        title=_TITLES[manifest.stage],
+        languages=hub_languages(manifest.languages),
+        size_category=size_category(num_rows),
+        splits=sorted(splits),
+        columns=_COLUMNS[manifest.stage],
+        tables={
+            "Size": _sizes(manifest),
+            "Documents by language": _by_language(manifest.languages),
+            "Texts by source": _by_source(manifest),
+            "Counts": {**manifest.counts, **manifest.bad},
+            "How it was made": _recipe(manifest),
+        },
+    )
+
+
+def hub_languages(languages: Mapping[str, int]) -> list[str]:
+    """Return the languages as the Hub names them: codes of two or three letters, sorted.
+
+    >>> hub_languages({"be-tarask": 3, "und": 1, "en": 2})
+    ['be', 'en']
+    """
+    codes = set()
+    for language in languages:
+        code = _LANGUAGE_CODE.match(language)
+        if code and language != UNKNOWN:
+            codes.add(code[0])
+    return sorted(codes)
+
+
+def size_category(num_rows: int) -> str:
+    """Return the Hub's category of a number of rows.
+
+    >>> size_category(999), size_category(1000), size_category(54_321), size_category(3 * 10**12)
+    ('n<1K', '1K<n<10K', '10K<n<100K', 'n>1T')
+    """
+    if num_rows < 1000:
+        return "n<1K"
+    if num_rows >= 10**12:
+        return "n>1T"
+    power = len(str(num_rows)) - 1
+    return f"{_power_of_ten(power)}<n<{_power_of_ten(power + 1)}"
+
+
+def _power_of_ten(power: int) -> str:
+    return f"{10 ** (power % 3)}{_UNITS[power // 3]}"
+
+
+def _sizes(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for shard in manifest.shards:
+        sizes[f"{shard.split} rows"] += shard.rows
+        sizes[f"{shard.split} bytes"] += shard.bytes
+    return dict(sizes)
+
+
+def _by_language(languages: Mapping[str, int]) -> dict[str, int]:
+    return {
+        "an unknown language" if code == UNKNOWN else code: count
+        for code, count in languages.items()
+    }
+
+
+def _by_source(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for shard in manifest.shards:
+        if isinstance(manifest, InstancesManifest):
+            for source, num_tokens in shard.source_tokens.items():
+                sizes[f"{_code(source)}, tokens in all passes"] += num_tokens
+        else:
+            for group in shard.groups:
+                sizes[f"{_code(group.source)}, characters"] += group.characters
+    return dict(sorted(sizes.items()))
+
+
+def _recipe(manifest: DocumentsManifest | InstancesManifest) -> dict[str, Any]:
+    versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
+    return {
+        "command": f"`clozeworks {manifest.stage}`",
+        **asdict(manifest.config),
+        "versions": versions,
+        "fingerprint": manifest.fingerprint,
+    }
+
+
+def _code(name: str) -> str:
+    # A backtick would end the code, a bar the cell of a table, a line break both.
+    text = re.sub(r"[`|\s]+", " ", name)
+    return f"`{text}`"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)  # which is YAML too
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _figure(value: Any) -> Any:
+    if type(value) is int:  # a boolean is an int too
+        return f"{value:,}"
+    return value

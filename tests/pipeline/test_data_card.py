@@ -1,0 +1,77 @@
+"""The data card: the Hub's metadata, and that ``datasets`` loads the directory by it."""
+
+from pathlib import Path
+
+import pytest
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.data_card import CARD, hub_languages, size_category
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from huggingface_hub import DatasetCard
+
+ONE = RunOptions(workers=1)
+SIZES = [
+    "n<1K",
+    "1K<n<10K",
+    "10K<n<100K",
+    "100K<n<1M",
+    "1M<n<10M",
+    "10M<n<100M",
+    "100M<n<1B",
+    "1B<n<10B",
+    "10B<n<100B",
+    "100B<n<1T",
+    "n>1T",
+]
+
+
+def test_size_categories_are_those_of_the_hub():
+    sizes = [size_category(10**power) for power in range(2, 13)]
+    assert sizes == SIZES
+    assert [size_category(10**power - 1) for power in range(3, 14)] == [*SIZES[:-1], SIZES[-1]]
+
+
+def test_languages_are_codes_of_two_or_three_letters():
+    languages = {"ltg": 1, "be-tarask": 1, "be": 1, "und": 5, "x-other": 1}
+    assert hub_languages(languages) == ["be", "ltg"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    texts = folder / "texts"
+    texts.mkdir()
+    for number in range(12):
+        sentences = [f"Text {number} has the sentence {i}, and it is fine." for i in range(20)]
+        (texts / f"{number}.txt").write_text(" ".join(sentences))
+    documents = str(folder / "documents")
+    ingest([str(texts)], documents, IngestConfig(language="en"), ONE)
+    vocab = str(folder / "vocab")
+    learn_vocabulary(documents, vocab, VocabConfig(size=200), ONE)
+    build(documents, vocab, str(folder / "instances"), BuildConfig(duplicates=2), ONE)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["documents", "instances"])
+def test_a_directory_can_be_published(corpus: Path, stage: str, tmp_path: Path, monkeypatch):
+    from datasets import load_dataset
+
+    card = DatasetCard.load(corpus / stage / CARD)
+    assert card.data.language == ["en"] and card.data.license == "unknown"
+    assert card.data.size_categories == ["n<1K"] and card.data.task_categories == ["fill-mask"]
+    assert str(corpus) not in card.content
+    loaded = load_dataset(str(corpus / stage), cache_dir=str(tmp_path))
+    assert set(loaded) == {"train", "validation"}
+    for split, rows in loaded.items():
+        assert f"| {split} rows | {len(rows):,} |" in card.content
+        for column in rows.column_names:
+            assert column in card.text
+
+
+@pytest.mark.slow
+def test_the_card_is_the_same_again(corpus: Path, tmp_path: Path):
+    ingest([str(corpus / "texts")], str(tmp_path / "again"), IngestConfig(language="en"), ONE)
+    card = (corpus / "documents" / CARD).read_bytes()
+    assert (tmp_path / "again" / CARD).read_bytes() == card
