@@ -8,7 +8,7 @@ import click
 
 from ..pipeline.errors import UserError
 from .failures import as_typed
-from .summary import CommandSummary, print_summaries
+from .summary import BAR_WIDTH, CommandSummary, print_summaries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -199,9 +199,10 @@ def _print_documents(measured: "DocumentsAudit") -> None:
     left_out = []
     for counter in measured.counted:
         left_out.append((counter.name, counter.count, counter.examples))
-    for counter in measured.words_left_out:
-        name = f"words left out: {counter.name}"
-        left_out.append((name, counter.count, counter.examples))
+    if not measured.words_kept:
+        for counter in measured.words_left_out:
+            name = f"words left out: {counter.name}"
+            left_out.append((name, counter.count, counter.examples))
     console = Console()
     click.echo(f"documents in {measured.directory}")
     console.print(_sizes_table(measured))
@@ -210,6 +211,9 @@ def _print_documents(measured: "DocumentsAudit") -> None:
     click.echo()
     console.print(_counts_table("read and left out by ingest", left_out))
     click.echo()
+    if measured.words_kept:
+        console.print(_words_table(measured))
+        click.echo()
 
 
 def _sizes_table(measured: "DocumentsAudit") -> "Table":
@@ -235,6 +239,24 @@ def _sizes_table(measured: "DocumentsAudit") -> "Table":
             f"{origin.sentences / max(origin.documents, 1):,.1f}",
             f"{origin.characters / max(origin.sentences, 1):,.1f}",
         )
+    return table
+
+
+def _words_table(measured: "DocumentsAudit") -> "Table":
+    """Return a table of the words kept, and left out by reason, with a bar of each share."""
+    from rich.table import Column, Table
+
+    table = Table(
+        "words",
+        Column("count", justify="right"),
+        Column("share", justify="right"),
+        "",
+        box=None,
+        pad_edge=False,
+    )
+    for name, count, share in measured.word_shares:
+        label = name if name == "kept" else f"left out: {name}"
+        table.add_row(label, f"{count:,}", f"{share:.1%}", "█" * round(share * BAR_WIDTH))
     return table
 
 

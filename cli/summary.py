@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..pipeline.execution.estimates import Estimate
     from ..pipeline.manifests import DocumentsManifest, InstancesManifest, Manifest
 
+BAR_WIDTH = 40
 ALREADY_FINISHED = "already finished, nothing to do"
 
 
@@ -77,9 +78,34 @@ def summarize_shards(
             rows.append((with_spaces(name), f"{count:,}"))
     for reason, count in manifest.bad.items():
         rows.append((f"bad: {with_spaces(reason)}", f"{count:,}"))
-    if words_left_out:
+    num_kept = getattr(manifest, "words_kept", 0)
+    if num_kept:
+        rows += word_rows(num_kept, words_left_out)
+    elif words_left_out:
         rows.append(("words left out", _most_first(words_left_out)))
     return CommandSummary(command, where, rows)
+
+
+def word_rows(num_kept: int, left_out: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return rows with the share of the words that were kept, a bar of it, and the shares that were
+    left out, by reason.
+
+    >>> word_rows(75, {"tables": 20, "lists": 5})[0]
+    ('words kept', '75 of 100 (75%) ██████████████████████████████░░░░░░░░░░')
+    """
+    total = num_kept + sum(left_out.values())
+    share = num_kept / total
+    num_full = round(share * BAR_WIDTH)
+    bar = "█" * num_full + "░" * (BAR_WIDTH - num_full)
+    rows = [("words kept", f"{num_kept:,} of {total:,} ({share:.0%}) {bar}")]
+    reasons = []
+    for reason in sorted(left_out, key=lambda reason: -left_out[reason]):
+        count = left_out[reason]
+        if count:
+            reasons.append(f"{with_spaces(reason)} {count:,} ({count / total:.1%})")
+    if reasons:
+        rows.append(("words left out", ", ".join(reasons)))
+    return rows
 
 
 def _most_first(counts: Mapping[str, int]) -> str:

@@ -119,6 +119,11 @@ class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
     """Documents in each language."""
     shards: list[DocumentsShard]
 
+    @property
+    def words_kept(self) -> int:
+        """Words of the documents; 0 in manifests from before they were counted."""
+        return sum(shard.counts.get("words", 0) for shard in self.shards)
+
 
 @dataclass(frozen=True, kw_only=True)
 class WordPieceReport:

@@ -75,6 +75,20 @@ class DocumentsAudit:
     signs: list[Sign]
     counted: list[LeftOut]
     words_left_out: list[LeftOut]
+    words_kept: int = 0
+    """0 if the manifest, of an earlier version, does not count them."""
+
+    @property
+    def word_shares(self) -> list[tuple[str, int, float]]:
+        """What became of the words: kept, then left out by reason, most first, each with its
+        share.
+        """
+        total = self.words_kept + sum(counter.count for counter in self.words_left_out)
+        if not self.words_kept:
+            return []
+        counts = [("kept", self.words_kept)]
+        counts += [(counter.name, counter.count) for counter in self.words_left_out]
+        return [(name, count, count / total) for name, count in counts]
 
     @property
     def sentence(self) -> str:
@@ -126,6 +140,7 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
         signs=[*measures.signs.values(), _repeats(measures.repeats, paths)],
         counted=counted,
         words_left_out=words_left_out,
+        words_kept=manifest.words_kept,
     )
 
 

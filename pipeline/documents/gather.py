@@ -133,6 +133,7 @@ def _write_shard(
     """Write the rows of `documents` in this order."""
     documents = documents.select(DOCUMENTS.names)
     num_sentences = 0
+    num_words = 0
     lengths: list[pa.Table] = []
     with write_parquet(directory, name, DOCUMENTS) as (writer, written):
         for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
@@ -140,7 +141,9 @@ def _write_shard(
             indices = pa.array(order[start : start + ROW_GROUP_DOCUMENTS])
             rows = documents.take(indices).cast(DOCUMENTS)
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
-            num_sentences += len(rows["sentences"].combine_chunks().flatten())
+            sentences = rows["sentences"].combine_chunks().flatten()
+            num_sentences += len(sentences)
+            num_words += count_words_of(sentences)
             lengths.append(_lengths(rows))
     return DocumentsShard(
         name=name,
@@ -148,9 +151,23 @@ def _write_shard(
         rows=len(order),
         bytes=written.num_bytes,
         sha256=written.sha256,
-        counts={"documents": len(order), "sentences": num_sentences},
+        counts={"documents": len(order), "sentences": num_sentences, "words": num_words},
         groups=_groups(pa.concat_tables(lengths)),
     )
+
+
+def count_words_of(sentences: pa.StringArray) -> int:
+    """Return the number of words, separated by white space, in sentences that begin and end with
+    one.
+    """
+    if not len(sentences):
+        return 0
+    _, offsets_buffer, data = sentences.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[sentences.offset :]
+    text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(sentences)]]
+    # The sentences lie end to end. A word begins with a sentence, and behind a single space.
+    num_sentences = int(np.count_nonzero(np.diff(offsets[: len(sentences) + 1])))
+    return num_sentences + int(np.count_nonzero(text == ord(" ")))
 
 
 def _lengths(documents: pa.Table) -> pa.Table:
