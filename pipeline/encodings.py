@@ -55,6 +55,11 @@ _MAX_UTF_8_SHARE = 0.1
 _MAX_OTHER_SCRIPT_SHARE = 0.2
 _NON_ASCII_LETTER = re.compile(r"(?![\x00-\x7f])[^\W\d_]")
 _CHARACTERS_CHECKED = 1 << 16
+_GREEK_OR_CYRILLIC_WORD = re.compile("[\u0370-\u052f]+")
+_LATIN_BESIDE_OTHER = re.compile("[A-Za-z](?=[\u0370-\u052f])|[\u0370-\u052f](?=[A-Za-z])")
+# In Ukrainian, Russian, Bulgarian and Greek texts, fewer than 0.1% of the words are mixed.
+_FEW_MIXED = 2
+_MAX_MIXED_SHARE = 0.02
 _BLOCK_BYTES = 1 << 16
 # Behind the sample: a part of 2 kB in 16 kB, which takes chardet a tenth of the time of reading.
 _BYTES_PER_PART = 1 << 14
@@ -278,6 +283,8 @@ def _detect_legacy(sample: bytes, language: str) -> Detection:
         doubt = "the confidence is low"
     elif _utf_8_share(sample) > _MAX_UTF_8_SHARE:
         doubt = "a part of it is UTF-8"
+    elif _mixes_scripts(text):
+        doubt = "its words would mix Latin with other letters"
     elif other_script := _other_script(text, language):
         doubt = f"its letters would be {other_script}, which is not how {language} is written"
     return Detection(
@@ -353,6 +360,18 @@ def _utf_8_share(sample: bytes) -> float:
         if not line.isascii() and _is_utf_8(line):
             num_in_utf_8 += _num_non_ascii(line)
     return num_in_utf_8 / _num_non_ascii(sample)
+
+
+def _mixes_scripts(text: str) -> bool:
+    """Return whether words contain Latin letters beside Greek or Cyrillic ones, as those of a
+    Western text do that is read in an encoding of these scripts.
+
+    >>> _mixes_scripts("la dйfinition exйcutйe, le systиme"), _mixes_scripts("SQL-запит")
+    (True, False)
+    """
+    num_mixed = len(_LATIN_BESIDE_OTHER.findall(text))
+    num_words = len(_GREEK_OR_CYRILLIC_WORD.findall(text))
+    return num_mixed > max(_FEW_MIXED, _MAX_MIXED_SHARE * num_words)
 
 
 def _other_script(text: str, language: str) -> str:
