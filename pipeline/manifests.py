@@ -185,7 +185,7 @@ class Accents(Struct, frozen=True, kw_only=True):
     """What stripping spoils, if it was requested against the rule."""
 
 
-class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
+class VocabularyTokenizer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The vocabulary's normalisation and fingerprint."""
 
     lowercase: bool

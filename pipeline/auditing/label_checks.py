@@ -31,6 +31,10 @@ from .verdict import Check
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
 ORIGINS = ("language", "source")
+MANY_FORCED = 0.05
+"""From this share of single sentences on, most of them whole documents, short documents have fewer
+IsNext pairs than long ones.
+"""
 
 
 def label_checks(measures: Measures) -> Iterator[Check]:
@@ -75,8 +79,15 @@ def origin_checks(
     if script.verdict == "bad" and _has_one_language_a_pair(origins, manifest):
         script = _as_property_of_text(script, measures)
     yield script
+    forced_share = manifest.counts.get("forced_pairs", 0) / max(measures.counts["rows"], 1)
     for name, histogram in origins.document_lengths.items():
-        yield _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+        if check.verdict == "bad" and forced_share > MANY_FORCED:
+            reason = f"{forced_share:.0%} of the pairs are single sentences, which are NotNext"
+            advice = "ingest with `min_sentences` 3"
+            measured = f"{check.measured}; {reason}"
+            check = replace(check, measured=measured, verdict="warn", advice=advice)
+        yield check
     for name in ORIGINS:
         if origins.documents is None:
             advice = "give the documents that the instances were built from"

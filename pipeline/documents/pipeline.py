@@ -18,7 +18,7 @@ from msgspec import to_builtins
 
 from ..config import IngestConfig, RunOptions
 from ..errors import UserError
-from ..execution.counters import Counters, sum_counters
+from ..execution.counters import WORDS_LEFT_OUT, Counters, sum_counters
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
@@ -120,6 +120,11 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
         counters = sum_counters((left_out, *records), self.max_bad, seen="documents_read")
         for record in gathered:
             counters.add(record.counters)
+        for name, count in counters.counts.items():
+            if name.startswith(WORDS_LEFT_OUT):
+                # What markup takes is what remains of a page: below 0 in dumps of plain text, as
+                # cleaning may separate words.
+                counters.counts[name] = max(count, 0)
         if self.config.near_duplicates is not None:
             counters.count(NEAR_DUPLICATE, 0)  # reported even if there are none
         shards = [shard for record in gathered for shard in record.shards]
