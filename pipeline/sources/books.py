@@ -32,6 +32,7 @@ from ..execution.counters import Counters
 from ..schemas import SENTENCE_ENDS
 from . import gutenberg
 from .compression import peekable, stem_of, text_stream
+from .drama import without_drama
 from .gutenberg import Block
 from .records import InputRange, RawDocument
 from .sentences import compose, ends_sentence
@@ -69,6 +70,10 @@ _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
 # A blank between two Chinese or Japanese characters is where lines were joined.
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _WORD = re.compile(r"[^\W_]")
+_DIGIT = re.compile(r"\d")
+# Three columns, set apart by more than the two spaces of old typists.
+_TABLE_ROW = re.compile(r"\S {3,}\S.*\S {3,}\S")
+_DEEP_INDENT = " " * 20
 LONGEST_HEADING = 120
 _PLACE_CHARACTERS = 1 << 14
 _LONGEST_WORD_BYTES = 1000
@@ -141,7 +146,8 @@ def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocume
         unit = "blank-line"
     if unit == "blank-line":
         return _numbered(_block_documents(text, width), text.name, f"{text.name}#0")
-    paragraphs = _prose(_blocks(text.lines(), width), counters)
+    texts = (without_drama(piece, counters) for piece in chain([text.head], text.rest))
+    paragraphs = _prose(_blocks(_lines(texts), width), counters)
     return _numbered(_cut(paragraphs), text.name, text.name)
 
 
@@ -180,7 +186,8 @@ def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocumen
     pieces = gutenberg.split_books(text.head, start, text.rest, counters)
     for (_, header), pieces_of_book in groupby(pieces, itemgetter(0, 1)):
         fields = gutenberg.read_header(header)
-        blocks = _blocks(_lines(piece for _, _, piece in pieces_of_book), width)
+        texts = (without_drama(piece, counters) for _, _, piece in pieces_of_book)
+        blocks = _blocks(_lines(texts), width)
         blocks = gutenberg.without_apparatus(blocks, width, counters)
         for paragraphs in _cut(_prose(blocks, counters)):
             yield RawDocument(
@@ -392,7 +399,12 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
 
 def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
     """Yield the blocks that are prose, each as one line; count what is left out."""
+    within_table = False
     for block in blocks:
+        within_table = _is_table(block.lines) or (within_table and _is_cell(block))
+        if within_table:
+            counters.leave_out("tables", block.lines)
+            continue
         joined = _joined(block.lines)
         # Many texts outside Gutenberg have its marks, too: _emphasis_, [1], [Illustration].
         text = gutenberg.plain(joined)
@@ -426,6 +438,35 @@ def _is_prose(text: str, lines: list[str]) -> bool:
     if not _has_page_number(lines[-1]):
         return True
     return sum(map(_has_page_number, lines)) <= len(lines) / 2
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Return whether half the lines are rows of a table with three columns or more.
+
+        Dec. 25. 7a.m.    29.10 739    50    50    Morning cool and clear.
+                 Noon.    29.20 -      72    68    Very clear, still, and
+                                                   hot. Slight breeze.
+
+    Further lines of a cell are as deep as the last column. A single row has a number: in some texts
+    three spaces stand for a dash.
+    """
+    if not any("   " in line.strip() for line in lines):
+        return False
+    rows: list[str] = []
+    num_cells = 0
+    for line in lines:
+        if len(line) <= WRAP_WIDTH and _TABLE_ROW.search(line) and _WORD.search(line):
+            rows.append(line)
+        elif line.startswith(_DEEP_INDENT):
+            num_cells += 1
+    if len(rows) == 1 and not _DIGIT.search(rows[0]):
+        return False
+    return len(rows) > 0 and len(rows) + num_cells >= len(lines) / 2
+
+
+def _is_cell(block: Block) -> bool:
+    """Return whether a block behind a table continues one of its cells."""
+    return not block.gap and block.lines[0].startswith(_DEEP_INDENT)
 
 
 def _is_in_capitals(text: str) -> bool:

@@ -24,6 +24,7 @@ from .sentence_rules import (
     NO_ENDS,
     OWN_INITIALS,
     SMALL_LETTER,
+    SPEECH_TAGS,
     UPPER_CASE,
     YEARS_END,
 )
@@ -85,6 +86,9 @@ _LANGUAGE_OF_CODE = {
 }
 
 _OPENERS = "「『（(“«"
+
+_CLOSING_QUOTES = frozenset("\"'”’")
+_EXCLAIMING = frozenset("?!")
 
 # sentencex leaves a quotation mark that opens a sentence at the end of the one before.
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
@@ -307,7 +311,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
-        if rules.abbreviated and _ends_abbreviated(before, piece, rules):
+        if _goes_on(before, piece, rules):
             joined[-1] = before + piece
         elif _is_plain(before, piece[0]):
             joined.append(piece)
@@ -320,6 +324,13 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
         else:
             joined.append(piece)
     return joined
+
+
+def _goes_on(before: str, following: str, rules: "_Rules") -> bool:
+    """Return whether words show that a sentence goes on, whatever its next character is."""
+    if rules.abbreviated and _ends_abbreviated(before, following, rules):
+        return True
+    return rules.speech_tags is not None and _is_tagged(before, following, rules.speech_tags)
 
 
 def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
@@ -364,6 +375,16 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
     return is_listed and len(last_part) > 1 and last_part not in _MAY_END
 
 
+def _is_tagged(before: str, following: str, speech_tags: re.Pattern[str]) -> bool:
+    """Return whether a text ends with a question or exclamation in quotes, and who says it
+    follows.
+    """
+    # A single character first, because few pieces end with a quote.
+    if before[-2:-1] not in _CLOSING_QUOTES or before[-3:-2] not in _EXCLAIMING:
+        return False
+    return speech_tags.match(following) is not None
+
+
 def _is_initial(word: str) -> bool:
     return len(word) <= _LONGEST_INITIAL and _INITIAL.fullmatch(word) is not None
 
@@ -392,6 +413,7 @@ class _Rules(NamedTuple):
     """Whether to join initials and abbreviations; sentencex does it well for English."""
     abbreviations: frozenset[str]
     final_words: frozenset[str]
+    speech_tags: re.Pattern[str] | None
     no_ends: tuple[str, ...]
     cuts: re.Pattern[str] | None
 
@@ -405,6 +427,7 @@ def _rules_of(code: str) -> _Rules:
         abbreviated=code not in OWN_INITIALS,
         abbreviations=ABBREVIATIONS.get(code, frozenset()),
         final_words=FINAL_WORDS.get(code, frozenset()),
+        speech_tags=SPEECH_TAGS.get(code),
         no_ends=tuple(NO_ENDS.get(code, "")),
         cuts=CUTS.get(code),
     )

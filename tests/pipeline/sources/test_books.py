@@ -441,6 +441,7 @@ def test_a_cast_of_characters_is_left_out(heading: str) -> None:
         ("It was [a] great day, and [I] went on.", "It was [a] great day, and [I] went on."),
         ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
         ("He set a=1 and b=2, or =twice=.", "He set a=1 and b=2, or twice."),
+        ("For what other[6a] family[12] is it?", "For what other family is it?"),
     ],
 )
 def test_footnotes_emphasis_and_hyphens_within_sentences(text: str, expected: str) -> None:
@@ -787,3 +788,38 @@ def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
         count for name, count in counters.counts.items() if name.startswith("words_left_out_as_")
     )
     assert kept + left_out == len(text.split())
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        # From Burton's The Land of Midian.
+        "Dec. 25. 7a.m.    29.10 739    50    50    45   29    Morning cool and clear.\n\n"
+        "         Noon.    29.20 -      72    68    55   21     Very clear, still, and\n"
+        "                                                       hot. Slight breeze from\n"
+        "                                                       sea (west). Sun strong.\n"
+        "                                                       Swarms of flies. Dry\n"
+        "                                                       bulb in sun, 73 degrees.\n",
+        "PLAY               DATE         THEATER\n"
+        "The Unforeseen     January      Empire, it was said.\n",
+    ],
+)
+def test_a_table_is_left_out(table: str) -> None:
+    counters = Counters()
+    (document,) = read(BOOK.replace("He went\naway.\n", f"He went\naway.\n\n{table}\n"), counters)
+    assert document.paragraphs == PROSE
+    assert counters.counts["words_left_out_as_tables"] == len(table.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # Three spaces stand for a dash; old typists put two behind a full stop.
+        "I have found rooms   a quaint little hole   used to be an antique shop, in a mews.",
+        "He went.  He came.  He saw it all.",
+        "     Come,   ye bears of the wood.",
+    ],
+)
+def test_wide_spaces_do_not_make_a_table(line: str) -> None:
+    (document,) = read(BOOK.replace("He went\naway.\n", f"He went\naway.\n\n{line}\n"))
+    assert " ".join(document.paragraphs[-1].split()) == " ".join(line.split())

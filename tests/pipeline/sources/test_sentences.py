@@ -98,6 +98,27 @@ def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
     assert len(split_sentences([text], language)) == 2
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        # From novels and Project Gutenberg books.
+        ['"What\'s she gone there for?" I asked.', "He did not know."],
+        ['"Insufferable to whom?" Nash demanded.'],
+        ["“My dear, good soul!” I cried, “this is too delightful! How did you?”"],
+        ["“Has Mr. Vholes changed?” Mr. Jarndyce again inquired, looking up."],
+        ["'Who?' Lady Maria went on.", "'Him?'"],
+        # An answer, a report, another act.
+        ['"Who has got your clothes?"', 'Peter replied, "The scarecrow in the garden."'],
+        ['"And what then?"', "Mr. Jarndyce said that he condoled with him."],
+        ['"Who is it?"', "Nash turned, and went on his way."],
+        ['"Who is it?"', "He asked again."],
+        ["Was it so?", "I asked him."],
+    ],
+)
+def test_the_tag_of_a_speech_belongs_to_it(sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], "en") == sentences
+
+
 def test_text_without_capitals_is_cut_where_sentencex_cuts_it() -> None:
     assert split_sentences(["he left . she stayed . who knows ?"], "en") == [
         "he left .",
