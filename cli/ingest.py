@@ -93,7 +93,15 @@ def print_explanation(explanation: "Explanation") -> None:
     num_kept = count_words(" ".join(explanation.sentences))
     click.echo(f"{num_kept:>8,} kept")
     for reason, count in num_words.most_common():
-        click.echo(f"{count:>8,} left out as {with_spaces(reason)}")
+        if count >= 0:
+            click.echo(f"{count:>8,} left out as {with_spaces(reason)}")
+        else:
+            # "{{convert|5|km|mi}}" is one word of markup, and five words of text.
+            click.echo(f"{-count:>8,} added by templates and formulas")
+    from ..pipeline.sources.wikitext.repair import GAP
+
+    if any(GAP in passage.text for passage in explanation.left_out):
+        click.echo(f"\n{GAP} stands for a formula, template or list that was removed.")
 
 
 def _shortened(text: str) -> str:

@@ -19,6 +19,8 @@ from collections.abc import Collection
 
 from ...execution.counters import Counters
 from ...schemas import SENTENCE_ENDS
+from ..fragments import introduction_gap, is_navigation, without_reference_marks
+from .formulas import formula_text
 from .names import NAMES
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
 from .templates import SUPERSCRIPTS, find_renderer, mark_of_silent, render_template, template_name
@@ -33,6 +35,9 @@ _SENTENCE_END = re.compile(f"[{''.join(SENTENCE_ENDS)}]")
 
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
 _MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
+
+# A line of nothing but marks is dropped like a list, and its introduction with it.
+_REMOVED_BLOCK = f"\n{REMOVED}{PARAGRAPH_BREAK}"
 
 # Neither the text itself nor an entity in it may contain our marks.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
@@ -50,10 +55,10 @@ def wikitext_to_paragraphs(
 
     XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates
     in templates; `namespaces` are the lower-cased names of its own file and category namespaces. A
-    `GAP` marks a template or formula that the sentence needs. Labels without a sentence, as above
-    lists, are left out. `counters` gets the neutral counters ``lines_left_out`` (lists, headings,
-    indented text), ``tables_left_out`` and ``labels_left_out``, and ``words_left_out_as_notes``,
-    ``…_templates``, ``…_tables`` and so on.
+    `GAP` marks a template, formula or list that the sentence needs. Labels without a sentence, as
+    above lists, and rows of links are left out. `counters` gets the neutral counters
+    ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and
+    ``labels_left_out``, and ``words_left_out_as_notes``, ``…_templates``, ``…_tables`` and so on.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
@@ -62,14 +67,17 @@ def wikitext_to_paragraphs(
     # With a line break in front, every line begins behind one.
     text = _resolve_tags("\n" + _CONTROLS.sub("", markup), dropped)
     structures = _Structures(text, language, frozenset(namespaces), dropped)
-    text = _drop_lines(structures.render(), dropped)
+    text = _drop_lines(structures.render(), language, dropped)
     passages: list[str] = []
     for block in _render_inline(text).split(PARAGRAPH_BREAK):
-        paragraph = repair_paragraph(block)
-        if _is_passage(paragraph):
+        paragraph = without_reference_marks(repair_paragraph(block))
+        if not _is_passage(paragraph):
+            if paragraph:
+                dropped["labels"].append(paragraph)
+        elif is_navigation(paragraph):
+            dropped["navigation"].append(paragraph)
+        else:
             passages.append(paragraph)
-        elif paragraph:
-            dropped["labels"].append(paragraph)
     if counters:
         for reason, texts in dropped.items():
             counters.leave_out(reason, texts)
@@ -98,13 +106,10 @@ _NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {
     **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
     **dict.fromkeys(("math", "chem", "ce", "code", "hiero", "score", "graph", "source"), GAP),
-    **dict.fromkeys(
-        ("references", "gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), PARAGRAPH_BREAK
-    ),
-    **dict.fromkeys(
-        ("mapframe", "maplink", "templatedata", "inputbox", "categorytree"), PARAGRAPH_BREAK
-    ),
-    **dict.fromkeys(("table", "ul", "ol", "dl", "includeonly"), PARAGRAPH_BREAK),
+    **dict.fromkeys(("gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), _REMOVED_BLOCK),
+    **dict.fromkeys(("mapframe", "maplink", "templatedata", "inputbox"), _REMOVED_BLOCK),
+    **dict.fromkeys(("categorytree", "table", "ul", "ol", "dl"), _REMOVED_BLOCK),
+    **dict.fromkeys(("references", "includeonly"), PARAGRAPH_BREAK),
 }
 _BLOCKS = frozenset(("p", "div", "center", "blockquote", "poem", "hr"))
 _ITEMS = frozenset(("li", "dd", "dt", "tr", "td", "th"))
@@ -140,7 +145,7 @@ def _resolve_tags(text: str, dropped: Dropped) -> str:
             continue
         name = name.lower()
         replacement, position = _tag(text, match, name, next_closing)
-        if name in _DROPPED_ELEMENTS and position > match.end():
+        if position > match.end() and replacement == _DROPPED_ELEMENTS.get(name):
             dropped[_reason_of(name)].append(text[start:position])
         # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
@@ -211,6 +216,8 @@ def _tag(
     if name == "ref" and text.find("<ref", end, closing.start()) >= 0:
         # Footnotes are not nested: this one was never closed.
         return "", end
+    if name == "math":
+        return formula_text(text[end : closing.start()]) or GAP, closing.end()
     if name in _DROPPED_ELEMENTS:
         return _DROPPED_ELEMENTS[name], closing.end()
     if name == "nowiki":
@@ -285,7 +292,7 @@ class _Structures:
             elif token == "{{":
                 words = self._template(index, close, depth)
             else:
-                words = self._drop("tables", index, close, PARAGRAPH_BREAK)
+                words = self._drop("tables", index, close, _REMOVED_BLOCK)
             # As with footnotes, no mark is left if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
                 out.append(words)
@@ -440,18 +447,27 @@ _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-
 _VARIANT_TEXT = re.compile(
     r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)"
 )
+# A line of nothing else was counted when it became a mark: a template, an indented formula.
+_MARKS_OF_LINES = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
 # Entities are resolved between marks: one may stand for a mark's character.
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 
-def _drop_lines(text: str, dropped: Dropped) -> str:
-    """Replace the lines that are not prose by breaks of paragraphs."""
+def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
+    """Replace the lines that are not prose by breaks of paragraphs.
+
+    "These are:" above them gets a `GAP`.
+    """
     # `re.split` keeps the lines that match, because they are a group: prose, line, prose, line, ...
     parts = _DROPPED_LINE.split(text)
     for line in parts[1::2]:
-        reason = "headings" if line.startswith("\n=") else "lists"
-        dropped[reason].append(line)
-    return PARAGRAPH_BREAK.join(parts[::2])
+        if line.startswith("\n="):
+            dropped["headings"].append(line)
+        elif line.strip(_MARKS_OF_LINES):
+            dropped["lists"].append(line)
+    # Most parts are empty: they stand between the lines of one list.
+    prose = [introduction_gap(part, language, GAP) if part else part for part in parts[::2]]
+    return PARAGRAPH_BREAK.join(prose)
 
 
 def _render_inline(text: str) -> str:

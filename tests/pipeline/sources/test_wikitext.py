@@ -254,7 +254,8 @@ def test_repairs_what_a_removal_leaves(markup: str, text: str) -> None:
 
 
 def test_marks_where_words_are_missing() -> None:
-    assert clean("The value of <math>x</math> is a number.") == f"The value of {GAP} is a number."
+    assert clean("The value of <math>x_1</math> is known.") == "The value of x₁ is known."
+    assert clean(r"The value of <math>\sum x</math> is known.") == f"The value of {GAP} is known."
     assert clean("It lies {{unknown|5}} north.") == f"It lies {GAP} north."
     assert clean("人口は{{自治体人口|x}}人である。", "ja") == f"人口は{GAP}人である。"
     assert clean("{{Infobox}} The town") == "The town"

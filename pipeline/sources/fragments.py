@@ -1,0 +1,69 @@
+"""Tell prose from what dropped lists, templates and notes leave in the text of a wiki."""
+
+import re
+
+from .sentences import ends_sentence
+
+INTRODUCTIONS = {
+    "*": (":", "："),
+    # A colon is typed for the Armenian full stop ։ too.
+    **dict.fromkeys(("hy", "hyw"), ("․", "՝", " են")),
+    "km": (":", "៖"),
+}
+"""How a paragraph ends that introduces a list, by language; ``*`` for those not listed.
+
+The marks are those that Unicode's charts call colon or "used as colon"; "են" is Armenian for "are".
+"""
+
+_BULLET = re.compile(r"\s*[•·●∙⋅|]\s*")
+_FEWEST_BULLETS = 2
+_LONGEST_ITEM = 60
+
+# "as was known.[174]", pasted from another page with its number; not the index of a list in a
+# program ("names[0]", "names[2] = 5") nor of a variable ("E[1]").
+_REFERENCE_MARK = re.compile(
+    r"(?:(?<=[^\W\d_]{2})|(?<=[.,;:!?)\]”\"’»。、，！？։՝।॥۔؟]))"
+    r"(?:\[(?!0\])\d{1,3}\])+(?![A-Za-z0-9_]|\.\w| ?[-=+*/<>])"
+)
+
+
+def introduction_gap(text: str, language: str, gap: str) -> str:
+    """Return a paragraph whose list is dropped, with `gap` before the mark that introduces it.
+
+    Text that introduces nothing is returned as it is.
+
+    >>> introduction_gap("The Beatles were: ", "en", "?")
+    'The Beatles were?: '
+    """
+    stripped = text.rstrip()
+    for ending in INTRODUCTIONS.get(language, INTRODUCTIONS["*"]):
+        if stripped.endswith(ending) and not stripped.endswith(gap + ending):
+            position = len(stripped) - len(ending)
+            return text[:position] + gap + text[position:]
+    return text
+
+
+def is_navigation(paragraph: str) -> bool:
+    """Return whether a paragraph is only names between bullets: links to related pages.
+
+    >>> is_navigation("1916 • 1917 • 1918 • 1919 • 1920")
+    True
+    >>> is_navigation("Cheju · Ulsan · Busan were cities then.")
+    False
+    """
+    items = _BULLET.split(paragraph)
+    if len(items) <= _FEWEST_BULLETS or ends_sentence(paragraph):
+        return False
+    return max(map(len, items)) <= _LONGEST_ITEM
+
+
+def without_reference_marks(text: str) -> str:
+    """Return `text` without the numbers of references that somebody pasted.
+
+    >>> without_reference_marks("It was known.[17][18] Set names[2] = 5.")
+    'It was known. Set names[2] = 5.'
+    """
+    # A single character is found faster, and most texts have none.
+    if "[" not in text:
+        return text
+    return _REFERENCE_MARK.sub("", text)

@@ -1,0 +1,129 @@
+"""Write simple TeX formulas as text, so that a formula does not cost its sentence.
+
+"<math>x_1 \\ge \\alpha</math>" becomes "x₁ ≥ α". What has no plain form, such as a matrix, is None.
+"""
+
+import html
+import re
+import unicodedata
+
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
+    " upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+_FUNCTIONS = "sin cos tan cot log ln exp lim max min gcd mod deg det"
+_LONGEST = 120
+
+
+def _greek_letter(name: str) -> str:
+    case = "CAPITAL" if name[0].isupper() else "SMALL"
+    # Unicode spells lambda without b.
+    spelled = name.upper().replace("LAMBDA", "LAMDA")
+    return unicodedata.lookup(f"GREEK {case} LETTER {spelled}")
+
+
+# The names of TeX (The TeXbook, appendix F) and their characters in Unicode.
+_SYMBOLS = {
+    **{name: _greek_letter(name) for name in _GREEK.split()},
+    "varepsilon": "ε", "varphi": "φ",
+    **dict.fromkeys(("le", "leq", "leqslant"), "≤"),
+    **dict.fromkeys(("ge", "geq", "geqslant"), "≥"),
+    **dict.fromkeys(("ne", "neq"), "≠"),
+    **dict.fromkeys(("to", "rightarrow"), "→"),
+    **dict.fromkeys(("ldots", "dots", "cdots"), "…"),
+    **dict.fromkeys(("quad", "qquad"), " "),
+    **dict.fromkeys(("left", "right", "big", "bigl", "bigr", "displaystyle", "textstyle"), ""),
+    **{name: name for name in _FUNCTIONS.split()},
+    "times": "×", "cdot": "·", "div": "÷", "pm": "±", "mp": "∓", "circ": "∘", "ast": "*",
+    "approx": "≈", "equiv": "≡", "sim": "~", "cong": "≅", "propto": "∝", "ll": "≪", "gg": "≫",
+    "in": "∈", "notin": "∉", "subset": "⊂", "subseteq": "⊆", "cup": "∪", "cap": "∩",
+    "setminus": "∖", "emptyset": "∅", "varnothing": "∅", "infty": "∞", "partial": "∂",
+    "nabla": "∇", "forall": "∀", "exists": "∃", "neg": "¬", "lor": "∨", "land": "∧", "vee": "∨",
+    "wedge": "∧", "oplus": "⊕", "otimes": "⊗", "perp": "⊥", "parallel": "∥", "angle": "∠",
+    "leftarrow": "←", "leftrightarrow": "↔", "Rightarrow": "⇒", "Leftrightarrow": "⇔",
+    "mapsto": "↦", "langle": "⟨", "rangle": "⟩", "mid": "|", "vert": "|", "ell": "ℓ",
+    "hbar": "ℏ", "prime": "′", "lbrace": "{", "rbrace": "}",
+}  # fmt: skip
+_DOUBLE_STRUCK = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
+_RAISED = dict(
+    zip(
+        "0123456789+-=()Tabcdefghijklmnoprstuvwxyz",
+        "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ",
+        strict=True,
+    )
+)
+_LOWERED = dict(
+    zip("0123456789+-=(),aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎,ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True)
+)
+_ACCENTS = {"bar": "\u0304", "hat": "\u0302", "tilde": "\u0303", "vec": "\u20d7", "dot": "\u0307"}
+
+_SPACE = re.compile(r"\\[,;:! ]|[~\s]+")
+_FONT = re.compile(
+    r"\\(?:mathrm|mathbf|mathit|mathsf|text|textrm|textit|operatorname|mbox|rm|bf|it)\s*"
+    r"(?:\{([^{}\\]*)\}|(?![a-zA-Z{]))"
+)
+_ACCENTED = re.compile(rf"\\({'|'.join(_ACCENTS)})(?:\s*\{{([a-zA-Z])\}}| ([a-zA-Z]))")
+_BLACKBOARD = re.compile(r"\\mathbb\s*\{?([CHNPQRZ])\}?")
+_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{(\w+)\}|(\d))\s*(?:\{(\w+)\}|(\d))")
+_ROOT = re.compile(r"\\sqrt\s*(?:\{(\w+)\}|(\d))")
+_COMMAND = re.compile(r"\\([a-zA-Z]+) ?")
+_SCRIPT = re.compile(r"([_^])(?:\{([^{}]*)\}|([^{}\\]))")
+_GROUP = re.compile(r"(?<!\\)\{([^{}]*)\}")
+# Doubled brackets would be read as markup.
+_NOT_PLAIN = re.compile(r"[\\^_{}&]|\[\[|\]\]")
+
+
+def formula_text(tex: str) -> str | None:
+    """Return a formula as text on one line, or None if it has no plain form.
+
+    >>> formula_text(r"\\\\tfrac{1}{2} x^2 \\\\in \\\\mathbb{R}"), formula_text(r"\\\\sum_{i=1}^n")
+    ('1/2 x² ∈ ℝ', None)
+    """
+    if len(tex) > _LONGEST:
+        return None
+    text = _SPACE.sub(" ", html.unescape(tex)).replace("'", "′")
+    text = _FONT.sub(r"\1", text)
+    text = _ACCENTED.sub(_accented, text)
+    text = _BLACKBOARD.sub(lambda match: _DOUBLE_STRUCK[match[1]], text)
+    text = _FRACTION.sub(r"\1\2/\3\4", text)
+    text = _ROOT.sub(r"√\1\2", text)
+    text = _COMMAND.sub(_symbol, text)
+    text = _SCRIPT.sub(_script, text)
+    # Escaped braces are those of a set; the others group.
+    text = text.replace(r"\{", "\ue000").replace(r"\}", "\ue001").replace(r"\%", "%")
+    text = _GROUP.sub(r"\1", text)
+    if _NOT_PLAIN.search(text):
+        return None
+    text = " ".join(text.replace("\ue000", "{").replace("\ue001", "}").split())
+    if "{{" in text or "}}" in text:
+        return None
+    return unicodedata.normalize("NFC", text) or None
+
+
+def _accented(match: re.Match[str]) -> str:
+    return (match[2] or match[3]) + _ACCENTS[match[1]]
+
+
+def _symbol(command: re.Match[str]) -> str:
+    symbol = _SYMBOLS.get(command[1])
+    if symbol is None:
+        return command[0]
+    is_letter = len(symbol) == 1 and symbol.isalpha()
+    # The blank behind "\\alpha x" is only for TeX; around operators it is welcome.
+    if command[0].endswith(" ") and not is_letter:
+        return f"{symbol} "
+    next_character = command.string[command.end() : command.end() + 1]
+    if len(symbol) > 1 and (next_character.isalpha() or next_character == "\\"):
+        return f"{symbol} "
+    return symbol
+
+
+def _script(match: re.Match[str]) -> str:
+    """Return an index or exponent in small characters, or as it is if it has none."""
+    characters = _RAISED if match[1] == "^" else _LOWERED
+    content = (match[2] if match[2] is not None else match[3]).replace(" ", "")
+    if content in ("∘", "′", "*"):
+        return content.replace("∘", "°")
+    if not all(character in characters for character in content):
+        return match[0]
+    return "".join(characters[character] for character in content)
