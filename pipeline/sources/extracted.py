@@ -7,9 +7,10 @@ Removed templates leave holes, as in "Apollo (; Greek: …)", in one English art
 
 import html
 import re
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ..execution.counters import Counters
+from .fragments import introduction_gap, is_navigation, without_reference_marks
 from .sentences import ends_sentence
 from .wikitext.repair import GAP
 
@@ -22,7 +23,19 @@ SHORTEST_UNENDED_LINE_BYTES = 120
 # sentence.
 _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
+_QUOTES = tuple("\"“”„«»‘'「『《")
 _MARKUP_STARTS = tuple("|!{}<#*=")
+# "[[File:A.jpg|thumb|A [[town]].]]" whose other links are text by now; the end may be lost.
+_PICTURE = re.compile(
+    r"\[\[[^][|\n]{1,200}\.(?:jpe?g|png|gif|svg|tiff?|webp|og[gvam]|webm|pdf|djvu?)\s*+\|[^][\n]*+"
+    r"(?:\]\]|$)",
+    re.IGNORECASE,
+)
+# "{{convert|5|km}}", "{{#if: …", and "{{}}: Error!" are what a sentence lacks.
+_TEMPLATE = re.compile(r"\{\{[\w#][^{}\n]{0,300}+(?:\}\}|$)|\{\{\}\}(?:: Error![^.!\n]{0,200}+!?)?")
+# "[http://…]" is a footnote; "[http://… the label]" has a label.
+_EXTERNAL_LINK = re.compile(r"( ?)\[(?:https?:)?//[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]")
+_BARE_LINK = re.compile(r" ?(?:\((?:https?://|www\.)[^\s()]{1,500}+\)|<https?://[^\s<>]{1,500}+>)")
 _LINK = re.compile(r"\[\[(?:[^][|\n]{0,200}+\|)?([^][|\n]{0,200}+)\]\]")
 # The rest of {{as of}}.
 _UPDATE = re.compile(r"\s?\[\s?\[update\]\]")
@@ -46,6 +59,7 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _LINE_BREAK = re.compile(r"\s?<br\b[^<>\n]{0,100}>\s?", re.IGNORECASE)
+_STRAY_PUNCTUATION = re.compile(r"[ ,、][,、.;](?:\s|$)")
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 
 _FORMULA = re.compile(r"(?<![A-Za-z])(?:formula|codice)_\d+")
@@ -55,6 +69,8 @@ _MISSING_WORD = re.compile(
     re.IGNORECASE,
 )
 _EMPTY_PAIR = re.compile("[“‘《〈「『][”’》〉」』]")
+# A title in italics within quotation marks: both are written as quotes, "the film ""X"" was".
+_DOUBLED_QUOTES = re.compile(r'""([^"\s](?:[^"\n]{0,300}+(?<!\s))?)""')
 _EMPTY_QUOTES = (
     re.compile(r'(?<![^\s(《])""(?=[\s,.;:)]|$)|(?<![^\s(])(?:""|“”|‘’|《》|〈〉|「」|『』)'
                r"(?=(?:이?라는|이?란|은|는|이|가|을|를|와|과|로|으로|의|에|에서)[\s,.)])")
@@ -67,7 +83,7 @@ _MEASURES = "|".join(f"{noun} {verb}" for noun in _NOUNS.split("|") for verb in 
 _ENDINGS = {
     ",.": f"at|an|than|approximately|{_MEASURES}",
     ",": "the|its",
-    ".": "and",
+    ".": "and|weighs",
 }
 """The words by the marks before which they are rare."""
 
@@ -105,6 +121,7 @@ _COMMA = re.compile(
 )
 _FULL_STOP = re.compile(
     r"\.(?=\s|$)(?:(?<= (?:at|an|is|of|to|by).)|(?<= (?:and|was).)|(?<= than.)"
+    r"|(?<= weighs.)"
     r"|(?<=ately.)|(?<= \.))"
 )
 _LOST_IN_KOREAN = re.compile(
@@ -113,25 +130,34 @@ _LOST_IN_KOREAN = re.compile(
 )
 
 
-def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list[str]:
+def article_paragraphs(
+    lines: list[str], title: str, counters: Counters, language: str = ""
+) -> list[str]:
     """Return the lines of an extracted article that are prose, repaired, without its title.
 
-    A `GAP` marks missing words. `counters` gets the neutral counters ``lines_left_out`` and
+    A `GAP` marks missing words, and the end of a paragraph whose list is not there. `language` is
+    the wiki's. `counters` gets the neutral counters ``lines_left_out`` and
     ``words_left_out_as_lines``, ``…_titles`` and ``…_marks`` (in `repair_line`).
     """
     if lines and html.unescape(lines[0]).strip() == title:
         counters.leave_out("titles", lines[:1])
         lines = lines[1:]
     paragraphs: list[str] = []
-    for line in lines:
-        if not is_prose_line(line):
-            counters.count("lines_left_out")
-            counters.leave_out("lines", [line])
+    left_out: list[str] = []
+    for line, following in pairwise((*lines, "")):
+        if not is_prose_line(line) or is_navigation(line):
+            left_out.append(line)
             continue
         repaired = repair_line(line)
-        paragraphs.append(repaired)
         if repaired != line:
             counters.leave_out("marks", [line], kept=repaired)
+        # A quotation may follow that says what its introduction promises; a list never does.
+        if not following.startswith(_QUOTES):
+            repaired = introduction_gap(repaired, language, GAP)
+        paragraphs.append(repaired)
+    if left_out:  # together, because counting the words of each line takes three times as long
+        counters.count("lines_left_out", len(left_out))
+        counters.leave_out("lines", left_out)
     return paragraphs
 
 
@@ -178,10 +204,12 @@ def repair_line(line: str) -> str:
         line = html.unescape(line).replace(GAP, "")
     if "<" in line:
         line = _HTML.sub("", _LINE_BREAK.sub(" ", line))
-    if "[" in line and "[[" in line:
-        line = _LINK.sub(r"\1", line)
-    if "[update]" in line:
-        line = _UPDATE.sub("", line)
+    if "[" in line:
+        line = _without_brackets(line)
+    if "//" in line:
+        line = _BARE_LINK.sub("", line)
+    if "{{" in line:
+        line = _TEMPLATE.sub(GAP, line)
     if ":" in line:
         line = _PAGE_OF_FOOTNOTE.sub("", line)
     if _may_be_hollow(line):
@@ -192,22 +220,42 @@ def repair_line(line: str) -> str:
     return _with_gaps(line)
 
 
+def _without_brackets(line: str) -> str:
+    """Return a line without the links, pictures and references that are in brackets."""
+    if "[[" in line:
+        line = _LINK.sub(r"\1", line)
+        line = _PICTURE.sub("", line)
+    if "[update]" in line:
+        line = _UPDATE.sub("", line)
+    if "//" in line:
+        line = _EXTERNAL_LINK.sub(_label_of_link, line)
+    return without_reference_marks(line)
+
+
+def _label_of_link(link: re.Match[str]) -> str:
+    label = link[2].strip()
+    return link[1] + label if label else ""
+
+
 def _with_gaps(line: str) -> str:
     """Put a `GAP` where words were lost: formulas, code, templates."""
     if "_" in line:
         line = _FORMULA.sub(GAP, line)
     ends_badly = _COMMA.search(line) or _FULL_STOP.search(line)
     if ends_badly:
-        line = _MISSING_WORD.sub(rf"\1{GAP}", line)
-        line = _SPACE_BEFORE_PUNCTUATION.sub("", line)
+        if _STRAY_PUNCTUATION.search(line):  # which is faster than the words before it
+            line = _MISSING_WORD.sub(rf"\1{GAP}", line)
+            line = _SPACE_BEFORE_PUNCTUATION.sub("", line)
         line = _LOST_BEFORE.sub(rf"{GAP}\g<0>", line)
-    if ends_badly or "approximately" in line or _OF.search(line):
+    # `in` finds words faster than a pattern does.
+    if ends_badly or "approximately" in line or (" of " in line and _OF.search(line)):
         line = _LOST_AFTER.sub(rf"{GAP}\g<0>", line)
     if '"' in line and '""' in line:  # a single character is found faster
+        line = _DOUBLED_QUOTES.sub(r'"\1"', line)
         line = _EMPTY_QUOTES.sub(GAP, line.replace('("")', ""))
     if line.isascii():
         return line
-    if "은 " in line or "는 " in line or "약 " in line:
+    if "은 이" in line or "는 이" in line or "약 " in line:
         line = _LOST_IN_KOREAN.sub(rf"\g<0>{GAP}", line)
     if _EMPTY_PAIR.search(line):
         line = _EMPTY_QUOTES.sub(GAP, line)

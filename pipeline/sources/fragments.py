@@ -15,7 +15,7 @@ INTRODUCTIONS = {
 The marks are those that Unicode's charts call colon or "used as colon"; "են" is Armenian for "are".
 """
 
-_BULLET = re.compile(r"\s*[•·●∙⋅|]\s*")
+_BULLET = re.compile(r"\s*[•·|]\s*")
 _FEWEST_BULLETS = 2
 _LONGEST_ITEM = 60
 
@@ -35,12 +35,15 @@ def introduction_gap(text: str, language: str, gap: str) -> str:
     >>> introduction_gap("The Beatles were: ", "en", "?")
     'The Beatles were?: '
     """
+    endings = INTRODUCTIONS.get(language, INTRODUCTIONS["*"])
     stripped = text.rstrip()
-    for ending in INTRODUCTIONS.get(language, INTRODUCTIONS["*"]):
-        if stripped.endswith(ending) and not stripped.endswith(gap + ending):
-            position = len(stripped) - len(ending)
-            return text[:position] + gap + text[position:]
-    return text
+    if not stripped.endswith(endings):
+        return text
+    ending = next(filter(stripped.endswith, endings))
+    if stripped.endswith(gap + ending):
+        return text
+    position = len(stripped) - len(ending)
+    return text[:position] + gap + text[position:]
 
 
 def is_navigation(paragraph: str) -> bool:
@@ -51,6 +54,9 @@ def is_navigation(paragraph: str) -> bool:
     >>> is_navigation("Cheju · Ulsan · Busan were cities then.")
     False
     """
+    # Single characters first, because most texts have none.
+    if "•" not in paragraph and "·" not in paragraph and "|" not in paragraph:
+        return False
     items = _BULLET.split(paragraph)
     if len(items) <= _FEWEST_BULLETS or ends_sentence(paragraph):
         return False

@@ -118,7 +118,8 @@ def row_document(
     text = compose(text.replace("\r\n", "\n").replace(GAP, ""))
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
-        paragraphs = article_paragraphs(lines, title, counters)
+        language = wiki.language if wiki else ""
+        paragraphs = article_paragraphs(lines, title, counters, language)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
         # Here a line is not a paragraph.
         paragraphs = _book_paragraphs(text, table.location(number), counters)

@@ -311,7 +311,11 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
-        if _goes_on(before, piece, rules):
+        goes_on = rules.abbreviated and _ends_abbreviated(before, piece, rules)
+        # Here, and not in a function, because few pieces end with a quotation mark.
+        if rules.speech_tags and before[-2:-1] in _CLOSING_QUOTES:
+            goes_on = _is_tagged(before, piece, rules.speech_tags)
+        if goes_on:
             joined[-1] = before + piece
         elif _is_plain(before, piece[0]):
             joined.append(piece)
@@ -324,13 +328,6 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
         else:
             joined.append(piece)
     return joined
-
-
-def _goes_on(before: str, following: str, rules: "_Rules") -> bool:
-    """Return whether words show that a sentence goes on, whatever its next character is."""
-    if rules.abbreviated and _ends_abbreviated(before, following, rules):
-        return True
-    return rules.speech_tags is not None and _is_tagged(before, following, rules.speech_tags)
 
 
 def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
@@ -376,13 +373,8 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
 
 
 def _is_tagged(before: str, following: str, speech_tags: re.Pattern[str]) -> bool:
-    """Return whether a text ends with a question or exclamation in quotes, and who says it
-    follows.
-    """
-    # A single character first, because few pieces end with a quote.
-    if before[-2:-1] not in _CLOSING_QUOTES or before[-3:-2] not in _EXCLAIMING:
-        return False
-    return speech_tags.match(following) is not None
+    """Return whether who says it follows a quotation that asks or exclaims."""
+    return before[-3:-2] in _EXCLAIMING and speech_tags.match(following) is not None
 
 
 def _is_initial(word: str) -> bool:

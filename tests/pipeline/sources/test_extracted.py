@@ -20,6 +20,28 @@ def test_the_title_above_an_article_is_left_out():
     }
 
 
+def test_an_introduction_without_its_list_has_a_gap():
+    introduction = f"{PROSE} In the last two elections the parties had these seats:"
+    quoted = 'Gandhi said: "I was there."'
+
+    def paragraphs(*lines: str) -> list[str]:
+        return article_paragraphs(list(lines), "", Counters(), "en")
+
+    gap = f"{introduction[:-1]}{GAP}:"
+    assert paragraphs(introduction, "Labour", PROSE) == [gap, PROSE]
+    assert paragraphs(introduction, PROSE) == [gap, PROSE]
+    assert paragraphs(introduction) == [gap]
+    assert paragraphs(introduction, f'"{PROSE}"') == [introduction, f'"{PROSE}"']
+    assert paragraphs(f"{quoted} {PROSE}") == [f"{quoted} {PROSE}"]
+
+
+def test_a_row_of_links_is_no_prose():
+    counters = Counters()
+    row = " • ".join(str(year) for year in range(1900, 1930))
+    assert article_paragraphs([row, PROSE], "", counters) == [PROSE]
+    assert counters.counts["words_left_out_as_lines"] == 59
+
+
 @pytest.mark.parametrize(
     ("line", "prose"),
     [
@@ -86,7 +108,23 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ('《닥터 후》("") 이후', "《닥터 후》 이후"),
         ("make a<br>bed of <dfn id=>slate</dfn><ref name=x>y</ref>.", "make a bed of slate."),
         ("as of 2009[ [update]], of 23.91 km2", "as of 2009, of 23.91 km2"),
+        ('titled ""Zum Problem"" ("About it")', 'titled "Zum Problem" ("About it")'),
+        (
+            'the father of "the "ugab" and the "kinnor""',
+            'the father of "the "ugab" and the "kinnor""',
+        ),
+        ('the label ""the Lion" was', 'the label ""the Lion" was'),
+        ("in The Art Book [http://a.org/b?c=1] (February", "in The Art Book (February"),
+        ("see [https://a.org the site of it] for", "see the site of it for"),
+        ("on its channel (http://www.youtube.com/a).", "on its channel."),
+        ("[[File:A b.jpg|250px|thumb|right|The [[town|place]] by day.]]", ""),
+        ("[[파일:T-34-85.jpg|섬네일|왼쪽|왜관에서 [[미군]]이 살펴보고 있다.", ""),
+        ("It is left-to-right.[3] It is", "It is left-to-right. It is"),
+        ("증상이 나타난다.[29][32]", "증상이 나타난다."),
         # What the authors wrote stays.
+        ("defining the pair as {a,{a,b}}.", "defining the pair as {a,{a,b}}."),
+        ("the address http://a.org/b is", "the address http://a.org/b is"),
+        ("n[0] is the bit", "n[0] is the bit"),
         ("앨범 <Ocean Avenue>의 인기", "앨범 <Ocean Avenue>의 인기"),
         (
             "the man he looked for, and from whom, it was.",
@@ -130,6 +168,9 @@ def test_holes_are_closed(line: str, expected: str):
         "The bridge is approximately long.",
         "Rainfall averages between 100 and.",
         "The reaching 44 to.",
+        "Marson stands and weighs.",
+        "Over four decades, {{convert|269000|ha}} of forest went.",
+        "Furongian ({{}}: Error! the period you specified has not been recognised!) is",
         'the release of "", a new album.',
         'The film ""',
         "‘박쥐’는 15세기 문헌에 ‘’로 나온다.",
