@@ -123,13 +123,10 @@ _MAY_END = frozenset(("ст", "st"))
 # A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter
 # may be a title.
 _LONGEST_TITLE = 60
-# Behind the full stops of scripts without capitals, and of Armenian, any letter begins a sentence.
-_SENTENCE_WITHIN = re.compile(
-    rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}\u0590-\u1fff가-힣]|[।॥৷։۔።؟] ?[\"'“‘]?\w"
-)
+_SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}]")
 # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
 _QUOTATION = re.compile(
-    r"(?:^|(?<=[,:;—–․՝] )|(?<=[—–]))"
+    r"(?:^|(?<=[,:;—–] )|(?<=[—–]))"
     r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
 )
 
