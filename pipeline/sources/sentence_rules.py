@@ -5,7 +5,8 @@
 - `FINAL_WORDS`: words as short as an initial that do end sentences;
 - `NO_ENDS`: punctuation at which sentencex splits, and which does not end a sentence in a language;
 - `SPEECH_TAGS`: who says a question or exclamation before, which is one sentence with it;
-- `CUTS`: ends of sentences that it does not know.
+- `CUTS`: ends of sentences that it does not know;
+- `ENDINGS`: abbreviations that often end a sentence.
 
 The words are in ``sentence_words.toml``, which says where they come from. `benchmarks.sentences`
 measures the result.
@@ -71,12 +72,37 @@ JOINS = (
         rf"(?<! \n)[{UPPER_CASE}º-]",
         "Nel 44 a.|C.| e poi.",
     ),
+    Join(
+        "*",
+        rf"[{UPPER_CASE}]\.",
+        rf"(?<! \n)[{UPPER_CASE}]+(?![{LOWER_CASE}])",
+        "Το ΠΑ.|ΣΟ.|Κ έχασε τις εκλογές.",
+    ),
     Join("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
     Join(
         "en",
-        r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir)\.",
+        r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir|Cong"
+        r"|Sess)\.",
         r"\d",
         "Duration approx.| 24 mins.",
+    ),
+    Join(
+        "en",
+        r"\b[Vv]ols?\.",
+        r"[IVXLC]+\b",
+        "A Short History of the World in Two Volumes, Vol.| II.",
+    ),
+    Join(
+        "en",
+        r"\b(?:Ste|Sta|Ft)\.",
+        f"[{UPPER_CASE}]",
+        "It runs from Sault Ste.| Marie to Sudbury.",
+    ),
+    Join(
+        "en",
+        r"\b(?:subsp|ssp|var|ser|sect|subg|cv)\.",
+        r"[\"“'‘A-Za-z]",
+        'The fruits from "Prunus dulcis" var.| "amara" are always bitter.',
     ),
     Join(
         "de",
@@ -96,7 +122,7 @@ JOINS = (
     Join(
         "ko",
         rf"(?:[?!]|{_QUOTE_END})",
-        r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|등|와|과|을|를|의|이다)"
+        r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|하면서|등|와|과|을|를|의|이다)"
         r"[\s,.도만]|했|한다|하였|하여)",
         '전권을 맡겨 달라."|고 요청하였다.',
     ),
@@ -131,11 +157,21 @@ class _Words(Struct, frozen=True):
     words: str
 
 
+class _Phrases(Struct, frozen=True):
+    """Phrases of some languages, without the last full stop."""
+
+    languages: str
+    phrases: tuple[str, ...]
+
+
 class _SentenceWords(Struct, frozen=True):
     """The content of ``sentence_words.toml``."""
 
     abbreviations: tuple[_Words, ...]
     final_words: tuple[_Words, ...]
+    units: tuple[_Words, ...]
+    others: tuple[_Phrases, ...]
+    eras: tuple[_Phrases, ...]
 
 
 def _by_language(groups: Iterable[_Words]) -> dict[str, frozenset[str]]:
@@ -156,15 +192,33 @@ ABBREVIATIONS = _by_language(_WORDS.abbreviations)
 FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
 
+BEFORE_CAPITALS = tuple(
+    f" {word}. "
+    for word in (
+        *("Ft", "Sta", "Ste", "Vol", "Vols", "vol", "vols"),
+        *("cv", "sect", "ser", "ssp", "subg", "subsp", "var"),
+    )
+)
+"""English abbreviations that sentencex lacks, before the capital of a name or a Roman numeral."""
+
 OWN_INITIALS = frozenset(("en", "ko", "ja", "zh"))
 """Languages without initials, or in which sentencex joins them itself ("vitamin C. The" is two)."""
 
 NO_ENDS = {
     **dict.fromkeys(("hy", "hyw"), "․.՜՞"),
     **dict.fromkeys(("km", "lo", "th", "bo", "dz"), "."),
-    **dict.fromkeys(("my", "shn", "mnw"), ".၊"),
+    **dict.fromkeys(("my", "shn", "mnw"), ".၊၏"),
 }
-"""Marks at which sentencex splits, and which do not end a sentence."""
+"""Marks at which sentencex splits, and which do not end a sentence.
+
+The Burmese ၏ is a genitive; where it is the verb that ends a sentence, ။ follows.
+"""
+
+GERSHAYIM = frozenset(("he", "yi"))
+"""Languages whose abbreviations are typed with a quotation mark: 130 מ"מ."""
+
+MIRRORED_QUOTES = frozenset(("ar", "ary", "arz", "ckb", "fa", "ps", "ur"))
+"""Languages, written from right to left, in which ” opens a quotation in some texts."""
 
 YEARS_END = frozenset(("ar", "ary", "arz", "he"))
 """Languages without capitals in which a year and its era's abbreviation often end a sentence."""
@@ -176,4 +230,50 @@ CUTS = {
     **dict.fromkeys(("ja", "zh"), re.compile("(?<=[。！？])(?=[0-9０-９])|[「『（(“」』）)”]")),
     **dict.fromkeys(("bn", "as", "bpy"), re.compile(r"(?<=৷)(?!\W*$)|[(“)”]")),
     "km": re.compile(r"(?<=[។៕])(?!\W*$)|[(“«)”»]"),
+}
+
+
+class Endings(NamedTuple):
+    """Abbreviations that end a sentence before a capital, without their last full stop."""
+
+    always: re.Pattern[str]
+    """Units after a number, and "and others"."""
+    unless_name: re.Pattern[str]
+    """Eras: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
+
+
+_NUMBER = r"(?:\d|τετρ\.|кв\.|куб\.|sq|square|cubic)"
+
+
+def _endings(language: str) -> Endings:
+    # A pattern that nothing matches stands for no phrases.
+    units = "|".join(map(re.escape, sorted(_UNITS["*"] | _UNITS.get(language, frozenset()))))
+    others = _alternatives(_phrases(_WORDS.others, language))
+    eras = _alternatives(_phrases(_WORDS.eras, language))
+    return Endings(
+        always=re.compile(rf"{_NUMBER}[ \u00a0]?(?:{units})[²³]?$|(?<!\w)(?:{others})$"),
+        unless_name=re.compile(rf"(?<!\w)(?:{eras})$"),
+    )
+
+
+def _phrases(groups: Iterable[_Phrases], language: str) -> list[str]:
+    return [
+        phrase
+        for group in groups
+        if language in group.languages.split()
+        for phrase in group.phrases
+    ]
+
+
+def _alternatives(phrases: Iterable[str]) -> str:
+    """Return a pattern of phrases, with or without their spaces; of nothing if there are none."""
+    return "|".join(re.escape(phrase).replace("\\ ", " ?") for phrase in phrases) or "(?!)"
+
+
+_UNITS = _by_language(_WORDS.units)
+
+ENDINGS = {
+    language: _endings(language)
+    for group in (*_WORDS.units, *_WORDS.others, *_WORDS.eras)
+    for language in group.languages.split()
 }

@@ -9,18 +9,22 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 import re
 import unicodedata
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import sentencex
 
 from ..schemas import SENTENCE_ENDS
+from .sentence_cuts import Document, cut_after_words, number_what_follows
 from .sentence_rules import (
     ABBREVIATIONS,
+    BEFORE_CAPITALS,
     CUTS,
     FINAL_WORDS,
+    GERSHAYIM,
     JOINS,
     LAST_CASED,
+    MIRRORED_QUOTES,
     NO_ENDS,
     OWN_INITIALS,
     SMALL_LETTER,
@@ -93,6 +97,10 @@ _EXCLAIMING = frozenset("?!")
 # sentencex leaves a quotation mark that opens a sentence at the end of the one before.
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 
+# Quotation marks that sentencex takes for an opening one, behind which it finds no end.
+_TYPED_GERSHAYIM = re.compile('(?<=[א-ת])"(?=[א-ת])')
+_SWAPPED_QUOTES = str.maketrans("“”", "”“")
+
 # Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
 # with its vowel signs.
 _UNCASED = [chr(code) for code in range(0x590, 0x2000) if not 0x1100 <= code < 0x1200]
@@ -112,6 +120,7 @@ _INITIAL = re.compile(
     f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}"
 )
 _NEXT_INITIAL = re.compile(rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]")
+_BEHIND_INITIAL = re.compile(rf"(?:^|[\s(]){_SYLLABLE}\. ?$")
 _OPENING = "[«„“\"'‘"
 _PARTS = re.compile("[-.–'’]")
 _NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
@@ -123,11 +132,14 @@ _MAY_END = frozenset(("ст", "st"))
 # A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter
 # may be a title.
 _LONGEST_TITLE = 60
-_SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}]")
+_SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}{_LETTER}]|[।॥৷۔։؟።။]['’]? \S")
 # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
 _QUOTATION = re.compile(
-    r"(?:^|(?<=[,:;—–] )|(?<=[—–]))"
+    # In Armenian a full stop is a colon.
+    r"(?:^|(?<=[,:;—–.․՝] )|(?<=[—–]))"
     r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
+    # A title has no full stop of these scripts, whatever precedes it.
+    r"|(?<= )[\"“«]([^\"“”„«»]{20,}[।॥৷۔։။።] [^\"“”„«»]{20,}+)[\"”»]"
 )
 
 
@@ -184,21 +196,22 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
     """
     rules = _rules_of(language_code(language))
+    document = Document(paragraphs)
     sentences: list[str] = []
     for paragraph in paragraphs:
-        sentences.extend(_split(normalise(paragraph), rules))
+        sentences.extend(_split(normalise(paragraph), rules, document))
     return sentences
 
 
-def _split(paragraph: str, rules: "_Rules") -> list[str]:
+def _split(paragraph: str, rules: "_Rules", document: Document) -> list[str]:
     texts = [paragraph]
     if len(paragraph) > LONGEST_CALL:
         texts = _cut_for_calls(paragraph)
     sentences: list[str] = []
     for text in texts:
-        pieces = _pieces(text, rules)
+        pieces = _pieces(text, rules, document)
         if _is_quoting(text):
-            pieces = [part for piece in pieces for part in _cut_quotations(piece, rules)]
+            pieces = [part for piece in pieces for part in _cut_quotations(piece, rules, document)]
         if rules.cuts:
             pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
         stripped = map(str.strip, pieces)
@@ -240,13 +253,35 @@ def _cut_for_calls(text: str) -> list[str]:
     return parts
 
 
-def _pieces(text: str, rules: "_Rules") -> list[str]:
-    """Return the sentences that sentencex finds, joined by the rules; together they are `text`."""
-    pieces: list[str] = sentencex.segment(rules.code, text)  # pyright: ignore[reportAttributeAccessIssue]
-    if len(pieces) < 2:
+def _pieces(text: str, rules: "_Rules", document: Document) -> list[str]:
+    """Return the sentences that sentencex finds, joined and cut by the rules; together they are
+    `text`.
+    """
+    pieces = _segment(text, rules)
+    if len(pieces) > 1:
+        joins = rules.joins_uncased if text.islower() else rules.joins
+        pieces = number_what_follows(_join(pieces, rules, joins))
+    parts: list[str] = []
+    for piece in pieces:
+        if ". " in piece[:-2] or '." ' in piece[:-2] or ".” " in piece[:-2]:
+            parts.extend(cut_after_words(piece, rules.code, document))
+        else:
+            parts.append(piece)
+    return parts
+
+
+def _segment(text: str, rules: "_Rules") -> list[str]:
+    """Return the pieces that sentencex finds in `text`, with quotation marks as it knows them."""
+    shown = text
+    if rules.has_gershayim and '"' in text:
+        shown = _TYPED_GERSHAYIM.sub("״", text)
+    elif rules.mirrors_quotes and 0 <= text.find("”") < text.find("“"):
+        shown = text.translate(_SWAPPED_QUOTES)
+    pieces: list[str] = sentencex.segment(rules.code, shown)  # pyright: ignore[reportAttributeAccessIssue]
+    if shown is text:
         return pieces
-    joins = rules.joins_uncased if text.islower() else rules.joins
-    return _join(pieces, rules, joins)
+    ends = list(accumulate(map(len, pieces), initial=0))
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 def _is_quoting(text: str) -> bool:
@@ -262,7 +297,7 @@ def _is_quoting(text: str) -> bool:
     )
 
 
-def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
+def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str]:
     """Cut long quotations between their sentences; sentencex never does.
 
     She said: "It is late. We must go." And went.
@@ -275,7 +310,7 @@ def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
         group = quotation.lastindex or 0
-        sentences = _pieces(quotation[group], rules)
+        sentences = _pieces(quotation[group], rules, document)
         position = quotation.start(group)
         for sentence in sentences[:-1]:
             position += len(sentence)
@@ -317,7 +352,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
             goes_on = _is_tagged(before, piece, rules.speech_tags)
         if goes_on:
             joined[-1] = before + piece
-        elif _is_plain(before, piece[0]):
+        elif _is_plain(before, piece[0]) and not before.endswith(rules.before_capitals):
             joined.append(piece)
         elif before[-2:] in _LOST_QUOTES:
             joined[-1] = before[:-1]
@@ -357,12 +392,12 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
     is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
     if not is_listed and (mark == "۔" or not _is_initial(last_part)):
         return False
-    if word in rules.final_words:
+    word_start = stop - len(word)
+    if word in rules.final_words and not _BEHIND_INITIAL.search(before[:word_start][-15:]):
         return False
     # A name or another initial follows: "J. R. R. Tolkien".
     if last_part[0].isupper() or _NEXT_INITIAL.match(following):
         return True
-    word_start = stop - len(word)
     if not _NUMERAL.search(before[max(0, word_start - 10) : word_start]):
         return True
     # After a number an abbreviation of one letter may end a sentence.
@@ -407,7 +442,11 @@ class _Rules(NamedTuple):
     final_words: frozenset[str]
     speech_tags: re.Pattern[str] | None
     no_ends: tuple[str, ...]
+    before_capitals: tuple[str, ...]
+    """Ends of pieces at which a rule may apply although a capital follows."""
     cuts: re.Pattern[str] | None
+    has_gershayim: bool
+    mirrors_quotes: bool
 
 
 @cache
@@ -421,7 +460,10 @@ def _rules_of(code: str) -> _Rules:
         final_words=FINAL_WORDS.get(code, frozenset()),
         speech_tags=SPEECH_TAGS.get(code),
         no_ends=tuple(NO_ENDS.get(code, "")),
+        before_capitals=BEFORE_CAPITALS if code == "en" else (),
         cuts=CUTS.get(code),
+        has_gershayim=code in GERSHAYIM,
+        mirrors_quotes=code in MIRRORED_QUOTES,
     )
 
 

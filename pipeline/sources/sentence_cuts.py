@@ -1,0 +1,170 @@
+"""Find ends of sentences inside sentencex's pieces, and the numbers that enumerate them.
+
+Whether "con." is an abbreviation, and "Paris" a name, depends on the text. Punkt (Kiss and Strunk,
+2006) learns it from a whole corpus; here a document answers for itself, so that its sentences do
+not depend on the documents beside it.
+"""
+
+import re
+from itertools import pairwise
+
+from .sentence_rules import ENDINGS, LOWER_CASE, UPPER_CASE, Endings
+
+_WORD_AND_CAPITAL = re.compile(
+    rf"(?P<before>(?P<word>[^\W\d_]+)[²³]?\.[\"”’»)]?)"
+    rf"(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
+)
+_ACRONYM = re.compile(rf"(?:^|[\s(«\"“])(?:[{UPPER_CASE}]{{1,4}}\.){{2,}}$")
+# The patterns of a word see as much of the text before it.
+_LONGEST_ENDING = 24
+_LONGEST_DIRECTION = 3
+_APOSTROPHE_OPENS = re.compile(r"(?:^|[\s(—–-])'(?=\w)")
+_APOSTROPHE_CLOSES = re.compile(r"[\w.,!?]'(?!\w)")
+
+_NUMBER_BEFORE = re.compile(r"\W*(?P<number>\d{1,3})[.।)]")
+_NUMBER_BEHIND = re.compile(r"(?:^|(?P<comma>[,;])?\s)(?P<number>\d{1,3}[.।)]) ?$")
+_LONGEST_NUMBER = 8
+# "It reached number 1. The next reached number 2." enumerates nothing.
+_SHORTEST_ENUMERATION = 3
+
+MOST_WORDS = 200
+"""A document is asked about no more words, so that hostile text takes linear time."""
+
+
+class Document:
+    """Tell abbreviations and names from other words by their occurrences in one document."""
+
+    def __init__(self, paragraphs: list[str]) -> None:
+        self._paragraphs = paragraphs
+        self._text = ""
+        self._counts: dict[str, int] = {}
+
+    def is_abbreviation(self, word: str) -> bool:
+        """Return whether `word` stands mostly with a full stop."""
+        return self._count(f" {word} ") <= self._count(f" {word}. ")
+
+    def is_name(self, word: str) -> bool:
+        """Return whether `word`, which begins with a capital, mostly does so.
+
+        Any word does at the beginning of a sentence, so a third in lower case shows the contrary.
+        """
+        in_lower_case = self._count(f" {word.lower()} ")
+        return in_lower_case == 0 or 2 * in_lower_case < self._count(f" {word} ")
+
+    def _count(self, text: str) -> int:
+        if text not in self._counts:
+            if len(self._counts) >= 2 * MOST_WORDS:
+                return 0
+            self._text = self._text or "\n".join(self._paragraphs)
+            self._counts[text] = self._text.count(text)
+        return self._counts[text]
+
+
+def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
+    """Cut where a word with a full stop ends a sentence: a capital follows, and no name.
+
+    It runs on for 19 km. Ferries cross it. Come with me. Farewell, my friend!
+                        ^ a unit                        ^ a word like any other
+    """
+    endings = ENDINGS.get(language, ENDINGS["*"])
+    cuts = [0]
+    for match in _WORD_AND_CAPITAL.finditer(piece):
+        start = cuts[-1]
+        stop = match.end("before")
+        ends = _ends_sentence(match, endings, document)
+        if ends and not _is_open(piece[start:stop]):
+            cuts.append(stop)
+    cuts.append(len(piece))
+    return [piece[start:end] for start, end in pairwise(cuts)]
+
+
+def _ends_sentence(match: re.Match[str], endings: Endings, document: Document) -> bool:
+    word = match["word"]
+    if len(word) > 1 and word[0] in LOWER_CASE and not document.is_abbreviation(word):
+        return True
+    end = match.string.index(".", match.end("word"))
+    before = match.string[max(0, end - _LONGEST_ENDING) : end]
+    following = match["next"]
+    if endings.always.search(before):
+        # "5 km. NW of Athens"
+        return not (following.isupper() and 1 < len(following) <= _LONGEST_DIRECTION)
+    if not endings.unless_name.search(before) and not _ACRONYM.search(before + "."):
+        return False
+    # "J.R.R. T. Smith"
+    is_initial = len(following) == 1 and match.string[match.end("next") :][:1] == "."
+    return not is_initial and not document.is_name(following)
+
+
+def _is_open(text: str) -> bool:
+    """Return whether a quotation or bracket that `text` opens is not closed in it."""
+    if text.count('"') % 2 or text.count("(") > text.count(")"):
+        return True
+    num_opened = text.count("“") + text.count("«") + text.count("„")
+    num_closed = text.count("”") + text.count("»")
+    if "„" in text:  # „so“ or „so”
+        num_opened -= text.count("“")
+        num_closed += text.count("“")
+    if num_opened > num_closed:
+        return True
+    if "'" not in text:
+        return False
+    return len(_APOSTROPHE_OPENS.findall(text)) > len(_APOSTROPHE_CLOSES.findall(text))
+
+
+def number_what_follows(pieces: list[str]) -> list[str]:
+    """Move the numbers of an enumeration from the end of a piece to the next, which they number.
+
+    1. Athens, 2. | Volos, 3. | Patras  becomes  1. Athens, | 2. Volos, | 3. Patras
+    """
+    enumerated = _enumerated(pieces)
+    if not enumerated:
+        return pieces
+    moved = []
+    number = ""
+    for index, piece in enumerate(pieces):
+        text = number + piece
+        number = ""
+        if index in enumerated:
+            mark = _number_behind(piece)
+            assert mark is not None
+            number = piece[len(piece) - len(mark[0]) :].lstrip(" ,;")
+            text = text[: len(text) - len(number)]
+        moved.append(text)
+    return moved
+
+
+def _enumerated(pieces: list[str]) -> set[int]:
+    """Return the indices of the pieces that end with the number of what follows them."""
+    marks = [_number_behind(piece) for piece in pieces[:-1]]
+    if not any(marks):
+        return set()
+    enumerated: set[int] = set()
+    run: list[int] = []
+    before = 0
+    length = 0
+    for index, mark in enumerate([*marks, None]):
+        number = int(mark["number"][:-1]) if mark else None
+        if run and number == before + 1:
+            run.append(index)
+            length += 1
+        else:
+            if length >= _SHORTEST_ENUMERATION:
+                enumerated.update(run)
+            run = []
+            if number is not None and mark is not None:
+                run = [index]
+                first = _NUMBER_BEFORE.match(pieces[index])
+                is_second = first is not None and int(first["number"]) == number - 1
+                length = 1 + is_second + bool(mark["comma"])
+        before = number or 0
+    return enumerated
+
+
+def _number_behind(piece: str) -> re.Match[str] | None:
+    """Return the number at the end of `piece`, if there is one besides other text."""
+    if not piece[-3:-1].strip(".।) ").isdigit():
+        return None
+    mark = _NUMBER_BEHIND.search(piece[-_LONGEST_NUMBER:])
+    if mark is None or len(mark[0].strip()) == len(piece.strip()):
+        return None
+    return mark
