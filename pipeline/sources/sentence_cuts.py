@@ -14,7 +14,8 @@ _WORD_AND_CAPITAL = re.compile(
     rf"(?P<before>(?P<word>[^\W\d_]+)[²³]?\.[\"”’»)]?)"
     rf"(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
 )
-_ACRONYM = re.compile(rf"(?:^|[\s(«\"“])(?:[{UPPER_CASE}]{{1,4}}\.){{2,}}$")
+# Not English ones: "the U.S. Government", where sentencex knows better.
+_ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 # The patterns of a word see as much of the text before it.
 _LONGEST_ENDING = 24
 _LONGEST_DIRECTION = 3

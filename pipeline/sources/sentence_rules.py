@@ -100,7 +100,7 @@ JOINS = (
     ),
     Join(
         "en",
-        r"\b(?:subsp|ssp|var|ser|sect|subg|cv)\.",
+        r"\b(?:subsp|ssp|var|ser|subg)\.",
         r"[\"“'‘A-Za-z]",
         'The fruits from "Prunus dulcis" var.| "amara" are always bitter.',
     ),
@@ -196,7 +196,7 @@ BEFORE_CAPITALS = tuple(
     f" {word}. "
     for word in (
         *("Ft", "Sta", "Ste", "Vol", "Vols", "vol", "vols"),
-        *("cv", "sect", "ser", "ssp", "subg", "subsp", "var"),
+        *("ser", "ssp", "subg", "subsp", "var"),
     )
 )
 """English abbreviations that sentencex lacks, before the capital of a name or a Roman numeral."""

@@ -97,9 +97,9 @@ _EXCLAIMING = frozenset("?!")
 # sentencex leaves a quotation mark that opens a sentence at the end of the one before.
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 
-# Quotation marks that sentencex takes for an opening one, behind which it finds no end.
-_TYPED_GERSHAYIM = re.compile('(?<=[א-ת])"(?=[א-ת])')
-_SWAPPED_QUOTES = str.maketrans("“”", "”“")
+# Marks that sentencex takes for an opening quotation mark, behind which it finds no end.
+_TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
+_RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]")
 
 # Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
 # with its vowel signs.
@@ -136,7 +136,7 @@ _SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}{_LETTER}
 # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
 _QUOTATION = re.compile(
     # In Armenian a full stop is a colon.
-    r"(?:^|(?<=[,:;—–.․՝] )|(?<=[—–]))"
+    r"(?:^|(?<=[,:;—–․՝] )|(?<=[—–])|(?<=[ա-և]\. ))"
     r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
     # A title has no full stop of these scripts, whatever precedes it.
     r"|(?<= )[\"“«]([^\"“”„«»]{20,}[।॥৷۔։။።] [^\"“”„«»]{20,}+)[\"”»]"
@@ -273,15 +273,19 @@ def _pieces(text: str, rules: "_Rules", document: Document) -> list[str]:
 def _segment(text: str, rules: "_Rules") -> list[str]:
     """Return the pieces that sentencex finds in `text`, with quotation marks as it knows them."""
     shown = text
-    if rules.has_gershayim and '"' in text:
-        shown = _TYPED_GERSHAYIM.sub("״", text)
-    elif rules.mirrors_quotes and 0 <= text.find("”") < text.find("“"):
-        shown = text.translate(_SWAPPED_QUOTES)
+    if rules.has_gershayim and ('"' in text or "'" in text):
+        shown = _TYPED_GERESH.sub("״", text)
+    elif rules.mirrors_quotes and "”" in text:
+        shown = _RIGHT_TO_LEFT_QUOTES.sub(_as_in_english, text)
     pieces: list[str] = sentencex.segment(rules.code, shown)  # pyright: ignore[reportAttributeAccessIssue]
     if shown is text:
         return pieces
     ends = list(accumulate(map(len, pieces), initial=0))
     return [text[start:end] for start, end in pairwise(ends)]
+
+
+def _as_in_english(quote: re.Match[str]) -> str:
+    return "“" if quote["opening"] else "”"
 
 
 def _is_quoting(text: str) -> bool:
