@@ -2,15 +2,21 @@
 against sentencex alone.
 
     python -m benchmarks.sentences [LANGUAGE...]
+    python -m benchmarks.sentences --documents DIRECTORY...
 
 The sentences are in ``tests/fixtures/sentence_patterns.toml``: of the kind that Wikipedia has, each
 in paragraphs between plain ones, with numbers in the language's digits. Prints mis-splits per 1,000
-sentences, and the first of ours.
+sentences, and the first of ours. With ``--documents`` it counts, in what `clozeworks ingest` wrote,
+ends that are wrong by their looks, such as a sentence that begins with a small letter.
 """
 
+import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import sentencex
 from clozeworks.pipeline.sources.sentences import language_code, split_sentences
 
@@ -26,7 +32,70 @@ def ours(text: str, language: str) -> list[str]:
     return split_sentences([text], language)
 
 
+_CAPITAL = "[A-ZÀ-ÖØ-ÞΆ-ΏΑ-ΫА-ЯЁЄІЇҐ]"
+_SMALL = "[a-zß-öø-ÿά-ώа-яёєіїґ]"
+_ASIDE = re.compile(r"\([^()]*\)|\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|(?<!\w)['‘].*")
+# Inside a sentence, without its quotations and brackets.
+MISSED = {
+    "missed behind a word": re.compile(rf"{_SMALL}{{5}}\. (?={_CAPITAL})"),
+    "missed behind me, art, May": re.compile(rf" (?:me|art|May)\. (?={_CAPITAL}{_SMALL})"),
+    "missed behind a unit": re.compile(
+        rf"\d ?(?:k?m|[cm]m|kg|ha|km/h|m/s|к?м|[см]м|кг|га|χλμ)\. (?={_CAPITAL}{_SMALL})"
+    ),
+}
+# Between sentences, a line each.
+FALSE = {
+    "goes on with a small letter": re.compile(rf"(?<=[.!?])\n(?={_SMALL})"),
+    "within an acronym": re.compile(rf"{_CAPITAL}\.\n(?={_CAPITAL}{{1,4}}\.)"),
+    "behind Ste., Ft., Vol. II, var.": re.compile(
+        r" (?:(?:Ste|Sta|Ft)\.\n(?=[A-Z])|[Vv]ols?\.\n(?=[IVX]+\b)|(?:subsp|var|ser)\.\n(?=[\"“]))"
+    ),
+    "behind a genitive (၏)": re.compile("၏\n"),
+}
+_NUMBER_BEHIND = re.compile(r"\D (\d{1,3})[.।)]$")
+
+
+def documents(directory: Path) -> Iterator[list[str]]:
+    for shard in sorted(directory.glob("*.parquet")):
+        for batch in pq.ParquetFile(shard).iter_batches(100, columns=["sentences"]):
+            yield from batch.column("sentences").to_pylist()
+
+
+def wrong_ends(sentences: list[str]) -> Counter[str]:
+    """Count ends that look wrong in one document, by kind."""
+    counts = Counter({"sentences": len(sentences)})
+    for sentence in sentences:
+        if ". " in sentence:
+            outside = _ASIDE.sub("", sentence)
+            counts.update({name: len(kind.findall(outside)) for name, kind in MISSED.items()})
+    text = "\n".join(sentences)
+    counts.update({name: len(kind.findall(text)) for name, kind in FALSE.items()})
+    behind = [_NUMBER_BEHIND.search(sentence[-7:]) for sentence in sentences]
+    numbers = [int(number[1]) if number else None for number in behind]
+    counts["numbers behind the items before"] += sum(
+        third is not None and second == third - 1 and first == third - 2
+        for first, second, third in zip(numbers, numbers[1:], numbers[2:], strict=False)
+    )
+    return counts
+
+
+def count_documents(*directories: str) -> None:
+    kinds = [*MISSED, *FALSE, "numbers behind the items before"]
+    print("| documents | sentences | " + " | ".join(kinds) + " |")
+    print("|---" * (len(kinds) + 2) + "|")
+    for directory in directories:
+        total = Counter[str]()
+        for sentences in documents(Path(directory)):
+            total.update(wrong_ends(sentences))
+        num_sentences = total["sentences"]
+        rates = [f"{1000 * total[kind] / max(num_sentences, 1):.2f}" for kind in kinds]
+        print(f"| {directory} | {num_sentences:,} | {' | '.join(rates)} |")
+
+
 def main(*languages: str) -> None:
+    if languages[:1] == ("--documents",):
+        count_documents(*languages[1:])
+        return
     print("| language | pattern | sentences | sentencex | ours |\n|---|---|---|---|---|")
     totals = {alone: 0, ours: 0}
     num_sentences = 0

@@ -292,3 +292,80 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
     # Seconds if the time is linear in the length; a quadratic rule would take many minutes.
     text = piece * (300_000 // len(piece))
     assert kept("".join(split_sentences([text], language))) == kept(text)
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        # Acronyms of two letters a part.
+        ("el", ["Το ΠΑ.ΣΟ.Κ. έχασε.", "Ο ΣΥ.ΡΙΖ.Α. κέρδισε.", "Με αυτά, και με άλλα, τελείωσε."]),
+        ("ru", ["Партия ПА.СО.К. проиграла.", "Потом она вернулась."]),
+        # Units, eras and "and others" end a sentence; a name goes on.
+        ("uk", ["Відстань — 19,8 км.", "Поромні переправи діють."]),
+        ("uk", ["Це було до н. е.", "Також виділяються інші, а також менші."]),
+        ("uk", ["У 44 до н. е. Цезар помер."]),
+        ("uk", ["Там є Львів та ін.", "Написав цілий ряд праць."]),
+        ("uk", ["У другій пол. XX ст. місто зросло."]),
+        ("el", ["Έχει έκταση 2.500 τετρ. χλμ.", "Το καλοκαίρι ζει."]),
+        ("el", ["Ήταν το 300 π.Χ.", "Με αυτό ήρθε, με εκείνο έφυγε."]),
+        ("el", ["Το 44 π.Χ. Καίσαρας πέθανε."]),
+        ("ca", ["Hi ha directoris, fitxers, etc.", "Cada directori en té."]),
+        # Numbers belong to what they number.
+        ("bn", ["১। ঢাকা", "২। সিলেট", "৩। খুলনা।"]),
+        ("el", ["14. Δράμα,", "15. Καστοριά,", "16. Κατερίνη, 17 άλλες."]),
+        ("mr", ["जानेवारी", "६. जून", "७. जुलै", "८. ऑगस्ट."]),
+        ("en", ["It reached number 1.", "The next reached number 2.", "The last was number 9."]),
+        # Initials and letter names.
+        ("mr", ["कवी ना. धों. महानोर हे आहेत.", "वि. का. राजवाडे हे होते.", "एच्. एम्. व्ही. ही आहे."]),
+        ("mr", ["फक्त पटलाला आकार द्या.", "हे गुणविशेष सारखे आहे."]),
+        ("hi", ["माउस बटन छोड़ दें.", "मापनी रीसेट होगी."]),
+        ("gu", ["તે વધારે ગરમ થાય તો.", "તમારે તેને સુધારવાની જરૂર પડશે."]),
+        ("ko", ['그는 "내가 고자라니!" 하면서 울었다.', "그리고 갔다."]),
+        ("ka", ["თქვენი ელ. ფოსტის მისამართი დადასტურებულია.", "გმადლობთ."]),
+        # A genitive.
+        ("my", ["သင်၏ အသုံးပြုသူအမည်သည် မှန်ကန်သည်။", "ထပ်မံကြိုးစားပါ။"]),
+        # Marks that are no quotation marks, or the other ones.
+        ("he", ['מידות: בלם – 130X75 מ"מ.', 'גז – 45X130 מ"מ.', "זה הכול."]),
+        ("ar", ["هذا ”تعريف المصادر المفتوحة“.", "أي أن هذا النص قديم.", "وقال ”نعم“."]),
+        # English.
+        ("en", ["It runs from Sault Ste. Marie to Ft. Lauderdale.", "See Vol. III."]),
+        ("en", ["They belong to a liberal sect.", "He left it."]),
+        ("en", ["The island rises to 915 m.", "Santa Clara is smaller."]),
+        ("en", ["The U.S. Government has the U.S. Navy.", "It has a government."]),
+        ("en", ["He told me all.", "I knew that he told me so.", "He came with me.", "Farewell!"]),
+        ("en", ['"Come with me. Farewell," he said.', "I saw it."]),
+        ("vi", ["Biểu mẫu con và mẹ con này có biểu mẫu con.", "Người dùng thấy nó."]),
+        ("tr", ["MICROSOFT.FORECAST ve TAHMİN.UY işlevleri vardır.", "Bunlar yenidir."]),
+    ],
+)
+def test_ends_that_readers_found_wrong(language: str, sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("bn", ["তিনি বলেন, “আমি কাল রাতে অনেক দূর থেকে একা এখানে এসেছিলাম, আমার বন্ধু।", "তুমি তা জানতে না।”", "তিনি গেলেন।"]),
+        (
+            "hi",
+            ['उन्होंने कहा कि "मैं कल रात यहाँ अकेला आया था, मित्र।', 'तुम यह बात नहीं जानते थे।"', "वे गए।"],
+        ),
+        ("hy", ["Նա ասաց. «Ես երեկ գիշեր հեռվից միայնակ եկա այստեղ, իմ սիրելի ընկեր։", "Դու դա չգիտեիր»։"]),
+        ("mr", ['ते म्हणाले, "मी काल रात्री एकटाच येथे आलो होतो, मित्रा.', 'तुला ते माहीत नव्हते."']),
+    ],
+)
+def test_long_quotations_without_capitals_are_cut(language: str, sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+def test_words_are_judged_by_their_own_document() -> None:
+    paragraph = "He came with me. Farewell was said."
+    assert len(split_sentences([paragraph], "en")) == 1
+    assert len(split_sentences([paragraph, "He told me so, and told me all."], "en")) == 3
+
+
+def test_a_document_is_asked_about_few_words() -> None:
+    # Quadratic if each of the words were searched in the whole text.
+    words = "".join(f"x{chr(97 + index % 26) * (index // 26 + 1)}. Abc " for index in range(3000))
+    text = words[: 20 * LONGEST_CALL]
+    assert kept("".join(split_sentences([text] * 20, "en"))) == kept(text) * 20
