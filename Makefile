@@ -1,21 +1,25 @@
-# Each target sets up what it needs: a virtual environment in .venv with the tested versions (constraints.txt).
-# The first of the tested versions of Python that is there; `make PYTHON=...` takes another.
-PYTHON ?= $(shell for python in python3.11 python3.12 python3.13; do $$python --version >/dev/null 2>&1 && echo $$python && break; done)
+# Each target sets up what it needs: a virtual environment in .venv with the tested versions (constraints.txt). It takes the
+# first of the tested versions of Python that is there; `make PYTHON=...` takes another.
+#
+# Times are those of a machine with two cores (AMD EPYC), after the download.
+SHELL := bash
 BIN := .venv/bin
 DEMO ?= demo
-export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+# $(call timed,WHAT,HOW LONG) COMMAND says what begins, runs the command, and says how long it took.
+timed = @echo "==> $(1): about $(2) on two cores"; TIMEFORMAT="==> $(1): took %lR"; time
 
 .PHONY: demo quick test test-avx2 test-clusters lint torture format docs bench clean
 
 demo: .venv/installed
-	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
+	$(call timed,demo,3 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
 
 # The tests that take less than half a second each, on all cores: for every save. `make test` runs them all.
 quick: .venv/test
-	$(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
+	$(call timed,quick tests,2 minutes) $(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
 
 test: .venv/test
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4
+	$(call timed,all tests,8 minutes) $(BIN)/pytest --numprocesses auto --maxprocesses 4
 
 # The training tests once more, as on a processor without AVX-512, AMX and bf16.
 test-avx2: .venv/test
@@ -43,26 +47,23 @@ torture: .venv/test
 
 # The site, into site/; warnings are errors (mkdocs.yml). The variables silence advertisements about a future MkDocs 2.
 docs: .venv/test
-	$(INSTALL) '.[docs]'
+	./install.sh '.[docs]'
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks
 
-INSTALL = $(BIN)/pip install --quiet --constraint constraints.txt --editable
-
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(INSTALL) '.[data,train]'
-	touch $@
+	$(call timed,installation,2 minutes) ./install.sh '.[data,train]'
+	@touch $@
 
 # The checkout's folders are the packages clozeworks.pipeline, .model and .cli, and package/ is clozeworks itself;
 # .venv/checkout links them under these names for the type checker.
 .venv/test: .venv/installed
-	$(INSTALL) '.[test]'
-	mkdir -p .venv/checkout/clozeworks
-	for path in package/*.py pipeline model cli; do ln -sfn ../../../$$path .venv/checkout/clozeworks/$${path##*/}; done
-	touch $@
+	$(call timed,installation of the tests,1 minute) ./install.sh '.[test]'
+	@mkdir -p .venv/checkout/clozeworks
+	@for path in package/*.py pipeline model cli; do ln -sfn ../../../$$path .venv/checkout/clozeworks/$${path##*/}; done
+	@touch $@
 
 clean:
 	rm -rf .venv $(DEMO) build site *.egg-info

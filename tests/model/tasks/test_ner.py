@@ -5,10 +5,10 @@ command end to end.
 import json
 import random
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
+import conlleval
 import numpy as np
 import pytest
 import torch
@@ -41,8 +41,6 @@ from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
 from parity_fixture import check_learning
-from seqeval import metrics as seqeval
-from seqeval.metrics.sequence_labeling import get_entities
 from shared_data import DATA, needs_shared_data
 
 WNUT = DATA / "ner" / "wnut17"
@@ -105,10 +103,10 @@ BIO = st.lists(
 
 
 @given(TAGS)
-def test_entities_are_those_of_seqeval_in_any_scheme_and_broken_sequences(tags):
+def test_entities_are_those_of_conlleval_in_any_scheme_and_broken_sequences(tags):
     assert [
         (entity.type, entity.start, entity.end - 1) for entity in entities(tags)
-    ] == get_entities(tags)
+    ] == conlleval.chunks(tags)
 
 
 @given(TAGS)
@@ -119,17 +117,13 @@ def test_bio_tags_have_the_same_entities(tags):
 
 
 @given(st.lists(st.tuples(BIO, st.randoms(use_true_random=False)), min_size=1, max_size=6))
-def test_scores_are_those_of_seqeval(drawn):
+def test_scores_are_those_of_conlleval(drawn):
     gold = [tags for tags, _ in drawn]
     predicted = [
         [tag if draw.random() < 0.7 else draw.choice(tags) for tag in tags] for tags, draw in drawn
     ]
     ours = entity_scores(map(entities, predicted), map(entities, gold))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name, metric in (("f1", seqeval.f1_score), ("precision", seqeval.precision_score),
-                             ("recall", seqeval.recall_score)):  # fmt: skip
-            assert ours[name] == pytest.approx(metric(gold, predicted), abs=1e-12)
+    assert ours == pytest.approx(conlleval.scores(gold, predicted), abs=1e-12)
 
 
 def test_an_entity_is_right_only_as_a_whole():
@@ -387,7 +381,7 @@ def test_transformers_loads_the_model_and_gives_the_same_probabilities(trained, 
     assert answer["entities"][0]["probability"] == pytest.approx(float(theirs[2].max()), abs=1e-5)
 
 
-def test_evaluation_is_that_of_seqeval_on_the_predictions(trained, data, tmp_path):
+def test_evaluation_is_that_of_conlleval_on_the_predictions(trained, data, tmp_path):
     measured = evaluate_task(trained, data, "cpu")
     predict(trained, data / "dev.conll", tmp_path / "out.jsonl", "cpu")
     predicted = [
@@ -398,7 +392,7 @@ def test_evaluation_is_that_of_seqeval_on_the_predictions(trained, data, tmp_pat
         list(example.sentence.tags or ())
         for example in task.read(data / "dev.conll", labelled=True)
     ]
-    assert measured["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
+    assert measured["f1"] == pytest.approx(conlleval.scores(gold, predicted)["f1"])
     assert measured["examples"] == 40
 
 
