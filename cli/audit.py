@@ -8,6 +8,7 @@ import click
 
 from ..pipeline.errors import UserError
 from .failures import as_typed
+from .options import check_suffix
 from .summary import BAR_WIDTH, CommandSummary, print_summaries
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def audit(
     """
     from ..pipeline.storage.stage import read_any_manifest
 
+    if report is not None:
+        check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
     directories = [directory]
     if other:
         directories.append(other)

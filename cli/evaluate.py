@@ -1,16 +1,21 @@
 """Define the command ``clozeworks evaluate``."""
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from ..pipeline.errors import UserError
+from .glossary import METRICS, PRETRAINING, epilog
 from .options import device_option
-from .summary import CommandSummary, figure
+from .summary import CommandSummary, figure, warn
+
+BASELINE = "baseline_"
+"""Begins the names of what constant answers reach."""
+UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 
 
-@click.command()
+@click.command(epilog=epilog(PRETRAINING, METRICS))
 @click.argument("model", type=click.Path(), metavar="RUN")
 @click.argument("data", type=click.Path(), metavar="DATA")
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")
@@ -27,6 +32,12 @@ from .summary import CommandSummary, figure
     type=click.Choice(["squad", "korquad"]),
     help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
 )
+@click.option(
+    "--encoding",
+    default="auto",
+    show_default=True,
+    help="Encoding of labelled examples that are not UTF-8; auto detects it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @device_option
 def evaluate(
@@ -36,6 +47,7 @@ def evaluate(
     batch_size: int | None,
     context: int | None,
     metric: Literal["squad", "korquad"] | None,
+    encoding: str,
     as_json: bool,
     device: str,
 ) -> CommandSummary | None:
@@ -44,7 +56,8 @@ def evaluate(
     A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training
     heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy; on
     rows of over 512 tokens also the loss by position. A fine-tuned model is measured on labelled
-    examples with the metrics of its task.
+    examples with the metrics of its task. Beside each figure stands what the best constant answer
+    reaches on the same rows: for masked words the one that knows only how frequent each token is.
     """
     from ..pipeline import storage
 
@@ -56,7 +69,8 @@ def evaluate(
                 "--split, --batch-size and --context are for instances, but "
                 f"{model} is a fine-tuned model."
             )
-        measured = evaluate_task(model, data, device, metric)
+        measured = evaluate_task(model, data, device, metric, encoding=encoding)
+        where = {}
     elif storage.exists(data):
         raise UserError(
             f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): "
@@ -67,11 +81,28 @@ def evaluate(
 
         if metric:
             raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
-        measured = evaluate_pretrained(
-            model, data, split or "validation", device, batch_size, context
-        )
+        split = split or "validation"
+        measured = evaluate_pretrained(model, data, split, device, batch_size, context)
+        where = {"split": split}
+        if split == "train":
+            warn(
+                f"{model} may have been trained on these rows, which flatters it: the split "
+                "validation is held out"
+            )
     if as_json:
-        click.echo(json.dumps(measured, indent=2))
+        click.echo(json.dumps({**where, **measured}, indent=2))
         return None
-    rows = [(name.replace("_", " "), figure(value)) for name, value in measured.items()]
-    return CommandSummary("evaluate", model, rows)
+    return CommandSummary("evaluate", model, [("data", data), *where.items(), *_rows(measured)])
+
+
+def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for name, value in measured.items():
+        if name.startswith(BASELINE):
+            continue
+        shown = figure(value)
+        if f"{BASELINE}{name}" in measured:
+            by = "token frequencies" if name in UNIGRAM else "a constant answer"
+            shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"
+        rows.append((name.replace("_", " "), shown))
+    return rows

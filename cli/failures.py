@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import click
 
 from ..pipeline.errors import RunError, UserError
+from .hints import HINTS, hint_for
 
 EXTRAS = {
     "data": (
@@ -77,6 +78,11 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
 
 def _describe_usage_error(error: click.ClickException) -> str:
     message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        hint = hint_for(error.option_name, error.ctx.command, commands_of(error.ctx))
+        # What click finds itself is a misspelt option of the same command.
+        if hint and (error.option_name in HINTS or not error.possibilities):
+            message = f"No such option '{error.option_name}'. {hint}"
     # Errors in the use of one command know its context; others have none.
     if ctx := getattr(error, "ctx", None):
         message += f" See `{ctx.command_path} --help`."

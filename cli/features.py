@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..model.features.config import FeaturesConfig
-from .options import GroupedCommand, config_options, make_config
+from .options import GroupedCommand, check_suffix, config_options, make_config
 from .summary import CommandSummary, megabytes
 from .training_progress import report_upload, training_progress
 
@@ -17,7 +17,7 @@ from .training_progress import report_upload, training_progress
     "--output",
     type=click.Path(),
     required=True,
-    metavar="FILE",
+    metavar="FILE.parquet",
     help="Parquet file to write the vectors to.",
 )
 @click.option("--overwrite", is_flag=True, help="Delete the output file and start over.")
@@ -34,6 +34,7 @@ def features(
     from ..model.features.features import extract_features
     from ..pipeline import storage
 
+    check_suffix("output", output, ".parquet", "Parquet (pyarrow, pandas, DuckDB read it)")
     config = make_config(FeaturesConfig, values)
     report_upload(output, "the finished file")
     with training_progress() as report:

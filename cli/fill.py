@@ -29,8 +29,10 @@ def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
         guesses_by_mask = [[guess._asdict() for guess in guesses] for guesses in masks]
         click.echo(json.dumps(guesses_by_mask, indent=2))
         return None
-    rows = []
-    for guesses in masks:
-        shown = [f"{guess.token} {guess.probability:.1%}" for guess in guesses]
-        rows.append((text, ", ".join(shown)))
+    rows = [("text", text)]
+    for number, guesses in enumerate(masks, 1):
+        # A line each, the token last: it may be a comma itself.
+        shown = [f"{guess.probability:6.1%}  {guess.token}" for guess in guesses]
+        name = "[MASK]" if len(masks) == 1 else f"[MASK] {number}"
+        rows.append((name, "\n".join(shown)))
     return CommandSummary("fill", run, rows)

@@ -4,6 +4,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, Literal, TypeVar, cast
 
 import click
@@ -175,6 +176,12 @@ def _has_visible_default(default: Any, flags: str) -> bool:
     is_plain_switch_off = default is False and "/" not in flags
     is_absent = default is None or default == ()
     return not (is_absent or is_plain_switch_off)
+
+
+def check_suffix(option: str, path: str, suffix: str, what: str) -> None:
+    """Raise `UserError` if the file that an option names has another suffix than `suffix`."""
+    if PurePath(path).suffix.lower() not in ("", suffix):
+        raise UserError(f"`{option}` is {path}, but writes {what}: give a file in {suffix}.")
 
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .glossary import METRICS, SEARCH, epilog
+from .options import check_suffix
 from .summary import CommandSummary
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ COLUMNS = (
 NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
 
 
-@click.command()
+@click.command(epilog=epilog(SEARCH, METRICS))
 @click.argument("directory", type=click.Path(), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
@@ -55,6 +57,8 @@ def results(
     from ..model.finetuning.results import draw_results, read_results
     from ..pipeline.storage.directory import write_file
 
+    if picture is not None:
+        check_suffix("picture", picture, ".png", "an image")
     lines = read_results(directory)
     if as_json:
         click.echo(json.dumps([asdict(line) for line in lines], indent=2))

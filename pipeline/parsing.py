@@ -17,6 +17,8 @@ import msgspec
 from .errors import UserError
 
 T = TypeVar("T")
+DELIMITERS = ",;\t"
+_QUOTED = re.compile(r'"[^"]*"')
 # Not hidden, which `..` is too: a manifest must not name files outside of its directory.
 _NAME = r"(?!\.)[^/\\\x00]+"
 FileName = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z")]
@@ -83,6 +85,18 @@ def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
     except (ValueError, csv.Error) as error:
         raise _damaged(path, error, advice) from None
     return rows
+
+
+def csv_delimiter(first_line: str) -> str:
+    """Return the comma, semicolon or tab that the line has most of, outside of quotes.
+
+    Spreadsheets write semicolons where the comma is the decimal point.
+
+    >>> csv_delimiter('text;"label, or class"')
+    ';'
+    """
+    unquoted = _QUOTED.sub("", first_line)
+    return max(DELIMITERS, key=unquoted.count)
 
 
 def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ...pipeline.config import check, option
+from ...pipeline.encodings import AUTO, check_encoding
 from ..config import check_license
 from ..tasks.options import MAX_TASK_SIZE, TaskOptions
 
@@ -96,6 +97,12 @@ class FinetuneConfig:
         "Column of the class or score, for classify; the default is label.",
         group="Your own data (classify)",
     )
+    encoding: str = option(
+        AUTO,
+        "Encoding of tables and text that are not UTF-8, for example cp1251. auto detects it, and "
+        "refuses a file whose encoding it cannot tell.",
+        group="Reading",
+    )
     stride: int | None = option(
         None,
         "Tokens from one window of a long passage to the next, for squad; the default is 128.",
@@ -178,6 +185,8 @@ class FinetuneConfig:
         warmup_ok = 0 <= self.warmup_share <= 1
         check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
         check_license(self.license)
+        if self.encoding != AUTO:
+            check_encoding(self.encoding)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         dropout_ok = 0 <= self.dropout < 1
         check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
@@ -185,7 +194,10 @@ class FinetuneConfig:
     @property
     def task_options(self) -> TaskOptions:
         """The options that the task itself is made from."""
-        return TaskOptions(**self.given(*(field.name for field in fields(TaskOptions))))
+        given = self.given(*(field.name for field in fields(TaskOptions)))
+        if self.encoding == AUTO:
+            del given["encoding"]  # not every task takes one
+        return TaskOptions(**given)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the values of the options `names`, those that are None left out."""

@@ -47,7 +47,9 @@ from ..encoders.config import ModelConfig
 from ..encoders.encoder import initialise
 from ..mirror import mirrored, upload
 from ..tasks.catalogue import task_settings
+from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskData, read_data
+from ..tasks.tables import shown
 from ..tasks.task import Feature, Recipe, Scores, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit, tokenizer_files, trained_length
 from ..training.device import kept_generators, product_dtype
@@ -210,6 +212,7 @@ def _finetune(
                 dtype = product_dtype(job.config.precision, ranks.device)
                 print_if_emulated(dtype, ranks.device)
             _report_cuts(job)
+            _report_repeats(job.data)
         ranks.wait()  # for the first one, which alone writes
         claim_file = job.output / IDENTITY
         claim_digest = files_digest([claim_file]) if claim_file.is_file() else "missing"
@@ -258,6 +261,26 @@ def _report_cuts(job: Job) -> None:
     report_cut(task, "train", num_cut(job.train), len(job.data.train))
     for prefix, features in job.dev.items():
         report_cut(task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
+
+
+def _report_repeats(data: TaskData) -> None:
+    repeats = find_repeats(data.task, data.train, data.dev)
+    num_train = f"{len(data.train):,} training examples"
+    if repeats.repeated:
+        print_notice(
+            f"{repeats.repeated:,} of {num_train} repeat another, with its label: they count twice."
+        )
+    if repeats.contradictory:
+        print_notice(
+            f"{repeats.contradictory:,} of {num_train} have the text of another, but not its "
+            f"label, for example {shown(repeats.example)}: no model can learn both."
+        )
+    if repeats.shared:
+        num_dev = sum(len(examples) for examples in data.dev.values())
+        print_notice(
+            f"{repeats.shared:,} of {num_dev:,} dev examples are training examples too, which "
+            "flatters the scores."
+        )
 
 
 def _dev_split(prefix: str) -> str:
@@ -542,6 +565,7 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "dev_examples_cut": num_cut(job.dev[""]),
         "held_out": job.data.held_out,
         "test_digest": job.data.test_digest(),
+        "train_digests": job.data.train_digests(),
     }
 
 

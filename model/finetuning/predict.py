@@ -10,16 +10,17 @@ from dataclasses import replace
 from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 
 import numpy as np
 import torch
 
 from ...pipeline import storage
+from ...pipeline.encodings import AUTO, UTF_8, check_encoding, recoded
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.storage.stage import MANIFEST
-from ..checkpoint import TASK, load_weights, read_config
+from ..checkpoint import TASK, files_digest, load_weights, read_config
 from ..mirror import local_copy
 from ..tasks.catalogue import file_suffixes, read_task
 from ..tasks.conll import has_columns
@@ -27,15 +28,19 @@ from ..tasks.ner import EntityRecognition
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file, split_of
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
-from ..tasks.tables import check_file, open_text, text_lines
+from ..tasks.tables import check_file, is_hub, open_text, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import autocast, find_device, product_dtype, trim_memory
+from ..training.ranks import print_notice
+from .results import SearchSummary, read_summary
 
 PREDICTION_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256
 EXAMPLES_AT_ONCE = 8192
+BASELINE = "baseline_"
+"""Begins the names of the metrics of a constant answer."""
 
 
 class Finetuned(NamedTuple):
@@ -113,15 +118,17 @@ def predict(
     *,
     official: bool = False,
     task: Task | None = None,
+    encoding: str = AUTO,
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
     `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
-    answer and the probability of each class, or the score: tab-separated with a header line, or as
-    ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With `official`,
-    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
-    an object. Raises `UserError` for bad input, and then writes nothing.
+    text, its answer and the probability of each class, or the score: tab-separated with a header
+    line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
+    `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
+    was given an object. Text that is not UTF-8 is read in `encoding`; it is detected by default.
+    Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -134,17 +141,29 @@ def predict(
             f"`output` {output}: give a file that ends in {', '.join(PREDICTION_SUFFIXES)}, "
             "or - for the terminal."
         )
-    finetuned = load_finetuned(directory, find_device(device), task)
+    finetuned = _in_encoding(load_finetuned(directory, find_device(device), task), encoding)
     data = "-" if str(data) == "-" else str(local_copy(data))
     if official:
-        return _predict_official(finetuned, data, str(output))
-    answers = _answers(finetuned, _examples(finetuned.task, data), _name(data))
+        return _predict_official(finetuned, data, str(output), encoding)
+    answers = _answers(finetuned, _examples(finetuned.task, data, encoding), _name(data))
     with _open_output(str(output)) as file:
         return _write(file, answers, suffix)
 
 
-def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
-    examples = list(_examples(finetuned.task, data))
+def _in_encoding(finetuned: Finetuned, encoding: str) -> Finetuned:
+    """Return the model with a task that reads files that are not UTF-8 in `encoding`."""
+    if encoding == AUTO:
+        return finetuned
+    if not hasattr(finetuned.task, "encoding"):
+        raise UserError(
+            f"`encoding` is for text and tables; files of {finetuned.task.name} are UTF-8."
+        )
+    task = replace(cast(Any, finetuned.task), encoding=check_encoding(encoding))
+    return finetuned._replace(task=task)
+
+
+def _predict_official(finetuned: Finetuned, data: str, output: str, encoding: str) -> int:
+    examples = list(_examples(finetuned.task, data, encoding))
     answers = list(_answers(finetuned, iter(examples), _name(data)))
     # GLUE's diagnostic set is a file of its own; on the Hub it is the test split of ax.
     name = Path(data).name.lower()
@@ -191,7 +210,9 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
         num_examples += len(chunk)
         num_examples_cut += num_cut(features)
         outputs = infer(finetuned.model, features)
-        yield from task.answers(outputs, features, chunk)
+        answers = task.answers(outputs, features, chunk)
+        for example, answer in zip(chunk, answers, strict=True):
+            yield {**task.texts(example), **answer}
     report_cut(task, where, num_examples_cut, num_examples)
 
 
@@ -201,15 +222,17 @@ def evaluate_task(
     device: str = "auto",
     metric: Metric | None = None,
     task: Task | None = None,
+    encoding: str = AUTO,
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.
 
-    Metrics of MNLI's second dev set start with ``mismatched_``. `metric` replaces the one that a
-    model for SQuAD was tuned with. `task` is needed if `finetune` was given an object. Raises
-    `UserError` for bad input.
+    Metrics of MNLI's second dev set start with ``mismatched_``; those of the best constant answer
+    start with ``baseline_``. Files on which the model was trained are named in a notice. `metric`
+    replaces the one that a model for SQuAD was tuned with. `task` is needed if `finetune` was given
+    an object. Raises `UserError` for bad input.
     """
-    finetuned = load_finetuned(directory, find_device(device), task)
+    finetuned = _in_encoding(load_finetuned(directory, find_device(device), task), encoding)
     if metric:
         if not isinstance(finetuned.task, Squad):
             raise UserError(
@@ -232,29 +255,49 @@ def evaluate_task(
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."
         )
+    summary = read_summary(local_copy(directory))
     scores: dict[str, Any] = {}
     for prefix, paths in files.items():
         examples = read_labelled(finetuned.task, paths)
+        if summary:
+            _report_training_files(summary, paths)
         features = finetuned.task.encode(examples, finetuned.tokenizer)
         report_cut(finetuned.task, ", ".join(map(str, paths)), num_cut(features), len(examples))
         outputs = infer(finetuned.model, features)
         measured = finetuned.task.scores(outputs, features, examples)
         scores[f"{prefix}examples"] = len(examples)
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+        # The answer that is the most frequent among these examples: no constant one does better.
+        constant = finetuned.task.baseline(examples, examples)
+        for name in measured.keys() & constant.keys():
+            scores[f"{BASELINE}{prefix}{name}"] = constant[name]
     return scores
 
 
-def _examples(task: Task, data: str) -> Iterator[Any]:
+def _report_training_files(summary: SearchSummary, files: Sequence[Path]) -> None:
+    """Print which of the files the model was trained on, if any."""
+    for file in files:
+        if is_hub(file) or files_digest([file]) not in summary.get("train_digests", ()):
+            continue
+        print_notice(
+            f"{file} is a file that this model was trained on: the figures say how well it "
+            "remembers, not how good it is."
+        )
+
+
+def _examples(task: Task, data: str, encoding: str) -> Iterator[Any]:
     if data == "-":
-        yield from _parse_lines(task, sys.stdin.buffer, data)
+        # A stream cannot be sampled, so its encoding is not detected.
+        given = UTF_8 if encoding == AUTO else encoding
+        yield from _parse_lines(task, recoded(sys.stdin.buffer, given, _name(data)), data)
     elif not data.endswith(".txt"):
         yield from task.read(Path(data), labelled=False)
-    elif isinstance(task, EntityRecognition) and has_columns(Path(data)):
+    elif isinstance(task, EntityRecognition) and has_columns(Path(data), encoding):
         # Data sets of named entities are often called .txt, too.
         yield from task.read(Path(data), labelled=False)
     else:
         check_file(Path(data))
-        with open_text(Path(data)) as file:
+        with open_text(Path(data), encoding) as file:
             yield from _parse_lines(task, file, data)
 
 

@@ -67,6 +67,8 @@ class SearchSummary(TypedDict):
     held_out: bool
     test_digest: NotRequired[str]
     """Of the test files whose predictions lie in ``test/``."""
+    train_digests: NotRequired[list[str]]
+    """Of each training file; none of a data set of the Hub."""
 
 
 class RunRow(Struct):

@@ -3,6 +3,7 @@ order of the files.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ SHOWN_BY_POSITION = 512
 """Rows that may be longer than this are measured by position, too."""
 FIRST_POSITIONS = 128
 """Positions in the first stretch of `position_metrics`; each further one ends at twice as many."""
+BASELINE = "baseline_"
+"""Begins the names of the metrics of constant answers."""
 
 
 def evaluate(
@@ -38,6 +41,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`, of long
     rows also by position (see `position_metrics`).
+
+    Its number of ``rows`` comes first; the metrics of constant answers (see `baseline`) come last,
+    named ``baseline_…``.
 
     A left-to-right model predicts every token from those before it; next-sentence prediction needs
     pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
@@ -71,7 +77,8 @@ def evaluate(
         measured = metrics(sum_losses(model, batches, target))
         if max_length > SHOWN_BY_POSITION and objective == "mlm":
             measured |= position_metrics(sum_by_position(model, batches, target, max_length))
-    return measured
+    constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
+    return {"rows": directory.num_rows, **measured, **constant}
 
 
 def _check_context(context: int, directory: InstanceDirectory) -> None:
@@ -117,6 +124,39 @@ def evaluation_batches(
     if max_rows is not None:
         num_rows = min(num_rows, max_rows)
     return make_batches(rows, num_rows, objective)
+
+
+def baseline(batches: Iterable[PretrainBatch]) -> dict[str, float]:
+    """Return what the best constant answers reach on these rows: the metrics of `metrics`.
+
+    They are the frequencies of the tokens that are to be predicted (a unigram model fitted to these
+    very rows) and of the labels. Few rows flatter them, as there are few different tokens.
+    """
+    token_counts: Counter[int] = Counter()
+    label_counts: Counter[int] = Counter()
+    for batch in batches:
+        token_counts.update(_counted(batch.masked_ids))
+        if batch.next_sentence_label_B is not None:
+            label_counts.update(_counted(batch.next_sentence_label_B))
+    values = {}
+    if token_counts:
+        values["mlm_loss"] = _entropy(token_counts)
+        values["mlm_accuracy"] = max(token_counts.values()) / token_counts.total()
+        values["perplexity"] = math.exp(values["mlm_loss"])
+    if label_counts:
+        values["nsp_loss"] = _entropy(label_counts)
+        values["nsp_accuracy"] = max(label_counts.values()) / label_counts.total()
+    return values
+
+
+def _counted(ids: torch.Tensor) -> list[int]:
+    return ids[ids != IGNORED].tolist()
+
+
+def _entropy(counts: Counter[int]) -> float:
+    """Return the mean surprise (nats) of an answer that gives each its share."""
+    total = counts.total()
+    return -sum(count / total * math.log(count / total) for count in counts.values())
 
 
 @torch.no_grad()

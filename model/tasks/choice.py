@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Meta
 from torch import Tensor
 
+from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
@@ -61,6 +62,8 @@ class Choice(LabelTask):
     name: str = "swag"
     num_choices: Annotated[int, Meta(ge=2, le=1 << 16)]
     max_length: Size = 128
+    encoding: str = AUTO
+    """Of files that are not UTF-8; no setting of the trained model."""
     metrics = ("accuracy",)
 
     @property
@@ -76,7 +79,7 @@ class Choice(LabelTask):
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
         columns = partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)
-        for row in read_rows(path, columns):
+        for row in read_rows(path, columns, encoding=self.encoding):
             endings = _endings(row)
             if len(endings) != self.num_choices:
                 raise UserError(
@@ -123,6 +126,11 @@ class Choice(LabelTask):
         """Return the text without its endings."""
         return example.text
 
+    def texts(self, example: Choices) -> dict[str, str]:
+        """Return the text and its endings, each under the number that is its label."""
+        endings = {f"ending{index}": ending for index, ending in enumerate(example.endings)}
+        return {"text": example.text, **endings}
+
     def encode(self, examples: Sequence[Choices], tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per example, with one row per choice."""
         texts = tokenizer.token_ids([example.text for example in examples])
@@ -163,7 +171,7 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
 
     Raises `UserError` without two choices.
     """
-    first = next(read_rows(files[0], _codah_columns), None)
+    first = next(read_rows(files[0], _codah_columns, encoding=options.encoding or AUTO), None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
     num_choices = len(_endings(first))
@@ -171,7 +179,7 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
         raise UserError(
             f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}."
         )
-    return Choice(num_choices=num_choices, **options.given("max_length"))
+    return Choice(num_choices=num_choices, **options.given("max_length", "encoding"))
 
 
 def _codah_columns(

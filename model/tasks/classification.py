@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
+from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
@@ -89,6 +90,10 @@ class LabelTask(Task):
             predictions_N = logits_NK[:, 0]
         return self._measure(predictions_N, examples)
 
+    def stratum(self, example: Any) -> Any:
+        """Return the index of the class; a regression has none."""
+        return int(example.target) if self.labels else None
+
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
         """Return the metrics on `examples` of always predicting the most frequent class of `train`.
 
@@ -141,6 +146,8 @@ class Classification(LabelTask):
     label: tuple[str, ...] = ("label",)
     labels: tuple[str, ...] = ()
     max_length: Size = 128
+    encoding: str = AUTO
+    """Of files that are not UTF-8; no setting of the trained model."""
     metrics: tuple[str, ...] = ()
     headerless: tuple[str, ...] | None = None
     """Columns of a TSV without a header line."""
@@ -155,7 +162,7 @@ class Classification(LabelTask):
         """Yield the examples in a table; raises `UserError` naming file and line."""
         # The server expects a prediction for every line, so no line of a test file may be left out.
         max_short_share = self.max_short_share if labelled else 0.0
-        for row in read_rows(path, self._columns, max_short_share):
+        for row in read_rows(path, self._columns, max_short_share, self.encoding):
             text = row.text(_column(row, self.text))
             text_pair = None
             if self.text_pair:
@@ -199,6 +206,12 @@ class Classification(LabelTask):
     def group(self, example: TextExample) -> str:
         """Return the first text."""
         return example.text
+
+    def texts(self, example: TextExample) -> dict[str, str]:
+        """Return the text, or both texts of a pair."""
+        if example.text_pair is None:
+            return {"text": example.text}
+        return {"text": example.text, "text_pair": example.text_pair}
 
     def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per example."""
@@ -302,7 +315,8 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     Labels that are words or whole numbers are classes; labels with fractions make it a regression.
     Raises `UserError` for missing columns, and for labels that cannot be classes.
     """
-    rows = chain.from_iterable(map(read_rows, files))
+    encoding = options.encoding or AUTO
+    rows = chain.from_iterable(read_rows(file, encoding=encoding) for file in files)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
@@ -323,7 +337,7 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
         text_pair=text_pair,
         label=(label,),
         labels=labels,
-        **options.given("max_length"),
+        **options.given("max_length", "encoding"),
     )
 
 

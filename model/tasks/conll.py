@@ -21,6 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from .tables import check_file, listed, open_text, shown, text_lines
 
@@ -47,7 +48,10 @@ def split_words(line: str) -> Sentence:
 
 
 def read_conll(
-    path: Path, labelled: bool, types: Sequence[str] | None = None
+    path: Path,
+    labelled: bool,
+    types: Sequence[str] | None = None,
+    encoding: str = AUTO,
 ) -> Iterator[list[Sentence]]:
     """Yield the sentences of each document; empty documents are left out.
 
@@ -61,7 +65,7 @@ def read_conll(
     sentence: list[_WordLine] = []
     has_marks = False
     num_columns = 0
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         # A blank line more, as the last sentence ends even if the file does not end in one.
         lines = chain(text_lines(file, str(path)), [("", "")])
         for where, line in lines:
@@ -101,14 +105,14 @@ def _sentence(lines: Sequence[_WordLine], labelled: bool) -> Sentence:
     )
 
 
-def has_columns(path: Path) -> bool:
+def has_columns(path: Path, encoding: str = AUTO) -> bool:
     """Return whether each line of the first sentence is a word and its tag.
 
     Otherwise the text file holds sentences.
     """
     check_file(path)
     num_words = 0
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         for _, line in text_lines(file, str(path)):
             if line.strip():
                 if not _is_tagged(line):

@@ -17,6 +17,7 @@ from msgspec import Meta
 from scipy.special import softmax
 from torch import Tensor
 
+from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
@@ -59,6 +60,8 @@ class EntityRecognition(Task):
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
+    encoding: str = AUTO
+    """Of files that are not UTF-8; no setting of the trained model."""
     name: str = "ner"
 
     @property
@@ -79,7 +82,7 @@ class EntityRecognition(Task):
 
         Raises `UserError` naming file and line.
         """
-        for document in read_conll(path, labelled, self.types):
+        for document in read_conll(path, labelled, self.types, self.encoding):
             for number in range(len(document)):
                 yield SentenceExample(document, number)
 
@@ -197,7 +200,7 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
     """
     types: set[str] = set()
     for file in files:
-        for document in read_conll(file, labelled=True):
+        for document in read_conll(file, labelled=True, encoding=options.encoding or AUTO):
             for sentence in document:
                 types.update(tag[2:] for tag in sentence.tags or () if tag != OUTSIDE)
     if not types:
@@ -205,7 +208,7 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
             "B-person."
         )
-    return EntityRecognition(types=tuple(sorted(types)), **options.given("max_length"))
+    return EntityRecognition(types=tuple(sorted(types)), **options.given("max_length", "encoding"))
 
 
 def _answer(words: Sequence[str], tags: Sequence[str], probabilities: Sequence[float]) -> Answer:

@@ -24,6 +24,7 @@ class TaskOptions:
     max_question_length: int | None = None
     max_answer_length: int | None = None
     metric: Literal["squad", "korquad"] | None = None
+    encoding: str | None = None
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options `names` that are not None, with their values."""
@@ -31,12 +32,13 @@ class TaskOptions:
         return {name: value for name, value in values.items() if value is not None}
 
 
+_GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
-    **dict.fromkeys(("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"), ()),
-    "classify": ("text", "text_pair", "label"),
+    **dict.fromkeys(_GLUE, ("encoding",)),
+    "classify": ("text", "text_pair", "label", "encoding"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
-    "swag": (),
-    "ner": (),
+    "swag": ("encoding",),
+    "ner": ("encoding",),
 }
 """By the task's name: the options that other tasks do not take."""
 

@@ -174,17 +174,32 @@ def _match(file: Path) -> _Match | None:
     return None
 
 
-def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tuple[list[T], list[T]]:
+def hold_out(
+    examples: Sequence[T],
+    key: Callable[[T], str],
+    where: str,
+    stratum: Callable[[T], Any] = lambda example: None,
+) -> tuple[list[T], list[T]]:
     """Return (train, dev): a tenth of the examples is held out by the hash of their `key`.
 
-    Examples with equal keys stay together. Raises `UserError`, naming their source `where`, if all
-    keys are equal.
+    Examples with equal keys stay together; of each `stratum` (by the first example of a key) a
+    tenth of the keys is held out. Raises `UserError`, naming their source `where`, if all keys are
+    equal.
     """
     # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key(example)) for example in examples]
-    distinct = sorted(set(hashes))
-    num_held_out = max(1, round(HELD_OUT_SHARE * len(distinct)))
-    held_out = set(distinct[:num_held_out])
+    stratum_of_hash: dict[int, Any] = {}
+    for example, value in zip(examples, hashes, strict=True):
+        stratum_of_hash.setdefault(value, stratum(example))
+    strata: dict[Any, list[int]] = {}
+    for value in sorted(stratum_of_hash):
+        strata.setdefault(stratum_of_hash[value], []).append(value)
+    held_out: set[int] = set()
+    for values in strata.values():
+        held_out.update(values[: round(HELD_OUT_SHARE * len(values))])
+    # Few examples of many classes: something must be held out.
+    if not held_out:
+        held_out.add(min(stratum_of_hash))
     train: list[T] = []
     dev: list[T] = []
     for example, value in zip(examples, hashes, strict=True):
@@ -222,6 +237,10 @@ class TaskData:
         for name, files in files_by_name.items():
             hashed += [name, files_digest(files)]
         return f"{stable_hash(*hashed):016x}"
+
+    def train_digests(self) -> list[str]:
+        """Return a digest of each training file; none of a data set of the Hub."""
+        return [files_digest([file]) for file in self.splits["train"] if not is_hub(file)]
 
     @property
     def tests(self) -> dict[str, list[Path]]:
@@ -282,7 +301,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskD
     # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev
     if held_out:
-        train, dev[""] = hold_out(train, task.group, str(data))
+        train, dev[""] = hold_out(train, task.group, str(data), task.stratum)
     task_data = TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
     for file in chain.from_iterable(task_data.tests.values()):

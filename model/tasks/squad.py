@@ -147,6 +147,10 @@ class Squad(Task):
         """Return the title of the article, or the passage in a file with few articles."""
         return example.group
 
+    def texts(self, example: Question) -> dict[str, str]:
+        """Return the question, without its passage."""
+        return {"question": example.text}
+
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per window of a question's passage.
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -12,9 +13,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import detect, read_sample, recoded, refusal
+from ...pipeline.encodings import AUTO, detect, read_sample, recoded, refusal
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import describe_fault
+from ...pipeline.parsing import csv_delimiter, describe_fault
 from ..training.ranks import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
@@ -70,15 +71,19 @@ class TableRow(NamedTuple):
 
 
 def read_rows(
-    path: Path, headerless: Headerless | None = None, max_short_share: float = 0.0
+    path: Path,
+    headerless: Headerless | None = None,
+    max_short_share: float = 0.0,
+    encoding: str = AUTO,
 ) -> Iterator[TableRow]:
     """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
-    quoted; JSON Lines has one object per line. TSV and CSV start with a header line, unless
-    `headerless` gives a TSV its columns. Up to `max_short_share` of the lines of a TSV may lack
-    columns; they are left out, with a notice. Data sets of the Hub are streamed. Raises `UserError`
-    naming file and line.
+    quoted, with commas or semicolons; JSON Lines has one object per line. TSV and CSV start with a
+    header line, unless `headerless` gives a TSV its columns. Up to `max_short_share` of the lines
+    of a TSV may lack columns; they are left out, with a notice. Files that are not UTF-8 are read
+    in `encoding` (see `open_text`). Data sets of the Hub are streamed. Raises `UserError` naming
+    file and line.
     """
     if is_hub(path):
         yield from _hub_rows(path)
@@ -86,11 +91,11 @@ def read_rows(
     check_file(path)
     match path.suffix:
         case ".tsv":
-            yield from _tsv_rows(path, headerless, max_short_share)
+            yield from _tsv_rows(path, headerless, max_short_share, encoding)
         case ".csv":
-            yield from _csv_rows(path)
+            yield from _csv_rows(path, encoding)
         case ".json" | ".jsonl":
-            yield from _json_rows(path)
+            yield from _json_rows(path, encoding)
         case ".parquet":
             yield from _parquet_rows(path)
         case suffix:
@@ -138,15 +143,16 @@ def hub_split(name: str, split: str) -> Path:
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Open a text file, which need not be UTF-8: another encoding is recoded, with a notice.
+def open_text(path: Path, encoding: str = AUTO) -> Iterator[BinaryIO]:
+    """Open a text file as UTF-8. One that is not is recoded from `encoding`, or with a notice from
+    the one that is detected.
 
     Raises `UserError` if the encoding is in doubt; see `pipeline.encodings`.
     """
     with path.open("rb") as file:
-        detection = detect(read_sample(file, path.stat().st_size))
+        detection = detect(read_sample(file, path.stat().st_size), encoding=encoding)
         if detection.doubt:
-            raise refusal(str(path), detection, "Convert it")
+            raise refusal(str(path), detection)
         if detection.is_detected:
             _notice_once(f"{path} is not UTF-8: read as {detection.describe()}.")
         file.seek(0)
@@ -187,12 +193,12 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
 
 
 def _tsv_rows(
-    path: Path, headerless: Headerless | None, max_short_share: float
+    path: Path, headerless: Headerless | None, max_short_share: float, encoding: str
 ) -> Iterator[TableRow]:
     short_lines: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
             if num_lines == 1:
@@ -229,14 +235,17 @@ def _report_short(
     print_notice(f"{finding}; these lines are left out.")
 
 
-def _csv_rows(path: Path) -> Iterator[TableRow]:
+def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
     # The csv module refuses fields over 128 KiB by default; a document may be longer.
     csv.field_size_limit(2**31 - 1)
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        reader = csv.reader(text, strict=True)
         where = str(path)
+        reader = csv.reader([])
         try:
+            first_line = next(text, "")
+            lines = chain([first_line], text)
+            reader = csv.reader(lines, delimiter=csv_delimiter(first_line), strict=True)
             columns = next(reader, [])
             _check_names(f"{path}, line 1", columns)
             for fields in reader:
@@ -266,8 +275,8 @@ def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
     return TableRow(where, dict(zip(columns, fields, strict=True)))
 
 
-def _json_rows(path: Path) -> Iterator[TableRow]:
-    with open_text(path) as file:
+def _json_rows(path: Path, encoding: str) -> Iterator[TableRow]:
+    with open_text(path, encoding) as file:
         for where, line in text_lines(file, str(path)):
             if not line.strip():
                 continue

@@ -243,6 +243,17 @@ class Task(ABC):
         """
         return {}
 
+    def texts(self, example: Any) -> dict[str, str]:
+        """Return the texts of an example by name, which `predict` writes before its answer.
+
+        They are empty if the answer has them.
+        """
+        return {}
+
+    def stratum(self, example: Any) -> Any:
+        """Return the class of an example, of which both sides of a train/dev split get a share."""
+        return None
+
     @abstractmethod
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
@@ -264,6 +275,8 @@ class Task(ABC):
         # A subclass is a dataclass, which the type checker cannot know.
         settings = asdict(cast(Any, self))
         name = settings.pop("name")
+        # Other files may have another one.
+        settings.pop("encoding", None)
         given = {field: value for field, value in settings.items() if value is not None}
         return {"task": name, **given}
 

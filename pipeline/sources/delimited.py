@@ -10,7 +10,6 @@ if `config.format` is ``csv``.
 """
 
 import csv
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO, NamedTuple
@@ -18,13 +17,12 @@ from typing import BinaryIO, NamedTuple
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
+from ..parsing import csv_delimiter
 from .compression import stem_of, text_stream
 from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
 
-DELIMITERS = ",;\t"
-_QUOTED = re.compile(r'"[^"]*"')
 _LONGEST_SHOWN = 200
 # Characters that may be read again for each new one, beside one row. Without a limit a file of bad
 # rows would take quadratic time.
@@ -124,7 +122,7 @@ def csv_rows(
     first_line = next(source, "")
     source.give_back([(0, first_line.removesuffix("\n"))])
     # Strict, because a lenient reader would take a missing quote for the rest of the file.
-    reader = csv.reader(source, delimiter=_delimiter_of(first_line), strict=True)
+    reader = csv.reader(source, delimiter=csv_delimiter(first_line), strict=True)
     while True:
         source.taken.clear()
         try:
@@ -142,11 +140,6 @@ def csv_rows(
             continue
         offset, _ = source.taken[0]
         yield DelimitedRow(offset, fields or [""])
-
-
-def _delimiter_of(first_line: str) -> str:
-    unquoted = _QUOTED.sub("", first_line)
-    return max(DELIMITERS, key=unquoted.count)
 
 
 class _OversizedRowError(Exception):
