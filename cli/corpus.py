@@ -1,6 +1,7 @@
 """Define the command ``clozeworks corpus``."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import click
@@ -82,18 +83,13 @@ def corpus(
     """
     from ..pipeline.corpus import make_corpus
 
-    tables = _read_tables(config)
-    for name, stage in ON_THE_LINE.items():
-        if values[name] is not None:  # the command line overrides the file
-            tables[stage][name] = values[name]
+    configs = stage_configs({**values, "config": config})
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     with data_stage_terminal(options.verbose) as progress:
         manifests = make_corpus(
             sources,
             output,
-            _stage_config(IngestConfig, tables["ingest"], config),
-            _stage_config(VocabConfig, tables["vocab"], config),
-            _stage_config(BuildConfig, tables["build"], config),
+            *configs,
             options,
             progress,
         )
@@ -104,6 +100,20 @@ def corpus(
         summarize_vocabulary("vocab", f"{output}/vocab", manifests.vocabulary),
         summarize_shards("build", f"{output}/instances", manifests.instances),
     ]
+
+
+def stage_configs(values: Mapping[str, Any]) -> tuple[IngestConfig, VocabConfig, BuildConfig]:
+    """Return the configs of the stages from the options of `corpus`; a recipe checks them so."""
+    path = values["config"]
+    tables = _read_tables(path)
+    for name, stage in ON_THE_LINE.items():
+        if values[name] is not None:  # the command line overrides the file
+            tables[stage][name] = values[name]
+    return (
+        _stage_config(IngestConfig, tables["ingest"], path),
+        _stage_config(VocabConfig, tables["vocab"], path),
+        _stage_config(BuildConfig, tables["build"], path),
+    )
 
 
 def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from .hints import HINTS, hint_for
 EXTRAS = {
     "data": (
         "apache_beam",
+        "babel",
         "chardet",
         "datasets",
         "huggingface_hub",
@@ -64,7 +65,7 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, UserError):
         return str(error), 2
     if isinstance(error, click.ClickException):
-        return _describe_usage_error(error), 2
+        return describe_usage_error(error), 2
     if isinstance(error, ModuleNotFoundError):
         message = _describe_missing_module(error)
         exit_code = 2
@@ -76,7 +77,8 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
     return message, exit_code
 
 
-def _describe_usage_error(error: click.ClickException) -> str:
+def describe_usage_error(error: click.ClickException) -> str:
+    """Return click's message, with what was meant by an unknown option, and where to look."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         hint = hint_for(error.option_name, error.ctx.command, commands_of(error.ctx))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ Scalar = bool | int | float | str
 PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
 
 
-class RecipeFile(Struct, forbid_unknown_fields=True):
+class RecipeFile(Struct):
     """The TOML file as written."""
 
     stage: list[dict[str, Scalar | list[Scalar]]]
@@ -41,6 +42,10 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
     recipe's ``[variables]``, where one may name those above it, unless `settings` such as
     ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
     """
+    for key in read_toml(path, dict[str, Any]):
+        if key not in RecipeFile.__struct_fields__:
+            hint = did_you_mean(key, RecipeFile.__struct_fields__)
+            raise UserError(f"{path}: a recipe has no key {key!r}{hint}.")
     recipe = read_toml(path, RecipeFile)
     replaced = {}
     for setting in settings:

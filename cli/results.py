@@ -41,7 +41,7 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
     "--picture",
     type=click.Path(),
     metavar="FILE.png",
-    help="Also draw each task's results, a row per directory.",
+    help="Also draw the results on each task and data set, a row per directory.",
 )
 def results(
     directory: str, as_json: bool, as_csv: bool, picture: str | None

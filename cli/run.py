@@ -9,9 +9,11 @@ import click
 
 from ..model.tasks.options import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
+from .corpus import stage_configs
+from .failures import describe_usage_error
 from .options import make_config
 from .recipe import RecipeStage, read_recipe
-from .summary import CommandSummary
+from .summary import CommandSummary, duration
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def run(
         click.echo(f"[{number}/{len(stages)}] {stage.line}")
         if dry_run:
             continue
+        start_s = time.monotonic()
         summaries += _run(ctx, stage)
+        click.echo(f"[{number}/{len(stages)}] took {duration(time.monotonic() - start_s)}")
     return summaries
 
 
@@ -74,10 +78,12 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
         configs = [
             make_config(config, parsed) for config in getattr(command.callback, "configs", ())
         ]
+        if stage.command == "corpus":
+            stage_configs(parsed)
         if stage.command == "finetune":
             check_task(parsed["task"], configs[0].task_options)
     except click.ClickException as error:
-        raise UserError(f"{stage.label}: {error.format_message()}") from None
+        raise UserError(f"{stage.label}: {describe_usage_error(error)}") from None
     except UserError as error:
         raise UserError(f"{stage.label}: {error}") from None
     # Only the arguments are kept: each stage is parsed again when it runs, as if typed.

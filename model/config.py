@@ -5,12 +5,12 @@ of the encoders. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
+from ..pipeline.licenses import check_license
 
 DEFAULT_STEPS = 1_000_000
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
@@ -25,16 +25,6 @@ POSITIVE_COUNTS = (
     "archive_every",
 )
 """Options of `PretrainConfig` that count something, from 1."""
-LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
-
-
-def check_license(license: str | None) -> None:
-    """Raise `UserError` unless this may be an identifier of a licence on the Hugging Face Hub."""
-    is_identifier = license is None or LICENSE.fullmatch(license) is not None
-    must = (
-        "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
-    )
-    check(is_identifier, "license", license, must)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from ..pipeline import storage
 from ..pipeline.errors import UserError
+from ..pipeline.licenses import check_license
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from ..pipeline.storage.stage import VOCABULARY_FILES
 from .card import CARD, with_license
 from .checkpoint import CONFIG, TASK, WEIGHTS, read_config
-from .config import check_license
 
 NEEDED = (WEIGHTS, CONFIG, CARD)
 FILES = (*NEEDED, TASK, *VOCABULARY_FILES)

@@ -185,7 +185,7 @@ def mirrored(output: str | Path) -> Iterator[Path]:
     try:
         # The name is predictable: this fails if another user of the machine has made the folder,
         # and its mode keeps others out.
-        mirror.local.parent.mkdir(mode=0o700)
+        _make_private(mirror.local.parent)
         mirror.download()
         yield mirror.local
         mirror.upload()
@@ -198,6 +198,16 @@ def mirrored(output: str | Path) -> Iterator[Path]:
         if mirror.is_behind and mirror.local.exists():
             mirror.keep()
         shutil.rmtree(mirror.local.parent, ignore_errors=True)
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        raise UserError(
+            f"{folder}, where the run would work, belongs to somebody else and cannot be deleted: "
+            "remove it, or set TMPDIR to a folder of your own."
+        ) from None
 
 
 @contextmanager

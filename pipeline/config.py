@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from .encodings import AUTO, check_encoding
 from .errors import UserError
+from .languages import check_language
 
 
 def option(
@@ -147,6 +148,8 @@ class IngestConfig:
         check(characters >= 0, "min_characters", characters, "must not be negative")
         if self.encoding != AUTO:
             check_encoding(self.encoding)
+        if self.language != AUTO:
+            check_language(self.language)
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
         similarity = self.near_duplicates
         similarity_ok = similarity is None or 0.3 <= similarity <= 1

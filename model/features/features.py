@@ -272,8 +272,8 @@ def _next_texts(texts: Iterator[SentenceExample], extractor: "Extractor") -> lis
     part: list[SentenceExample] = []
     for text in texts:
         part.append(text)
-        # With the space after each word.
-        characters_left -= sum(len(word) + 1 for word in text.sentence.words)
+        # With the space after each word. A text without words still has a vector.
+        characters_left -= max(1, sum(len(word) + 1 for word in text.sentence.words))
         if characters_left <= 0:
             break
     return part

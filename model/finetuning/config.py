@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ...pipeline.config import check, option
 from ...pipeline.encodings import AUTO, check_encoding
-from ..config import check_license
+from ...pipeline.licenses import check_license
 from ..tasks.options import MAX_TASK_SIZE, TaskOptions
 
 _AT_LEAST_1 = (

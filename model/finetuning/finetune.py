@@ -61,6 +61,7 @@ from .card import task_card
 from .config import FinetuneConfig
 from .predict import infer, load_finetuned, predict_files
 from .results import (
+    IDENTITY,
     LEFT_TO_RIGHT,
     RESULTS,
     SUMMARY,
@@ -72,7 +73,6 @@ from .results import (
 )
 from .train import CHECKPOINT, METRICS, SPEED, Training, train_model
 
-IDENTITY = "finetune.json"
 RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"

@@ -14,6 +14,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
 from ..mirror import local_copy
 
+IDENTITY = "finetune.json"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
 RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
@@ -99,6 +100,8 @@ class ResultLine:
     """As in `RunRecord`."""
     checkpoint: str
     directory: str
+    data: str
+    """A digest of the training and dev data; empty if it is not recorded."""
     metric: str
     runs: int
     finished: bool
@@ -123,7 +126,7 @@ def read_results(folder: str | Path) -> list[ResultLine]:
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, RESULTS, SUMMARY)
+    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY)
     if not root.is_dir():
         raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
@@ -143,6 +146,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
     if not runs:
         return
     summary = read_summary(file.parent)
+    data = _read_data_digest(file.parent)
     first = runs[0]
     metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
@@ -159,6 +163,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             variant=first.row.variant,
             checkpoint=first.row.checkpoint,
             directory=directory,
+            data=data,
             metric=metric,
             runs=len(runs),
             finished=summary is not None,
@@ -167,6 +172,13 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             spread=max(values) - min(values),
             degenerate_runs=degenerate_runs,
         )
+
+
+def _read_data_digest(directory: Path) -> str:
+    path = directory / IDENTITY
+    if not path.exists():
+        return ""
+    return str(parse_json(path.read_bytes(), dict[str, Any], path, _ADVICE).get("data", ""))
 
 
 def results_table(records: Sequence[RunRecord]) -> bytes:
@@ -215,8 +227,10 @@ def read_summary(directory: Path) -> SearchSummary | None:
 
 
 def draw_results(lines: Sequence[ResultLine]) -> bytes:
-    """Return a PNG with a panel per task: each directory's median and range by the first metric.
+    """Return a PNG with a panel per task and data: each directory's median and range by the first
+    metric.
 
+    Scores on other training or dev data are not comparable, so they have a panel of their own.
     Raises `UserError` without matplotlib.
     """
     # Imported here because it takes a second.
@@ -225,27 +239,30 @@ def draw_results(lines: Sequence[ResultLine]) -> bytes:
     except ImportError:
         raise UserError("A picture needs matplotlib: pip install matplotlib.") from None
 
-    panels: dict[str, list[ResultLine]] = {}
+    panels: dict[tuple[str, str], list[ResultLine]] = {}
     directories_drawn = set()
     for line in lines:
         if line.directory not in directories_drawn:  # the first metric of each directory
             directories_drawn.add(line.directory)
             name = " ".join(filter(None, (line.task, line.variant, line.metric)))
-            panels.setdefault(name, []).append(line)
+            panels.setdefault((name, line.data), []).append(line)
 
     # Each panel needs the height of about two more rows for its title and its axis.
     num_rows = len(directories_drawn) + 2 * len(panels)
     figure = Figure(figsize=(7, 0.6 + 0.3 * num_rows), dpi=120, layout="constrained")
     heights = [len(panel) + 1 for panel in panels.values()]
     all_axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
-    for axes, (name, panel) in zip(all_axes, panels.items(), strict=True):
+    for axes, ((name, data), panel) in zip(all_axes, panels.items(), strict=True):
+        # The data have no name; their directories tell which is which.
+        is_alone = sum(other == name for other, _ in panels) == 1
+        on_data = "" if is_alone else f" (data {data[:6] or 'unknown'})"
         medians = [line.median for line in panel]
         below = [line.median - line.lowest for line in panel]
         above = [line.best - line.median for line in panel]
         rows = list(range(len(panel), 0, -1))  # the first at the top
         axes.errorbar(medians, rows, xerr=[below, above], fmt="o", capsize=3)
         axes.set(
-            title=f"{name.replace('_', ' ')}, in percent",
+            title=f"{name.replace('_', ' ')}, in percent{on_data}",
             yticks=rows,
             yticklabels=[line.directory for line in panel],
             ylim=(0.5, len(panel) + 0.5),

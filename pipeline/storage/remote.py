@@ -7,6 +7,7 @@ Credentials come from the environment, as usual for each store. ``AWS_ENDPOINT_U
 import io
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -74,6 +75,12 @@ def _connect(path: str) -> tuple["FileSystem", str]:
     """Return the filesystem of a remote path, and the filesystem's name for the path."""
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
+    if scheme in ("http", "https", "ftp"):
+        name = shlex.quote(rest.rstrip("/").rpartition("/")[2].partition("?")[0])
+        raise UserError(
+            f"{path} is on the web, which is not read directly: download it and give the file "
+            f"(curl --location --continue-at - --output {name} {shlex.quote(path)})."
+        )
     if scheme not in SCHEMES or not bucket:
         raise UserError(
             f"{path} cannot be opened: "

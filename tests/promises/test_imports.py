@@ -15,6 +15,7 @@ CONTRACTS = {
         "encodings",
         "errors",
         "languages",
+        "licenses",
         "manifests",
         "mixture",
         "parsing",
