@@ -36,6 +36,30 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert "image/png" in shown
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_without_instances_the_notebook_says_what_is_missing(tmp_path: Path):
+    nbclient = pytest.importorskip("nbclient", reason="the notebook needs nbclient")
+    nbformat = pytest.importorskip("nbformat", reason="the notebook needs nbformat")
+    pytest.importorskip("ipykernel", reason="the notebook needs ipykernel")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    with pytest.raises(nbclient.exceptions.CellExecutionError):
+        client.execute()
+    (error,) = [
+        output
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+    assert error.traceback == [
+        "../../demo/instances holds no instances: run `make demo` first, or name another directory "
+        "in the first cell."
+    ]
+
+
 def test_the_committed_outputs_are_small_and_clean():
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
