@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -103,7 +103,7 @@ def corpus(
 
 
 def stage_configs(values: Mapping[str, Any]) -> tuple[IngestConfig, VocabConfig, BuildConfig]:
-    """Return the configs of the stages from the options of `corpus`; a recipe checks them so."""
+    """Return the configs of the stages from the options of `corpus`."""
     path = values["config"]
     tables = _read_tables(path)
     for name, stage in ON_THE_LINE.items():
@@ -114,6 +114,10 @@ def stage_configs(values: Mapping[str, Any]) -> tuple[IngestConfig, VocabConfig,
         _stage_config(VocabConfig, tables["vocab"], path),
         _stage_config(BuildConfig, tables["build"], path),
     )
+
+
+# For recipes, which check all options before they run anything; see `options.config_options`.
+cast(Any, corpus.callback).check = stage_configs
 
 
 def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:

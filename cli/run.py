@@ -9,7 +9,6 @@ import click
 
 from ..model.tasks.options import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
-from .corpus import stage_configs
 from .failures import describe_usage_error
 from .options import make_config
 from .recipe import RecipeStage, read_recipe
@@ -78,8 +77,8 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
         configs = [
             make_config(config, parsed) for config in getattr(command.callback, "configs", ())
         ]
-        if stage.command == "corpus":
-            stage_configs(parsed)
+        if check := getattr(command.callback, "check", None):
+            check(parsed)
         if stage.command == "finetune":
             check_task(parsed["task"], configs[0].task_options)
     except click.ClickException as error:

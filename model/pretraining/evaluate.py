@@ -78,7 +78,7 @@ def evaluate(
         if max_length > SHOWN_BY_POSITION and objective == "mlm":
             measured |= position_metrics(sum_by_position(model, batches, target, max_length))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
-    return {"rows": directory.num_rows, **measured, **constant}
+    return {"rows": len(rows), **measured, **constant}
 
 
 def _check_context(context: int, directory: InstanceDirectory) -> None:

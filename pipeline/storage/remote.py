@@ -76,10 +76,9 @@ def _connect(path: str) -> tuple["FileSystem", str]:
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme in ("http", "https", "ftp"):
-        name = shlex.quote(rest.rstrip("/").rpartition("/")[2].partition("?")[0])
         raise UserError(
-            f"{path} is on the web, which is not read directly: download it and give the file "
-            f"(curl --location --continue-at - --output {name} {shlex.quote(path)})."
+            f"{path} is on the web, which is not read directly. Download it, and give the file: "
+            f"curl -L -C - -O {shlex.quote(path)}"
         )
     if scheme not in SCHEMES or not bucket:
         raise UserError(

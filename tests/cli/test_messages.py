@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.failures import fields_as_flags
+from clozeworks.cli.hints import HINTS
 from clozeworks.cli.main import COMMANDS, commands, main
 from clozeworks.cli.summary import warn
+from clozeworks.pipeline.languages import check_language
 from manifest_fixture import write_manifest
 
 SENTENCES = [f"The cat sat on the mat of house number {i}." for i in range(120)]
@@ -113,6 +115,118 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
 )
 def test_wrong_paths(line: str, message: str, capsys):
     assert error_of(capsys, line) == f"Error: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("pretrain i --output o --lr 1", "'--lr'. Give --learning-rate."),
+        (
+            "finetune sst2 d --checkpoint c --output o --lr 1",
+            "'--lr'. Give --learning-rates.",
+        ),
+        ("pretrain i --output o --epochs 3", "'--epochs'. Give --steps or --tokens or --hours."),
+        (
+            "pretrain i --output o --fp16",
+            "'--fp16'. --precision sets it; auto chooses by the device.",
+        ),
+        ("ingest notes.md -o d", "'-o'. Give --output."),
+        (
+            "pretrain i --output o --vocab_size 9",
+            "'--vocab_size'. --size is an option of `clozeworks vocab` and `clozeworks corpus`.",
+        ),
+        ("build d --dupe-factor=10", "'--dupe-factor'. Give --duplicates."),
+        (  # of another command of ours
+            "audit i --max-bad 1",
+            "'--max-bad'. --max-bad is an option of `clozeworks ingest` and `clozeworks vocab`.",
+        ),
+        ("show i --foo", "'--foo'."),
+    ],
+)
+def test_options_of_other_programs_are_answered_by_ours(line: str, message: str, capsys):
+    command = line.split()[0]
+    assert error_of(capsys, line) == (
+        f"Error: No such option {message} See `clozeworks {command} --help`.\n"
+    )
+
+
+def test_every_hint_names_an_option_that_exists():
+    known = {name for command in COMMANDS for option in command.params for name in option.opts}
+    for typed, hint in HINTS.items():
+        assert hint.advice or set(hint.options) & known, typed
+        assert re.fullmatch("-{1,2}[a-z][a-z0-9-]*", typed)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "audit i --report r.pdf",
+            "--report is r.pdf, but writes a web page, which a browser prints as PDF: give a file "
+            "in .html.",
+        ),
+        (
+            "features c d --output x.csv",
+            "--output is x.csv, but writes Parquet (pyarrow, pandas, DuckDB read it): give a file "
+            "in .parquet.",
+        ),
+        (
+            "results . --picture a.pdf",
+            "--picture is a.pdf, but writes an image: give a file in .png.",
+        ),
+        (
+            "ingest https://example.org/a/wiki.xml.bz2 --output d",
+            "https://example.org/a/wiki.xml.bz2 is on the web, which is not read directly. "
+            "Download it, and give the file: curl -L -C - -O https://example.org/a/wiki.xml.bz2",
+        ),
+        (
+            "pretrain i --output o --license gpl3",
+            "--license is gpl3, which is not the identifier of a licence on the Hugging Face Hub; "
+            "did you mean gpl.",
+        ),
+        (
+            "finetune sst2 d --checkpoint c --output o --encoding koi9",
+            "--encoding is koi9, which is not the name of an encoding: give one such as cp1251, "
+            "koi8-r, shift_jis, gb18030, or auto.",
+        ),
+        ("run keys.toml", "keys.toml: a recipe has no key 'stages'; did you mean stage."),
+        (
+            "run options.toml",
+            "options.toml: stage 1 (build): No such option '--dupe-factor'. Give --duplicates. See "
+            "`clozeworks build --help`.",
+        ),
+        (
+            "run corpus.toml",
+            "corpus.toml: stage 1 (corpus): --mask-rate is 0.9, but must be above 0 and at most "
+            "0.4.",
+        ),
+    ],
+)
+def test_what_was_meant_is_named(line: str, message: str, capsys, folder: Path):
+    (folder / "keys.toml").write_text('[[stages]]\ncommand = "build"\n')
+    build = 'arguments = ["d"]\nvocab = "v"\noutput = "i"\ndupe-factor = 3\n'
+    (folder / "options.toml").write_text(f'[[stage]]\ncommand = "build"\n{build}')
+    (folder / "config.toml").write_text("[build]\nmask-rate = 0.9\n")
+    corpus = 'arguments = ["d"]\noutput = "c"\nconfig = "config.toml"\n'
+    (folder / "corpus.toml").write_text(f'[[stage]]\ncommand = "corpus"\n{corpus}')
+    assert error_of(capsys, line) == f"Error: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("language", "meant"),
+    [("ukrainian", "uk"), ("Lithuanian", "lt"), ("ukr", "uk"), ("jp", "ja"), ("ua", "uk")],
+)
+def test_a_language_is_given_by_its_code(language: str, meant: str, capsys):
+    pytest.importorskip("babel", reason="it knows the names of languages")
+    assert error_of(capsys, f"ingest notes.md --output d --language {language}") == (
+        f"Error: --language is {language}, which is not the code of a language; did you mean "
+        f"{meant}.\n"
+    )
+
+
+def test_codes_of_wikipedias_and_regions_are_languages():
+    for code in ("simple", "zh-yue", "be-x-old", "uk-UA", "en_GB", "nds", "no", "sh", "azb", "und"):
+        check_language(code)
 
 
 HUB = "If it is a model on the Hugging Face Hub, download it: hf download"

@@ -69,6 +69,8 @@ ALLOWED_IN_MODEL = {
 SHARED_BY_COMMANDS = {
     "cli.data_warnings",
     "cli.failures",
+    "cli.glossary",
+    "cli.hints",
     "cli.options",
     "cli.recipe",
     "cli.signals",

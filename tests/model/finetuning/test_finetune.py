@@ -94,7 +94,7 @@ def results(output: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_best_of_all_runs_is_kept(trained, data):
+def test_the_best_of_all_runs_is_kept(trained, data, capsys):
     output, summary, _ = trained
     lines = results(output)
     assert [(line["learning_rate"], line["seed"]) for line in lines] == [
@@ -110,13 +110,20 @@ def test_the_best_of_all_runs_is_kept(trained, data):
     assert summary["baseline"] == {"accuracy": 0.5}
     assert summary["word_baseline"]["accuracy"] > 0.9
     assert summary["degenerate_runs"] == sum(accuracy <= 0.5 for accuracy in accuracies)
+    capsys.readouterr()
+    evaluate_task(output, data / "train.tsv", "cpu")
+    assert "train.tsv is a file that this model was trained on" in capsys.readouterr().err
     assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (
         160,
         40,
         False,
     )
     assert json.loads((output / "summary.json").read_text()) == summary
-    assert evaluate_task(output, data, "cpu") == {"examples": 40, "accuracy": max(accuracies)}
+    assert evaluate_task(output, data, "cpu") == {
+        "examples": 40,
+        "accuracy": max(accuracies),
+        "baseline_accuracy": 0.5,
+    }
 
 
 def test_the_card_has_the_figures_of_the_best_run(trained):
@@ -450,9 +457,10 @@ def test_predict_reads_standard_input_and_answers_every_line(trained, monkeypatc
     stdin = io.TextIOWrapper(io.BytesIO("good\n\n[SEP] bad \u2028 x\n".encode()))
     monkeypatch.setattr("sys.stdin", stdin)
     assert predict(trained[0], "-", "-", "cpu") == 3
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "label\tnegative\tpositive"
-    assert len(lines) == 4
+    # Not `splitlines`, to which U+2028 is the end of a line too.
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[0] == "text\tlabel\tnegative\tpositive"
+    assert [line.split("\t")[0] for line in lines[1:]] == ["good", "", "[SEP] bad \u2028 x", ""]
 
 
 def test_predictions_keep_the_order_of_their_lines(trained, tmp_path, monkeypatch):
@@ -523,7 +531,7 @@ def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_offici
         quick(epochs=0.3, learning_rates=(1e-3,)),
     )
     lines = (tmp_path / "run" / "test" / "test.tsv").read_text().splitlines()
-    assert lines[0] == "label\t0\t1"
+    assert lines[0] == "text\tlabel\t0\t1"
     assert len(lines) == 6
     with pytest.raises(
         UserError, match=r"classify has no official format for .*test\.tsv; leave out `official`"

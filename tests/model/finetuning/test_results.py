@@ -15,6 +15,7 @@ from clozeworks.model.finetuning.results import (
     read_results,
 )
 from clozeworks.pipeline.errors import UserError
+from matplotlib.axes import Axes
 
 SUMMARY = {
     **{
@@ -158,6 +159,23 @@ def test_a_picture_has_a_panel_for_each_task(folder):
     assert picture.read_bytes().startswith(b"\x89PNG")
     # More directories make it higher: two panels of a row each, and one of a row.
     assert picture.read_bytes() != draw_results(read_results(folder / "glue"))
+
+
+def test_scores_on_other_data_have_a_panel_of_their_own(tmp_path, monkeypatch):
+    for name, data in (("a", "1f"), ("b", "2e"), ("c", "1f")):
+        write_results(tmp_path / name, "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
+        (tmp_path / name / "finetune.json").write_text(json.dumps({"data": data}))
+    titles: list[str] = []
+
+    def set_title(axes: Axes, *args: Any, **settings: Any) -> None:
+        titles.append(settings["title"])
+
+    monkeypatch.setattr(Axes, "set", set_title)
+    draw_results(read_results(tmp_path))
+    assert titles == [
+        "classify macro f1, in percent (data 1f)",
+        "classify macro f1, in percent (data 2e)",
+    ]
 
 
 def test_folders_without_results_and_foreign_files_are_refused(tmp_path):

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import shutil
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,10 @@ def run(instances, tmp_path_factory):
     return path
 
 
+def entropy(shares: Sequence[float]) -> float:
+    return -sum(share * math.log(share) for share in shares)
+
+
 def test_metrics_equal_those_of_transformers_row_by_row(run, instances):
     peer = transformers.BertForPreTraining.from_pretrained(run).eval()
     rows = pq.read_table(f"{instances}/validation-00000-of-00001.parquet").to_pylist()
@@ -63,8 +69,18 @@ def test_metrics_equal_those_of_transformers_row_by_row(run, instances):
         nsp_losses.append(-output.seq_relationship_logits[0].log_softmax(-1)[label].item())
         nsp_right += int(output.seq_relationship_logits[0].argmax() == label)
     mlm_loss, nsp_loss = sum(log_losses) / len(log_losses), sum(nsp_losses) / len(rows)
+    tokens = Counter(token for row in rows for token in row["masked_lm_ids"])
+    labels = Counter(row["next_sentence_label"] for row in rows)
+    shares = [count / tokens.total() for count in tokens.values()]
+    label_shares = [count / labels.total() for count in labels.values()]
     assert evaluate(run, instances) == pytest.approx(
         {
+            "rows": len(rows),
+            "baseline_mlm_loss": entropy(shares),
+            "baseline_mlm_accuracy": max(shares),
+            "baseline_perplexity": math.exp(entropy(shares)),
+            "baseline_nsp_loss": entropy(label_shares),
+            "baseline_nsp_accuracy": max(label_shares),
             "loss": mlm_loss + nsp_loss,
             "mlm_loss": mlm_loss,
             "mlm_accuracy": right / len(log_losses),
@@ -83,7 +99,9 @@ def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):
     manifest["config"]["pairing"] = "none"
     (tmp_path / "single" / "manifest.json").write_text(json.dumps(manifest))
     measured, paired = evaluate(run, str(tmp_path / "single")), evaluate(run, instances)
-    assert measured.keys() == {"loss", "mlm_loss", "mlm_accuracy", "perplexity"}
+    of_masks = {"mlm_loss", "mlm_accuracy", "perplexity"}
+    constant = {f"baseline_{name}" for name in of_masks}
+    assert measured.keys() == {"rows", "loss", *of_masks, *constant}
     assert measured["mlm_loss"] == paired["mlm_loss"] == measured["loss"]
 
 
@@ -170,7 +188,16 @@ def test_fill_and_evaluate_print_json(run, instances, capsys: pytest.CaptureFixt
         [guess._asdict() for guess in fill(run, "w7 [MASK]", top=2)[0]]
     ]
     main(["evaluate", str(run), instances, "--device", "cpu", "--json"])
-    assert json.loads(capsys.readouterr().out) == evaluate(run, instances)
+    assert json.loads(capsys.readouterr().out) == {
+        "split": "validation",
+        **evaluate(run, instances),
+    }
+    main(["evaluate", str(run), instances, "--device", "cpu", "--split", "train"])
+    printed = capsys.readouterr()
+    assert "may have been trained on these rows" in printed.err
+    assert re.search(r"split +train", printed.out)
+    assert re.search(r"mlm accuracy +[\d.]+ \([\d.]+ by token frequencies\)", printed.out)
+    assert re.search(r"nsp accuracy +[\d.]+ \([\d.]+ by a constant answer\)", printed.out)
 
 
 def test_fill_refuses_a_fine_tuned_model(tmp_path: Path):

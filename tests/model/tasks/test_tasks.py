@@ -1,6 +1,7 @@
 """How a task's files are found and read, and how its examples become tensors."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,22 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.encoders.config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.tasks import classification
-from clozeworks.model.tasks.catalogue import TASKS, find_entry, read_task, restore_task
+from clozeworks.model.tasks.catalogue import (
+    TASKS,
+    find_entry,
+    read_task,
+    restore_task,
+    task_settings,
+)
 from clozeworks.model.tasks.classification import (
+    Classification,
     SequenceClassifier,
     TextExample,
     read_classify,
 )
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions
+from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
+from clozeworks.model.tasks.repeats import Repeats, find_repeats
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
@@ -727,3 +736,59 @@ def test_tables_need_not_be_utf_8(encoding: str, tmp_path: Path, caplog: pytest.
     (tmp_path / "a.tsv").write_bytes(f"{text}\n".encode("cp1251") + text.encode("koi8-u"))
     with pytest.raises(UserError, match=r"cannot be told.* or convert it: iconv -f .*a\.tsv"):
         next(read_rows(tmp_path / "a.tsv"))
+
+
+def test_csv_may_have_semicolons(tmp_path):
+    path = write(tmp_path / "a.csv", 'sentence;label\n"one; two, three";1\nfour, five;0\n')
+    assert [row.values for row in read_rows(path)] == [
+        {"sentence": "one; two, three", "label": "1"},
+        {"sentence": "four, five", "label": "0"},
+    ]
+
+
+def test_the_encoding_may_be_given(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("sentence;label\nСобака спит;1\nКошка;0\nРыба;1\nКот;0\n".encode("koi8-r"))
+    options = TaskOptions(text="sentence", encoding="koi8-r")
+    task = read_classify([path], options)
+    assert [example.text for example in task.read(path, labelled=True)] == [
+        "Собака спит",
+        "Кошка",
+        "Рыба",
+        "Кот",
+    ]
+    assert "encoding" not in task_settings(task)
+    with pytest.raises(UserError, match=r"`encoding` is for .*; squad does not take it"):
+        check_task("squad", TaskOptions(encoding="koi8-r"))
+
+
+def test_a_tenth_of_each_class_is_held_out():
+    examples = [TextExample(f"text {i}", None, float(i % 10 == 0)) for i in range(400)]
+    task = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    train, dev = hold_out(examples, task.group, "a.csv", task.stratum)
+    assert Counter(example.target for example in dev) == {0: 36, 1: 4}
+    assert sorted(train + dev) == sorted(examples)
+    # Nearly all keep their side when others are added.
+    more = [*examples, *(TextExample(f"new {i}", None, 0.0) for i in range(40))]
+    _, more_dev = hold_out(more, task.group, "a.csv", task.stratum)
+    assert len(set(dev) - set(more_dev)) <= 4
+
+
+def test_repeats_and_contradictions_are_counted():
+    task = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    train = [
+        TextExample("good", None, 1.0),
+        TextExample("good", None, 1.0),
+        TextExample("odd", None, 0.0),
+        TextExample("odd", None, 1.0),
+        TextExample("odd", None, 1.0),
+        TextExample("bad", None, 0.0),
+    ]
+    dev = {"": [TextExample("bad", None, 0.0), TextExample("new", None, 0.0)]}
+    assert find_repeats(task, train, dev) == Repeats(
+        repeated=2, contradictory=3, example="odd", shared=1
+    )
+    scores = Classification(name="stsb", text=("text",))
+    assert find_repeats(scores, train, {}) == Repeats(
+        repeated=0, contradictory=0, example="", shared=0
+    )
