@@ -123,11 +123,12 @@ def _by_language(languages: Mapping[str, int]) -> dict[str, int]:
 
 def _by_source(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
     sizes: Counter[str] = Counter()
-    for shard in manifest.shards:
-        if isinstance(manifest, InstancesManifest):
+    if isinstance(manifest, InstancesManifest):
+        for shard in manifest.shards:
             for source, num_tokens in shard.source_tokens.items():
                 sizes[f"{_code(source)}, tokens in all passes"] += num_tokens
-        else:
+    else:
+        for shard in manifest.shards:
             for group in shard.groups:
                 sizes[f"{_code(group.source)}, characters"] += group.characters
     return dict(sorted(sizes.items()))

@@ -17,6 +17,7 @@ from clozeworks.model import (
     Classification,
     EntityRecognition,
     ModelConfig,
+    ModernBertConfig,
     SequenceClassifier,
     SpanClassifier,
     Squad,
@@ -42,6 +43,15 @@ NO_WORD = -100
 CACHE_BYTES = 4 << 30
 ENCODER_ALONE = {"architectures": ["BertModel"]}
 """For ``config.json``: ``transformers`` knows the encoder of these models, but not their heads."""
+
+
+def of_bert(config: ModelConfig | ModernBertConfig) -> ModelConfig:
+    """Return the shape if it is a BERT's, as in the paper; raises `UserError` for another."""
+    if not isinstance(config, ModelConfig):
+        raise UserError(
+            f"The BiLSTM heads are for BERT, but the checkpoint is a {config.title}; give a BERT."
+        )
+    return config
 
 
 class BiLstm(nn.Module):
@@ -155,9 +165,10 @@ class BiLstmClassification(Classification):
         """The variant in ``results.csv``."""
         return "bilstm"
 
-    def model(self, config: ModelConfig) -> SequenceClassifier:
+    def model(self, config: ModelConfig | ModernBertConfig) -> SequenceClassifier:
         """Return the encoder with a new BiLSTM and linear layer."""
-        return BiLstmForSequenceClassification(config, len(self.labels) or 1, self.lstm_size)
+        num_outputs = len(self.labels) or 1
+        return BiLstmForSequenceClassification(of_bert(config), num_outputs, self.lstm_size)
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``."""
@@ -180,9 +191,9 @@ class BiLstmSquad(Squad):
         """The variant in ``results.csv``."""
         return f"{super().variant} bilstm"
 
-    def model(self, config: ModelConfig) -> SpanClassifier:
+    def model(self, config: ModelConfig | ModernBertConfig) -> SpanClassifier:
         """Return the encoder with a new BiLSTM and linear layer."""
-        return BiLstmForQuestionAnswering(config, self.lstm_size)
+        return BiLstmForQuestionAnswering(of_bert(config), self.lstm_size)
 
     def hf_settings(self) -> dict[str, Any]:
         """Return what ``config.json`` needs."""
@@ -324,9 +335,9 @@ class FeatureTagging(EntityRecognition):
         """The variant in ``results.csv``."""
         return self.features
 
-    def model(self, config: ModelConfig) -> TaskModel:
+    def model(self, config: ModelConfig | ModernBertConfig) -> TaskModel:
         """Return the frozen encoder with a new BiLSTM."""
-        return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size)
+        return BiLstmTagger(of_bert(config), len(self.labels), self.features, self.lstm_size)
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the classes for ``config.json``."""

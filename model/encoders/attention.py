@@ -151,10 +151,11 @@ class PackedRows(NamedTuple):
         return torch.bucketize(tokens_T, self.row_starts[1:], right=True)
 
 
-def _split_heads(qkv_TE: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+def _split_heads(qkv_TE: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values, (T, H, K) each."""
     qkv_T3HK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1)
-    return qkv_T3HK.unbind(1)
+    q_THK, k_THK, v_THK = qkv_T3HK.unbind(1)
+    return q_THK, k_THK, v_THK
 
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:

@@ -11,7 +11,6 @@ positions.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -181,7 +180,7 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(hidden_BLD[:, 0]))
 
 
-class BertModel(Encoder):
+class BertModel(Encoder[ModelConfig]):
     """The encoder with its pooler; keys and results as in ``transformers.BertModel``."""
 
     prefix = "bert"
@@ -256,7 +255,7 @@ class PretrainHeads(nn.Module):
         self.seq_relationship = nn.Linear(config.hidden_size, 2)
 
 
-class BertForPreTraining(PretrainModel):
+class BertForPreTraining(PretrainModel[ModelConfig]):
     """BERT with its masked-LM and next-sentence heads."""
 
     vocabulary_weights = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
@@ -267,8 +266,7 @@ class BertForPreTraining(PretrainModel):
     }
 
     def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.bert = BertModel(config)
         self.cls = PretrainHeads(config)
 
@@ -290,21 +288,18 @@ class BertForPreTraining(PretrainModel):
         """Return logits (B, 2) of IsNext and NotNext."""
         return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
 
-    def with_positions(self, num_positions: int) -> "BertForPreTraining":
-        """Return the model with `num_positions`: further ones are copies of its first ones, in
+    def weights_for(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the weights with `num_positions`: further ones are copies of its first ones, in
         their order.
 
         So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
         tokens works at once.
         """
-        before = self.config.max_position_embeddings
         weights = self.state_dict()
         table_PD = weights[POSITIONS]
         # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
-        weights[POSITIONS] = table_PD[torch.arange(num_positions) % before]
-        longer = BertForPreTraining(replace(self.config, max_position_embeddings=num_positions))
-        longer.load_state_dict(weights)
-        return longer
+        weights[POSITIONS] = table_PD[torch.arange(num_positions) % len(table_PD)]
+        return weights
 
     @staticmethod
     def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,20 +9,25 @@ L), D hidden size.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from typing_extensions import TypeVar
 
 from .attention import PackedRows, PaddedRows
 from .config import EncoderConfig
 
+# Before Python 3.13 `typing.TypeVar` has no default; PyTorch needs typing_extensions anyway.
+Shape = TypeVar("Shape", bound=EncoderConfig, default=EncoderConfig, covariant=True)
+"""The class of a model's configuration; a plain `Encoder` may have any of them."""
 
-class Encoder(nn.Module, ABC):
+
+class Encoder(nn.Module, ABC, Generic[Shape]):
     """An encoder; parameter names and results as in ``transformers``."""
 
-    config: EncoderConfig
+    config: Shape
     prefix: ClassVar[str]
     """Name of the encoder in a model with a head, and so before its weights' names."""
     optional_modules: ClassVar[tuple[str, ...]] = ()
@@ -30,7 +35,7 @@ class Encoder(nn.Module, ABC):
     span_layer: ClassVar[str]
     """Name of the last layer of ``transformers``' model for questions on this encoder."""
 
-    def __init__(self, config: EncoderConfig):
+    def __init__(self, config: Shape):
         super().__init__()
         self.config = config
         self.recomputes_layers = False

@@ -5,14 +5,14 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import replace
+from typing import ClassVar, Generic, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import EncoderConfig
-from .encoder import Encoder
+from .encoder import Encoder, Shape
 
 IGNORED = -100
 """Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
@@ -52,14 +52,18 @@ def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multipl
     return padded_logits[:, :vocab_size]
 
 
-class PretrainModel(nn.Module, ABC):
+class PretrainModel(nn.Module, ABC, Generic[Shape]):
     """An encoder with the heads of pre-training; parameter names as in ``transformers``."""
 
-    config: EncoderConfig
+    config: Shape
     vocabulary_weights: ClassVar[tuple[str, ...]]
     """Names of the weights with one row per token."""
     heads: ClassVar[Mapping[str, str]]
     """Parts that a checkpoint may lack: their names for people, by the prefix of their weights'."""
+
+    def __init__(self, config: Shape):
+        super().__init__()
+        self.config = config
 
     @property
     @abstractmethod
@@ -79,14 +83,20 @@ class PretrainModel(nn.Module, ABC):
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
         """Return logits (B, 2) of IsNext and NotNext."""
 
-    @abstractmethod
-    def with_positions(self, num_positions: int) -> Self:
-        """Return the model for rows of up to `num_positions` tokens, more than before."""
-
     @staticmethod
     @abstractmethod
     def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights of a checkpoint under the names of ``transformers`` today."""
+
+    def with_positions(self, num_positions: int) -> Self:
+        """Return the model for rows of up to `num_positions` tokens, more than before."""
+        longer = type(self)(replace(self.config, max_position_embeddings=num_positions))
+        longer.load_state_dict(self.weights_for(num_positions))
+        return longer
+
+    def weights_for(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the weights of the model for longer rows: its own, if positions have none."""
+        return self.state_dict()
 
     def forward(
         self,

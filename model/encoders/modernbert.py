@@ -14,7 +14,6 @@ vocabulary.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -143,12 +142,11 @@ class Layer(nn.Module):
         return hidden_TD + self.mlp(self.mlp_norm(hidden_TD))
 
 
-class ModernBertModel(Encoder):
+class ModernBertModel(Encoder[ModernBertConfig]):
     """The encoder; keys and results as in ``transformers.ModernBertModel``."""
 
     prefix = "model"
     span_layer = "classifier"
-    config: ModernBertConfig
 
     def __init__(self, config: ModernBertConfig):
         super().__init__(config)
@@ -227,15 +225,14 @@ class DecoderBias(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
 
-class ModernBertForMaskedLM(PretrainModel):
+class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
     """ModernBERT with its masked-LM head."""
 
     vocabulary_weights = ("model.embeddings.tok_embeddings.weight", "decoder.bias")
     heads: ClassVar[Mapping[str, str]] = {"head.": "masked-LM head", "decoder.": "masked-LM head"}
 
     def __init__(self, config: ModernBertConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.model = ModernBertModel(config)
         self.head = PredictionHead(config)
         self.decoder = DecoderBias(config)
@@ -258,14 +255,6 @@ class ModernBertForMaskedLM(PretrainModel):
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
         """Raise `UserError`: it has no next-sentence head."""
         raise UserError("A ModernBERT has no next-sentence head; use `objective` mlm.")
-
-    def with_positions(self, num_positions: int) -> "ModernBertForMaskedLM":
-        """Return the model for rows of up to `num_positions` tokens; rotary positions are computed,
-        so no weight changes.
-        """
-        longer = ModernBertForMaskedLM(replace(self.config, max_position_embeddings=num_positions))
-        longer.load_state_dict(self.state_dict())
-        return longer
 
     @staticmethod
     def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

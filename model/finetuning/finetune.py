@@ -43,7 +43,7 @@ from ..checkpoint import (
     save_model,
     write_json,
 )
-from ..encoders.config import ModelConfig
+from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..mirror import mirrored, upload
 from ..tasks.catalogue import task_settings
@@ -176,7 +176,7 @@ def _prepare(
 
 
 def _report_untrained(
-    checkpoint: str, shape: ModelConfig, splits: Sequence[Sequence[Feature]]
+    checkpoint: str, shape: EncoderConfig, splits: Sequence[Sequence[Feature]]
 ) -> None:
     """Print how many rows are longer than those of pre-training, if any are."""
     trained = trained_length(checkpoint, shape.max_position_embeddings)

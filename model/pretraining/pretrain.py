@@ -308,7 +308,6 @@ def _compile(model: PretrainModel, *, by_layer: bool) -> None:
 def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     sequence, first = setup.first_row(step)
     batch_size = setup.config.batch_size
-    objective = setup.config.objective
     on_gpu = setup.ranks.device.type == "cuda"
     rows = sequence.rows(first, first + batch_size)
     # All ranks read the whole batch: its counts, by which losses are divided, then need no message.
@@ -316,10 +315,10 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     rows_at_once = setup.rows_at_once(sequence)
     if setup.packs:
         max_length = sequence.directory.max_length
-        batches = pack_batches(rank_rows, rows_at_once, max_length, objective)
+        batches = pack_batches(rank_rows, rows_at_once, max_length, setup.objective)
     else:
         multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
-        batches = make_batches(rank_rows, rows_at_once, objective, multiple)
+        batches = make_batches(rank_rows, rows_at_once, setup.objective, multiple)
     num_padded_here = sum(batch.input_ids.numel() for batch in batches)
     if on_gpu:
         batches = [batch.pin() for batch in batches]
@@ -328,7 +327,7 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
         batches=batches,
         num_rows=len(rows),
         lengths=by_sequence.lengths,
-        num_predicted=_num_predicted(by_sequence, objective),
+        num_predicted=_num_predicted(by_sequence, setup.objective),
         num_padded=num_padded_here * setup.ranks.num_ranks,
     )
 

@@ -70,6 +70,7 @@ class PretrainSetup:
     """Everything that stays the same throughout a run."""
 
     config: PretrainConfig
+    """As `resolved` returns it."""
     ranks: Ranks
     schedule: Schedule
     phases: list[RowSequence]
@@ -80,6 +81,12 @@ class PretrainSetup:
     """Number format of matrix products."""
     packs: bool = False
     """Whether batches of rows are packed, not padded."""
+
+    @property
+    def objective(self) -> str:
+        """The training objective."""
+        assert self.config.objective is not None
+        return self.config.objective
 
     def first_row(self, step: int) -> tuple[RowSequence, int]:
         """Return the sequence that the update with index `step` draws from, and the position of its
@@ -96,12 +103,11 @@ class PretrainSetup:
     def evaluation_batches(self, phase: int) -> list[PretrainBatch]:
         """Return this rank's part of the rows that are evaluated in a phase."""
         rows = self.validation[phase]
-        objective = self.config.objective
         if not self.packs or not len(rows):
-            return evaluation_batches(rows, objective, self.config.micro_batch_size)
+            return evaluation_batches(rows, self.objective, self.config.micro_batch_size)
         sequence = self.phases[phase]
         rows_at_once = self.rows_at_once(sequence)
-        return pack_batches(rows, rows_at_once, sequence.directory.max_length, objective)
+        return pack_batches(rows, rows_at_once, sequence.directory.max_length, self.objective)
 
 
 def encoder_kind(config: PretrainConfig) -> type[ModelConfig] | type[ModernBertConfig]:

@@ -18,6 +18,7 @@ from bilstm import (
     BiLstmSquad,
     BiLstmTagger,
     chosen_layers,
+    of_bert,
     on_features,
     with_bilstm,
 )
@@ -26,6 +27,7 @@ from clozeworks.model import (
     EntityRecognition,
     FinetuneConfig,
     ModelConfig,
+    ModernBertConfig,
     Squad,
     Task,
     evaluate_task,
@@ -34,6 +36,7 @@ from clozeworks.model import (
     predict,
 )
 from clozeworks.model.checkpoint import load_weights, read_config
+from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.finetuning.finetune import make_model
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
@@ -111,7 +114,7 @@ def test_a_row_is_read_at_both_its_ends(checkpoint):
     model = make_model(CLASSIFICATION, checkpoint, NO_DROPOUT, seed=1)
     batch = make_batch([feature(9)])
     lstm, classifier = model.get_submodule("lstm"), model.get_submodule("classifier")
-    outputs_LU = lstm(model.bert(*batch[:4]), torch.tensor([9]))[0]
+    outputs_LU = lstm(model.encoder(*batch[:4]), torch.tensor([9]))[0]
     expected = classifier(torch.cat([outputs_LU[-1, :5], outputs_LU[0, 5:]]))
     torch.testing.assert_close(model(batch)[0], expected, rtol=0, atol=1e-6)
 
@@ -140,7 +143,7 @@ def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     # The pooler is not used.
     assert all(name.startswith("bert.pooler") for name in unchanged)
     (line,) = read_results(output)
-    left_to_right = start.bert.config.is_decoder
+    left_to_right = start.encoder.config.is_decoder
     assert line.variant == ("bilstm left-to-right" if left_to_right else "bilstm")
     assert transformers.AutoConfig.from_pretrained(output).architectures == ["BertModel"]
 
@@ -198,6 +201,12 @@ def test_what_was_tuned_is_taken_from_the_model(deep_checkpoint, tmp_path):
     assert {name: measured[name] for name in scores} == scores
 
 
+@pytest.mark.parametrize("task", [*TASKS, on_features(ENTITIES, "last", 6)])
+def test_another_encoder_is_refused(task: Task):
+    with pytest.raises(UserError, match="are for BERT, but the checkpoint is a ModernBERT"):
+        task.model(ModernBertConfig())
+
+
 # On the hidden states of a frozen encoder
 # --------------------------------------------------------------------------------------------------
 
@@ -223,8 +232,8 @@ def some_features(checkpoint: Path) -> list[Feature]:
 
 @pytest.mark.parametrize("features", FEATURES)
 def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_checkpoint):
-    model = BiLstmTagger(read_config(deep_checkpoint), 5, features, 6).eval()
-    load_weights(nn.ModuleDict({"bert": model.bert}), deep_checkpoint)
+    model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, features, 6).eval()
+    load_weights(nn.ModuleDict({"bert": model.encoder}), deep_checkpoint)
     theirs = transformers.BertModel.from_pretrained(
         deep_checkpoint, attn_implementation="eager"
     ).eval()
@@ -250,17 +259,26 @@ def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_check
         torch.testing.assert_close(logits[index, positions], expected, rtol=0, atol=1e-5)
 
 
+def watch_rows(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """Return a list that grows by the token ids of each row that the encoder computes."""
+    rows: list[torch.Tensor] = []
+    compute = encoder.hidden_states
+
+    def watch(ids: torch.Tensor, **more: Any) -> list[torch.Tensor]:
+        rows.append(ids)
+        return compute(ids, **more)
+
+    monkeypatch.setattr(encoder, "hidden_states", watch)
+    return rows
+
+
 def test_frozen_states_are_computed_once_in_training_and_never_change(deep_checkpoint, monkeypatch):
-    model = BiLstmTagger(read_config(deep_checkpoint), 5, "weighted-sum-all", 6)
-    before = {name: weight.clone() for name, weight in model.bert.state_dict().items()}
-    rows = []
-    computed = model.bert.hidden_states
-    monkeypatch.setattr(
-        model.bert, "hidden_states", lambda ids, **more: rows.append(ids) or computed(ids, **more)
-    )
+    model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, "weighted-sum-all", 6)
+    before = {name: weight.clone() for name, weight in model.encoder.state_dict().items()}
+    rows = watch_rows(model.encoder, monkeypatch)
     batch = make_batch(some_features(deep_checkpoint))
     model.train()
-    assert not model.bert.training
+    assert not model.encoder.training
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(weights, 0.1)
     losses = []
@@ -271,20 +289,16 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(deep_check
         losses.append(loss.item())
     assert len(rows) == 3
     assert losses[2] < losses[0]
-    after = model.bert.state_dict()
+    after = model.encoder.state_dict()
     assert all(torch.equal(weight, after[name]) for name, weight in before.items())
     assert model.layer_weights.grad is not None and model.layer_weights.grad.abs().sum() > 0
 
 
 def test_without_room_in_the_cache_states_are_computed_each_time(deep_checkpoint, monkeypatch):
     monkeypatch.setattr(bilstm, "CACHE_BYTES", 0)
-    model = BiLstmTagger(read_config(deep_checkpoint), 5, "last", 6).train()
+    model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, "last", 6).train()
     batch = make_batch(some_features(deep_checkpoint))
-    rows = []
-    computed = model.bert.hidden_states
-    monkeypatch.setattr(
-        model.bert, "hidden_states", lambda ids, **more: rows.append(ids) or computed(ids, **more)
-    )
+    rows = watch_rows(model.encoder, monkeypatch)
     model(batch)
     model(batch)
     assert len(rows) == 6

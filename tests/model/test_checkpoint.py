@@ -68,7 +68,7 @@ def test_reads_what_transformers_saves(tmp_path, safe):
     ours = read_model(tmp_path).eval()
     ids = torch.arange(12).view(2, 6)
     with torch.no_grad():
-        logits = ours.mlm_logits(ours.bert(ids), torch.arange(12)).view(2, 6, 50)
+        logits = ours.mlm_logits(ours.encoder(ids), torch.arange(12)).view(2, 6, 50)
         torch.testing.assert_close(logits, peer(ids).prediction_logits, rtol=0, atol=1e-5)
 
 

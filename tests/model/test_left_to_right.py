@@ -93,7 +93,7 @@ def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpo
         # Their pooler takes the first of what it is given.
         expected = model.classifier(decoder.get_submodule("pooler")(hidden[:, -1:]))
         torch.testing.assert_close(model(make_batch([feature(row)])), expected, rtol=0, atol=1e-5)
-        logits_L2 = squad.qa_outputs(hidden)[0]
+        logits_L2 = squad.get_submodule("qa_outputs")(hidden)[0]
         order = [10, *range(1, 10), 0]
         torch.testing.assert_close(
             squad(make_batch([feature(row)]))[0], logits_L2[order], rtol=0, atol=1e-5

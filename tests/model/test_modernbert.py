@@ -22,9 +22,12 @@ from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-IDS = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
+
+def vocabulary_fields(size: int) -> dict[str, Any]:
+    return ModernBertConfig.vocabulary_fields(size, pad_id=0, cls_id=2, sep_id=3)
+
+
 SHAPE = ModernBertConfig(
-    vocab_size=97,
     hidden_size=48,
     num_hidden_layers=5,
     num_attention_heads=4,
@@ -33,7 +36,7 @@ SHAPE = ModernBertConfig(
     local_attention=16,
     global_rope_theta=30_000.0,
     local_rope_theta=5_000.0,
-    **IDS,
+    **vocabulary_fields(97),
 )
 SHORT = [[7, 7, 7], [3, 9, 8, 1]]
 """Rows that a window of 8 tokens on either side covers, or nearly."""
@@ -129,7 +132,8 @@ def test_heads_of_tasks_equal_transformers(make, pooling):
     for weight in ours.state_dict().values():
         weight.mul_(3).add_(torch.linspace(-0.1, 0.1, weight.numel()).view(weight.shape))
     name = f"ModernBert{ours.hf_name}"
-    config = transformers.ModernBertConfig(**shape.to_hf(name), num_labels=2)
+    values: dict[str, Any] = shape.to_hf(name) | {"num_labels": 2}
+    config = transformers.ModernBertConfig(**values)
     peer: Any = getattr(transformers, name)(config).eval()
     peer.load_state_dict(ours.state_dict())
 
@@ -180,7 +184,7 @@ def test_hidden_states_of_all_layers_equal_transformers():
 
 
 def test_initial_weights_are_those_of_transformers_module_by_module():
-    shape = ModernBertConfig.named("tiny", vocab_size=3000, **IDS)
+    shape = ModernBertConfig.named("tiny", **vocabulary_fields(3000))
     ours = make_pretrain_model(shape)
     initialise(ours, shape, torch.Generator().manual_seed(0))
     torch.manual_seed(0)
@@ -214,7 +218,7 @@ def test_a_window_sees_so_many_tokens_and_no_more():
     shape = replace(SHAPE, num_hidden_layers=2)
     ours, _ = make_models(shape)
     hidden = torch.randn(300, 48, generator=torch.Generator().manual_seed(0))
-    attend = ours.model.layers[1].attn
+    attend = ours.model.layers[1].get_submodule("attn")
     for num_tokens in (60, 300):
         layout = PaddedRows(1, num_tokens, None, None, False)
         rotation = Rotation.at(torch.arange(num_tokens), 12, 5000.0)
@@ -257,19 +261,20 @@ def test_named_sizes_have_the_published_numbers_of_parameters():
         assert ModernBertConfig().intermediate_size == 1152
     for size in ("tiny", "mini", "small", "medium"):
         # Layers like BERT's of the same name, in weights.
-        ours = ModernBertConfig.named(size, vocab_size=97, **IDS)
+        ours = ModernBertConfig.named(size, **vocabulary_fields(97))
         bert = ModelConfig.named(size, vocab_size=97, max_position_embeddings=1)
         assert ours.num_parameters() == pytest.approx(bert.num_parameters(), rel=0.05)
 
 
-NEW_FORM = transformers.ModernBertConfig(
-    global_attn_every_n_layers=4,
-    num_hidden_layers=6,
-    rope_parameters={
+NEW_FIELDS: dict[str, Any] = {
+    "global_attn_every_n_layers": 4,
+    "num_hidden_layers": 6,
+    "rope_parameters": {
         "full_attention": {"rope_type": "default", "rope_theta": 7.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 8.0},
     },
-).to_dict()
+}
+NEW_FORM = transformers.ModernBertConfig(**NEW_FIELDS).to_dict()
 OLD_FORM = {
     "model_type": "modernbert",
     "num_hidden_layers": 6,

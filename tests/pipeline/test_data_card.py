@@ -59,8 +59,9 @@ def test_a_directory_can_be_published(corpus: Path, stage: str, tmp_path: Path, 
     from datasets import load_dataset
 
     card = DatasetCard.load(corpus / stage / CARD)
-    assert card.data.language == ["en"] and card.data.license == "unknown"
-    assert card.data.size_categories == ["n<1K"] and card.data.task_categories == ["fill-mask"]
+    assert card.data.get("language") == ["en"] and card.data.get("license") == "unknown"
+    assert card.data.get("size_categories") == ["n<1K"]
+    assert card.data.get("task_categories") == ["fill-mask"]
     assert str(corpus) not in card.content
     loaded = load_dataset(str(corpus / stage), cache_dir=str(tmp_path))
     assert set(loaded) == {"train", "validation"}

@@ -1,8 +1,7 @@
 """The card of a fine-tuned model: the Hub's metadata, the data, the recipe and the scores."""
 
-from typing import Any
-
 import pytest
+from clozeworks.model.encoders.config import ModelConfig
 from clozeworks.model.finetuning.card import task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.results import SearchSummary
@@ -21,10 +20,13 @@ SUMMARY: SearchSummary = {
         "tuned": {},
         "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873},
     },
-    **dict.fromkeys(("median", "lowest", "highest"), 0.8),  # pyright: ignore[reportAssignmentType]
+    "median": 0.8,
+    "lowest": 0.8,
+    "highest": 0.8,
     "runs": 4,
     "degenerate_runs": 0,
     "baseline": {"f1": 0.8122},
+    "word_baseline": {},
     "train_examples": 3667,
     "dev_examples": 408,
     "train_examples_cut": 0,
@@ -33,8 +35,12 @@ SUMMARY: SearchSummary = {
 }
 
 
-def card_of(task: Task = GLUE["mrpc"], data: str = "glue/MRPC", **changes: Any) -> ModelCard:
-    license, summary = changes.pop("license", None), {**SUMMARY, **changes}
+def card_of(
+    task: Task = GLUE["mrpc"],
+    data: str = "glue/MRPC",
+    license: str | None = None,
+    summary: SearchSummary = SUMMARY,
+) -> ModelCard:
     recipe = {"batch_size": 32, "epochs": "3"}
     config = FinetuneConfig(license=license)
     text = task_card(
@@ -44,7 +50,8 @@ def card_of(task: Task = GLUE["mrpc"], data: str = "glue/MRPC", **changes: Any) 
         ["en"],
         config,
         recipe,
-        summary,  # pyright: ignore[reportArgumentType]
+        summary,
+        ModelConfig(),
         in_transformers=task.name != "swag",
     )
     return ModelCard(text)
@@ -59,7 +66,7 @@ def test_the_metadata_are_those_of_the_hub():
         "pipeline_tag": "text-classification",
         "datasets": ["nyu-mll/glue"],
     }
-    results: list[EvalResult] = card.data.eval_results  # pyright: ignore[reportAttributeAccessIssue]
+    results: list[EvalResult] = card.data.get("eval_results")
     assert [(each.metric_type, each.metric_value) for each in results] == [
         ("f1", 0.88),
         ("matthews_correlation", 0.5),
@@ -93,9 +100,10 @@ def test_data_recipe_and_figures_are_stated(line: str):
 
 def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for():
     task = Classification(name="classify", text=("text",), labels=("a", "b"))
-    card = card_of(task, "my data/reviews.csv", held_out=True)
+    card = card_of(task, "my data/reviews.csv", summary={**SUMMARY, "held_out": True})
     assert card.data.get("datasets") is None
-    assert card.data.eval_results[0].dataset_name == "reviews.csv"  # pyright: ignore[reportAttributeAccessIssue, reportOptionalSubscript]
+    (result,) = card.data.get("eval_results")
+    assert result.dataset_name == "reviews.csv"
     assert "| dev examples are | train (held-out part) |" in card.text
     assert "The licences of the data and of the encoder are not recorded" in card.text
     assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

@@ -370,8 +370,9 @@ def test_random_weights_take_only_the_checkpoints_shape(checkpoint):
     assert torch.equal(
         random.state_dict()["classifier.weight"], trained.state_dict()["classifier.weight"]
     )
-    weights = random.bert.state_dict()
-    for name, weight in trained.bert.encoder.state_dict().items():
+    weights = random.encoder.state_dict()
+    layers = trained.encoder.get_submodule("encoder")
+    for name, weight in layers.state_dict().items():
         assert weights[f"encoder.{name}"].shape == weight.shape
         if "LayerNorm" not in name and name.endswith("weight"):
             assert not torch.equal(weights[f"encoder.{name}"], weight)

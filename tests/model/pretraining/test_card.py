@@ -126,7 +126,7 @@ def test_what_is_measured_on_too_few_rows_is_no_figure():
     assert "| rows | too little to judge: 12 rows |" in few
     assert "before training" not in few and "before training" in card_of()
     few_data = ModelCard(few).data
-    assert few_data.get("model-index") is None and few_data.eval_results is None
+    assert few_data.get("model-index") is None and few_data.get("eval_results") is None
 
 
 def test_only_options_that_were_given_are_stated():

@@ -132,7 +132,7 @@ def test_a_left_to_right_model_fills_a_mask_from_what_precedes_it(run, tmp_path)
     model = read_model(tmp_path / "run").eval()
     ids = torch.tensor([read_tokenizer(run).encode("w7 [MASK] w9").ids])
     with torch.no_grad():
-        expected = model.mlm_logits(model.bert(ids[:, :2]), torch.tensor([1])).softmax(-1).max()
+        expected = model.mlm_logits(model.encoder(ids[:, :2]), torch.tensor([1])).softmax(-1).max()
     assert fill(tmp_path / "run", "w7 [MASK] w9", top=1)[0][0].probability == pytest.approx(
         float(expected)
     )

@@ -3,6 +3,7 @@ taken as checkpoints.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_a_published_model_is_taken_as_a_checkpoint(published, instances, tmp_pa
         torch.testing.assert_close(
             extractor.encoder(ids), peer(ids).last_hidden_state, rtol=0, atol=1e-5
         )
-    config = PretrainConfig(**OPTIONS | {"steps": 1}, checkpoint=str(model))
+    config = replace(PretrainConfig(**OPTIONS), steps=1, checkpoint=str(model))
     pretrain(config, [instances], tmp_path / "adapted")
     lacks = f"{model} has no masked-LM head; they start from random weights.\n"
     assert capsys.readouterr().err.endswith(lacks if form == "encoder alone" else "")

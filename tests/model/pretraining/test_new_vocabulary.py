@@ -11,6 +11,7 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import PretrainModel
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.new_vocabulary import (
     MovedTokens,
@@ -103,8 +104,8 @@ def test_the_same_tokens_in_another_order_give_the_same_logits():
     new_ids = torch.tensor([[new.ids[old.tokens[token]] for token in ids[0]]])
     order = torch.tensor([new.ids[token] for token in old.tokens])
 
-    def logits(of: BertForPreTraining, tokens: torch.Tensor) -> torch.Tensor:
-        hidden = of.bert(tokens, torch.zeros_like(tokens), None, None)
+    def logits(of: PretrainModel, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = of.encoder(tokens, torch.zeros_like(tokens), None, None)
         return of.mlm_logits(hidden, torch.arange(6))
 
     with torch.no_grad():

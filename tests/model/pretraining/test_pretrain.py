@@ -499,7 +499,7 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     }
     ours = read_model(tmp_path).eval()
     with torch.no_grad():
-        logits = ours.mlm_logits(ours.bert(*batch[:4]), batch.token_index_T)
+        logits = ours.mlm_logits(ours.encoder(*batch[:4]), batch.token_index_T)
         theirs = peer.eval()(batch.input_ids, **arguments)
     expected = theirs.prediction_logits.flatten(0, 1)[batch.token_index_T]
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
@@ -511,7 +511,7 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
         again = masked(batch.input_ids, **arguments).logits
         hidden = bare(batch.input_ids, **arguments).last_hidden_state
         torch.testing.assert_close(
-            ours.bert(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL]
+            ours.encoder(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL]
         )
     torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
 

@@ -74,14 +74,17 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
     assert clock.learning_rate(0, 4000) == 0
 
 
-def test_options_of_schedule_and_masks_that_do_not_fit_are_named():
-    for changes, message in (
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
         ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "must be between 0 and 1"),
         ({"mask_rate": (0.3,)}, "`mask_rate` is .*no effect without `dynamic_masking`"),
         ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "at most 0.4"),
         ({"mask_rate": (0.3, 0.2, 0.1), "dynamic_masking": "token"}, "one number, or two"),
         ({"mask_rate": (0.3, 0.1), "dynamic_masking": "token", "hours": 1}, "give one number"),
-    ):
-        with pytest.raises(UserError, match=message):
-            PretrainConfig(**changes)
+    ],
+)
+def test_options_of_schedule_and_masks_that_do_not_fit_are_named(changes, message):
+    with pytest.raises(UserError, match=message):
+        PretrainConfig(**changes)

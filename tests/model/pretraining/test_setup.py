@@ -90,7 +90,7 @@ def test_next_sentences_need_pairs(tmp_path):
 def test_the_ranks_share_the_rows_of_an_evaluation(instances):
     directories = [open_instances(instances)]
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
-        config = PretrainConfig(steps=1, device="cpu", evaluation_rows=rows)
+        config = PretrainConfig(steps=1, objective="mlm", device="cpu", evaluation_rows=rows)
         setups = [
             set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)
         ]

@@ -73,7 +73,13 @@ def instances(tmp_path_factory) -> str:
 
 
 def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
-    config = PretrainConfig(steps=2, batch_size=12, device="cpu", micro_batch_size=micro_batch_size)
+    config = PretrainConfig(
+        steps=2,
+        batch_size=12,
+        objective="mlm",
+        device="cpu",
+        micro_batch_size=micro_batch_size,
+    )
     setup = set_up(config, open_directories(config, [instances]), ranks)
     batch = pretrain._make_global_batch(setup, 0)
     model = BertForPreTraining(SHAPE)
