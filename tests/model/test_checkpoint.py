@@ -103,6 +103,7 @@ def test_mistakes_are_named(saved, tmp_path):
     (saved / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is damaged"):
         read_config(saved)
+    (saved / "config.json").write_text(json.dumps(config))
     weights = load_file(saved / "model.safetensors")
     del weights["bert.pooler.dense.bias"]
     save_file(weights, saved / "model.safetensors")

@@ -102,8 +102,8 @@ def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for()
     task = Classification(name="classify", text=("text",), labels=("a", "b"))
     card = card_of(task, "my data/reviews.csv", summary={**SUMMARY, "held_out": True})
     assert card.data.get("datasets") is None
-    (result,) = card.data.get("eval_results")
-    assert result.dataset_name == "reviews.csv"
+    results: list[EvalResult] = card.data.get("eval_results")
+    assert {result.dataset_name for result in results} == {"reviews.csv"}
     assert "| dev examples are | train (held-out part) |" in card.text
     assert "The licences of the data and of the encoder are not recorded" in card.text
     assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

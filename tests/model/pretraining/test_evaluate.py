@@ -161,10 +161,11 @@ def test_options_for_the_other_kind_of_model_are_refused(run, instances, tmp_pat
         main(["evaluate", str(run), instances, "--metric", "korquad"])
     assert "Error: --metric is for a fine-tuned model" in capsys.readouterr().err
     (tmp_path / "task.json").write_text("{}")
+    expected = "Error: --split, --batch-size and --context are for instances"
     for option in ("--split=train", "--batch-size=3"):
         with pytest.raises(SystemExit):
             main(["evaluate", str(tmp_path), instances, option])
-        assert "Error: --split and --batch-size are for instances" in capsys.readouterr().err
+        assert expected in capsys.readouterr().err
 
 
 def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):

@@ -12,7 +12,7 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import setup
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.setup import new_model, open_directories, set_up
+from clozeworks.model.pretraining.setup import new_model, open_directories, resolved, set_up
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -83,7 +83,7 @@ def test_next_sentences_need_pairs(tmp_path):
         UserError,
         match="was built with `pairing` none: it has no next sentences; use `objective` mlm",
     ):
-        open_directories(PretrainConfig(), [str(path)])
+        open_directories(resolved(PretrainConfig()), [str(path)])
     assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
 
 
