@@ -151,17 +151,20 @@ def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
         check_packing(replace(SHAPE, is_decoder=is_decoder), CPU, torch.float32)
     attend = PackedRows.attend
 
-    def across_rows(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
-        return attend(layout._replace(row_starts=layout.row_starts[[0, -1]]), qkv, num_heads, rate)
+    # The others are queries, keys and values, the number of heads, the dropout rate and the window.
+    def across_rows(layout: PackedRows, *others: Any) -> Tensor:
+        return attend(layout._replace(row_starts=layout.row_starts[[0, -1]]), *others)
 
-    def undefined(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
-        return attend(layout, qkv, num_heads, rate) * torch.nan
+    def undefined(layout: PackedRows, *others: Any) -> Tensor:
+        return attend(layout, *others) * torch.nan
 
-    def unscaled(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
-        return attend(layout, qkv, num_heads, rate) * (1 - rate)
+    def unscaled(layout: PackedRows, qkv: Tensor, heads: int, rate: float, *window: Any) -> Tensor:
+        return attend(layout, qkv, heads, rate, *window) * (1 - rate)
 
-    def without_dropout(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
-        return attend(layout, qkv, num_heads, 0.0)
+    def without_dropout(
+        layout: PackedRows, qkv: Tensor, heads: int, rate: float, *window: Any
+    ) -> Tensor:
+        return attend(layout, qkv, heads, 0.0, *window)
 
     reasons = {
         across_rows: "gradients differ",

@@ -54,8 +54,8 @@ def published(run, tmp_path_factory) -> Path:
     """A model as transformers saves one, with other weights and the tokenizer of `run`."""
     path = tmp_path_factory.mktemp("published")
     torch.manual_seed(3)
-    shape = read_config(run)
-    config = transformers.ModernBertConfig(**shape.to_hf(), classifier_pooling="mean")
+    values: dict[str, Any] = read_config(run).to_hf() | {"classifier_pooling": "mean"}
+    config = transformers.ModernBertConfig(**values)
     transformers.ModernBertForMaskedLM(config).save_pretrained(path)
     transformers.AutoTokenizer.from_pretrained(run).save_pretrained(path)
     return path
