@@ -44,9 +44,9 @@ def test_an_interrupted_pretrain_saves_and_exits_with_130(number, tmp_path, monk
 def test_an_interrupted_finetune_saves_and_exits_with_130(tmp_path: Path, monkeypatch, capsys):
     make_checkpoint(tmp_path / "checkpoint")
     (tmp_path / "data").mkdir()
-    for name in ("train.tsv", "dev.tsv"):
-        text = "sentence\tlabel\n" + "the cat\t0\nthe dog\t1\n" * 100
-        (tmp_path / "data" / name).write_text(text)
+    for name in ("train", "dev"):
+        rows = [f"{name} {number} the cat\t{number % 2}\n" for number in range(200)]
+        (tmp_path / "data" / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     paths = {name: str(tmp_path / name) for name in ("data", "checkpoint", "tuned")}
     arguments = ["finetune", "classify", paths["data"], "--checkpoint", paths["checkpoint"]]
     arguments += ["--output", paths["tuned"], "--max-length", "16", "--device", "cpu"]

@@ -530,12 +530,6 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
         "pipeline_tag": "fill-mask",
         "tags": ["bert"],
     }
-    data: Any = card.data
-    figures = {result.metric_type: result.metric_value for result in data.eval_results}
-    assert figures == {
-        "accuracy": summary["final"]["mlm_accuracy"],
-        "perplexity": summary["final"]["perplexity"],
-    }
     lines = card.text.splitlines()
     rows = [line for line in lines if line.startswith("| training rows | ")]
     assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
@@ -546,10 +540,8 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
         "| warm-up | 0 steps |",
         "| dynamic masking | token |",
     } <= set(lines)
-    loss = summary["final"]["mlm_loss"]
-    assert (
-        f"| mlm loss | {loss:.4g} (before training {summary['initial']['mlm_loss']:.4g}) |" in lines
-    )
+    # Few held-out rows make no figures; test_card.py has the card of enough.
+    assert any(line.startswith("| rows | too little to judge: ") for line in lines)
 
 
 @pytest.mark.slow

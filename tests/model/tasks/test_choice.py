@@ -320,7 +320,8 @@ def test_plain_text_and_other_numbers_of_choices(trained, tmp_path):
     _, output, _ = trained
     write(tmp_path / "new.txt", "the film b\tvery c\tvery b\tvery d")
     assert predict(output, tmp_path / "new.txt", tmp_path / "out.tsv", "cpu") == 1
-    assert (tmp_path / "out.tsv").read_text().splitlines()[0] == "label\t0\t1\t2"
+    header = (tmp_path / "out.tsv").read_text().splitlines()[0]
+    assert header == "text\tending0\tending1\tending2\tlabel\t0\t1\t2"
     four = write(tmp_path / "four.tsv", CODAH.strip())
     with pytest.raises(UserError, match=r"four\.tsv, line 1: the number of endings is 4, not 3"):
         predict(output, four, tmp_path / "out.tsv", "cpu")

@@ -159,19 +159,17 @@ def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):
     answers = [answers[f"{number}-0-0"] for number in range(len(QUESTIONS))]
     golds = [[answer] for _, _, answer in QUESTIONS]
     measured = evaluate_task(output, dev, "cpu")
-    assert (
-        measured
-        == {"examples": 6, **best}
-        == {"examples": 6, **squad1_scores(answers, golds, "korquad")}
-    )
+    assert measured["examples"] == 6
+    assert best == squad1_scores(answers, golds, "korquad")
+    assert {name: measured[name] for name in best} == best
     english = evaluate_task(output, dev, "cpu", "squad")
-    assert english == {"examples": 6, **squad1_scores(answers, golds)}
+    assert {name: english[name] for name in best} == squad1_scores(answers, golds)
     assert measured["f1"] > english["f1"]
     (f1, _) = read_results(output)
     assert (f1.variant, f1.best) == ("1.1 korquad", pytest.approx(best["f1"]))
     arguments = [str(output), str(dev), "--metric", "squad", "--device", "cpu"]
     shown = CliRunner().invoke(evaluate, arguments, standalone_mode=False).return_value
-    assert ("f1", f"{english['f1']:.3f}") in shown.rows
+    assert dict(shown.rows)["f1"].startswith(f"{english['f1']:.3f} (")
 
 
 def test_evaluate_takes_a_metric_for_squad_only(tmp_path):
