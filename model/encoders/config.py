@@ -414,7 +414,7 @@ class ModernBertConfig:
         Sizes that are not ModernBERT's own get a feed-forward part with as many weights as BERT's:
         its three matrices are 8/3 times as wide as the hidden size, to the nearest multiple of 64.
 
-        >>> ModernBertConfig.named("mini", vocab_size=16384).intermediate_size
+        >>> ModernBertConfig.named("mini").intermediate_size
         704
         """
         layers, hidden, heads = MODERNBERT_SIZES[size]

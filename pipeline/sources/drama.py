@@ -65,9 +65,9 @@ def without_drama(text: str, counters: Counters) -> str:
     without drama is returned as it is. `counters` gets ``words_left_out_as_speakers`` and
     ``…_directions``.
 
-    >>> scene = "BRUTUS. Peace! Count the clock.\\n\\nCASSIUS. It hath stricken three.\\n" * 20
-    >>> without_drama(scene, Counters()).split("\\n\\n")[1:3]
-    [' Peace! Count the clock.', ' It hath stricken three.']
+    >>> scene = "BRUTUS. Peace! Count the clock.\\n\\nCASSIUS. It hath stricken three.\\n\\n" * 20
+    >>> " ".join(without_drama(scene, Counters()).split()[:8])
+    'Peace! Count the clock. It hath stricken three.'
     """
     text = "\n" + text
     num_lines = text.count("\n")

@@ -169,10 +169,9 @@ def test_logs_that_cannot_be_written_end_a_run_in_a_line(instances, tmp_path):
 def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
     data, whole, killed = (tmp_path / name for name in ("data.tsv", "whole", "killed"))
-    texts = [
-        f"the {word} was very {end}\t{end}" for end in ("good", "bad") for word in ("film", "book")
-    ]
-    data.write_text("\n".join(["sentence\tlabel", *texts * 8]) + "\n")
+    ends = ("good", "bad")
+    texts = [f"film {number} was very {end}\t{end}" for number in range(16) for end in ends]
+    data.write_text("\n".join(["sentence\tlabel", *texts]) + "\n")
     options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
     undisturbed = start("finetune", *options, "--output", str(whole))
     first = killed / "runs" / "learning-rate-0.001-seed-0" / "run.json"

@@ -76,7 +76,7 @@ _NOT_PLAIN = re.compile(r"[\\^_{}&]|\[\[|\]\]")
 def formula_text(tex: str) -> str | None:
     """Return a formula as text on one line, or None if it has no plain form.
 
-    >>> formula_text(r"\\\\tfrac{1}{2} x^2 \\\\in \\\\mathbb{R}"), formula_text(r"\\\\sum_{i=1}^n")
+    >>> formula_text(r"\\tfrac{1}{2} x^2 \\in \\mathbb{R}"), formula_text(r"\\sum_{i=1}^n")
     ('1/2 x² ∈ ℝ', None)
     """
     if len(tex) > _LONGEST:
