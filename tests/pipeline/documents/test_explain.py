@@ -104,8 +104,8 @@ def test_extracted_articles_and_rows(tmp_path: Path, form: str) -> None:
     assert found.doc_id == "enwiki:12" and len(found.sentences) == 2
     assert [(entry.reason, entry.num_words, entry.text) for entry in found.left_out] == [
         ("titles", 1, "Anarchism"),
-        ("lines", 3, "Etymology and terminology."),
         ("marks", 3, '"-ism" (; ; ),'),
+        ("lines", 3, "Etymology and terminology."),
     ]
 
 
