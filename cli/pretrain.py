@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.config import PretrainConfig
+from ..model.encoders.config import SIZES
 from .options import GroupedCommand, config_options, make_config
 from .signals import StopOnSignal
 from .summary import (
@@ -15,6 +16,7 @@ from .summary import (
     print_summaries,
     warn,
 )
+from .threads import wait_for_width
 from .training_progress import report_upload, training_progress
 
 if TYPE_CHECKING:
@@ -66,12 +68,14 @@ def pretrain(
     At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an
     unfinished run.
     """
+    config = make_config(PretrainConfig, values)
+    _, hidden_size, _ = SIZES[config.model]
+    wait_for_width(config.hidden_size or hidden_size)
     if dry_run:
-        return _dry_run(make_config(PretrainConfig, values), instances, output, overwrite)
+        return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
     from ..model.training.curve import can_draw
 
-    config = make_config(PretrainConfig, values)
     report_upload(output)
     with training_progress() as report:
         summary = run_pretrain(
