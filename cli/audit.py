@@ -117,8 +117,8 @@ def _audit_instances(
     directories: list[str], documents: str | None, report: str | None, as_json: bool
 ) -> tuple[list[str], list[str]]:
     """Measure, print and report; return the verdicts, and the verdicts of directories that fail."""
+    from ..pipeline.auditing.beside import documents_beside
     from ..pipeline.auditing.checks import audit as measure
-    from ..pipeline.auditing.documents import documents_beside
 
     audits: dict[str, Audit] = {}
     for directory in directories:

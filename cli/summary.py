@@ -91,13 +91,13 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> list[tuple[str, str
     left out, by reason.
 
     >>> word_rows(75, {"tables": 20, "lists": 5})[0]
-    ('words kept', '75 of 100 (75%) ██████████████████████████████░░░░░░░░░░')
+    ('words kept', '75 of 100 (75.0%) ██████████████████████████████░░░░░░░░░░')
     """
     total = num_kept + sum(left_out.values())
     share = num_kept / total
     num_full = round(share * BAR_WIDTH)
     bar = "█" * num_full + "░" * (BAR_WIDTH - num_full)
-    rows = [("words kept", f"{num_kept:,} of {total:,} ({share:.0%}) {bar}")]
+    rows = [("words kept", f"{num_kept:,} of {total:,} ({share:.1%}) {bar}")]
     reasons = []
     for reason in sorted(left_out, key=lambda reason: -left_out[reason]):
         count = left_out[reason]

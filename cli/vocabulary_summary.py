@@ -1,5 +1,6 @@
 """Summarise a vocabulary in the table at a command's end."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .summary import CommandSummary, state_rows, warn
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 NUM_CHARACTERS = 20
 """Characters left out that are shown."""
+BAR_WIDTH = 30
+"""With the row's name and figure on one line of 80 characters."""
 
 
 def summarize_vocabulary(
@@ -43,7 +46,24 @@ def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
         *_left_out(learned),
         ("on held-out documents", f"{report.validation.num_words:,} words"),
         *held_out_rows(report.validation),
+        *size_rows(report.tokens_per_word_by_size),
     ]
+
+
+def size_rows(tokens_per_word_by_size: Sequence[tuple[int, float]]) -> list[tuple[str, str]]:
+    """Return a row for each size of the vocabulary, with a bar; none if there is only one size.
+
+    >>> size_rows([(1000, 2.0), (2000, 1.5)])[1]
+    ('… per word with 2,000 tokens', '1.500 ██████████████████████')
+    """
+    if len(tokens_per_word_by_size) < 2:
+        return []
+    most = max(tokens_per_word for _, tokens_per_word in tokens_per_word_by_size)
+    rows = []
+    for size, tokens_per_word in tokens_per_word_by_size:
+        bar = "█" * round(BAR_WIDTH * tokens_per_word / max(most, 1))
+        rows.append((f"… per word with {size:,} tokens", f"{tokens_per_word:.3f} {bar}"))
+    return rows
 
 
 def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:

@@ -7,10 +7,8 @@ sentences of a slice lie end to end, and `offsets` says where each document begi
     offsets      0          3    4      6
 """
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,12 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import storage
-from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, count_of
 from ..manifests import DocumentsManifest, InstancesManifest
-from ..storage.directory import digest_of
 from ..storage.shards import read_columns
-from ..storage.stage import MANIFEST, read_manifest
+from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary
 from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
 
@@ -320,27 +316,3 @@ def documents_digest(manifest: InstancesManifest) -> str:
         if source.get("stage") == "ingest":
             return str(source.get("digest", ""))
     return ""
-
-
-def documents_beside(instances: str) -> str | None:
-    """Return the directory of documents that instances were built from, if it is local, whole and
-    in the same folder.
-    """
-    if storage.is_remote(instances):
-        return None
-    digest = documents_digest(read_manifest(instances, InstancesManifest))
-    parent = os.path.dirname(os.path.abspath(instances))
-    # The folder as the user wrote it, for messages; a path such as ".." has another parent.
-    shown_parent = os.path.dirname(instances.rstrip("/"))
-    if os.path.abspath(shown_parent) != parent:
-        shown_parent = os.path.relpath(parent)
-    for name in sorted(os.listdir(parent)):
-        manifest_path = os.path.join(parent, name, MANIFEST)
-        if not os.path.isfile(manifest_path):
-            continue
-        if digest_of(storage.read_bytes(manifest_path)) == digest:
-            documents = os.path.join(shown_parent, name)
-            with suppress(UserError):  # its shards may be deleted
-                read_manifest(documents, DocumentsManifest)
-                return documents
-    return None

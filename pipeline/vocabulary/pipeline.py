@@ -42,7 +42,7 @@ from .apostrophes import rules_for
 from .bpe import learn_bpe
 from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .estimate import estimate_vocabulary
-from .fertility import fertility_report
+from .fertility import fertility_by_size, fertility_report
 from .tokenize import count_tables, merge_counts
 from .vocabulary import (
     Vocabulary,
@@ -149,6 +149,9 @@ class Learn(Phase[None, Learned]):
         for name, content in files.items():
             directory.write_bytes(name, content)
         validation_words = read_counts(directory, "validation", range(setup.num_buckets))
+        validation = fertility_report(validation_words, vocabulary)
+        by_size = fertility_by_size(validation_words, vocabulary, learned_from.num_merges)
+        by_size.append((len(vocabulary), validation["tokens_per_word"]))
         normalization = vocabulary.normalization
         tokenizer = {**normalization._asdict(), "fingerprint": vocabulary.fingerprint}
         if not normalization.apostrophes:
@@ -159,7 +162,8 @@ class Learn(Phase[None, Learned]):
             report={
                 "num_tokens": len(vocabulary),
                 "learned_from": asdict(learned_from),
-                "validation": fertility_report(validation_words, vocabulary),
+                "validation": validation,
+                "tokens_per_word_by_size": by_size,
             },
             word_counts={
                 "name": WORD_COUNTS_FILE,

@@ -60,6 +60,12 @@ class ByteLevel:
         """Return a new tokenizer."""
         return Tokenizer.from_str(self.tokenizer_json)
 
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """The merges in their order."""
+        merges, _, _ = json.loads(self.rules)
+        return merges
+
 
 @dataclass(frozen=True)
 class Vocabulary:

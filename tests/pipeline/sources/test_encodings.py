@@ -226,3 +226,35 @@ def test_each_text_of_an_archive_has_its_encoding(tmp_path: Path) -> None:
     assert counters.counts["texts_read_as_cp949"] == 1
     assert counters.bad == {"unknown_encoding": 1}
     assert "books/mix" not in texts
+
+
+FORMULAS = "γmax 2πr αx Δt Ωm ρc λmin σ8 ΛCDM\n" * 9
+
+
+def test_greek_formulas_in_other_scripts_are_no_mixture() -> None:
+    for language, encoding in (("ko", "cp949"), ("ja", "cp932"), ("zh", "gb18030")):
+        detection = detect((TEXTS[language] * 20 + FORMULAS).encode(encoding))
+        assert (detection.encoding, detection.doubt) == (encoding, "")
+
+
+@pytest.mark.parametrize("share", [0.07, 0.3, 0.9])
+def test_a_russian_text_that_ends_in_french_is_doubted(share: float) -> None:
+    texts = []
+    for language, encoding, num_characters in (
+        ("ru", "cp1251", 50_000 * (1 - share)),
+        ("fr", "cp1252", 50_000 * share),
+    ):
+        num_copies = round(num_characters / len(TEXTS[language]))
+        texts.append((TEXTS[language] * num_copies).encode(encoding))
+    assert detect(b"".join(texts)).doubt
+    assert not detect(texts[0]).doubt
+
+
+def test_a_long_text_of_an_archive_that_ends_in_french_is_refused(tmp_path: Path) -> None:
+    french = TEXTS["fr"] * 300
+    russian = TEXTS["ru"] * (2_000_000 // len(TEXTS["ru"]))
+    path = tmp_path / "books.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mix.txt", russian.encode("cp1251") + french.encode("cp1252"))
+    with pytest.raises(UserError, match=r"mix\.txt is not in the encoding cp1251 from about byte"):
+        paragraphs_of(path, documents="file")
