@@ -172,6 +172,8 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
             # As BertTokenizer has them; this class would leave the types out.
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "model_max_length": max_length,
+            # transformers 4 takes this from here, and without it overrides tokenizer.json.
+            "add_prefix_space": vocabulary.byte_level.adds_space,
             **names_of_specials,
         }
         return {

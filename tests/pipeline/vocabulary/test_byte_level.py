@@ -115,6 +115,10 @@ def test_published_tokenizers_are_read_with_their_ids():
     assert ordinary == set(PIECES)
     files = vocabulary_files(PUBLISHED)
     assert set(files) == {"tokenizer.json", "tokenizer_config.json"}
+    # transformers 4 heeds this, not tokenizer.json.
+    assert json.loads(files["tokenizer_config.json"])["add_prefix_space"] is False
+    files_of_ours = vocabulary_files(make_vocabulary())
+    assert json.loads(files_of_ours["tokenizer_config.json"])["add_prefix_space"] is True
     again = load_vocabulary(files, "again")
     assert again.fingerprint == PUBLISHED.fingerprint != make_vocabulary().fingerprint
 
