@@ -8,34 +8,40 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
+from .schemas import DOCUMENTS, SEQUENCE_STARTS, instances_schema
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
 # The Hub's names, up to the tenth power of ten: 10^3, 10^4 and so on.
 _UNITS = ("", "K", "M", "B", "T")
-_COLUMNS = {
-    "ingest": {
-        "doc_id": "source and id",
-        "source": "where the document is from",
-        "language": "its code in BCP 47",
-        "title": "empty if it has none",
-        "sentences": "list of the document's sentences, in order",
-    },
-    "build": {
-        "input_ids": "tokens with masks, from [CLS] to the last [SEP], not padded",
-        "segment_b_start": "index of B's first token",
-        "masked_lm_positions": "indices of the tokens to predict",
-        "masked_lm_ids": "the original tokens there",
-        "next_sentence_label": "0 if B follows A, else 1",
-        "document_a, document_b": "rows of the documents",
-        "duplicate": "the pass over the documents",
-    },
+_MEANINGS = {
+    "doc_id": "source and id",
+    "source": "where the document is from",
+    "language": "its code in BCP 47",
+    "title": "empty if it has none",
+    "sentences": "list of the document's sentences, in order",
+    "input_ids": "tokens with masks, from [CLS] to the last [SEP], not padded",
+    "segment_b_start": "index of B's first token; the row's length if there is no B",
+    SEQUENCE_STARTS: "indices of the tokens where a document starts",
+    "documents": "their rows in the documents",
+    "masked_lm_positions": "indices of the tokens to predict",
+    "masked_lm_ids": "the original tokens there",
+    "next_sentence_label": "0 if B follows A, else 1",
+    "document_a": "row of A in the documents",
+    "document_b": "row of B in the documents",
+    "duplicate": "the pass over the documents",
+}
+_MEANINGS_OF_LABEL = {
+    "sop": "0 if A and B are in their order, 1 if swapped",
+    "none": "always 0",
 }
 _TITLES = {
     "ingest": "Documents for pre-training a language model",
@@ -56,19 +62,21 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     )
     environment.filters |= {"json": _json, "words": _words, "figure": _figure}
     num_rows = sum(shard.rows for shard in manifest.shards)
-    splits = dict.fromkeys(shard.split for shard in manifest.shards)
+    schema = _schema(manifest)
+    splits = _splits(manifest)
     return environment.get_template("data_card.md.jinja").render(
         stage=manifest.stage,
         title=_TITLES[manifest.stage],
         languages=hub_languages(manifest.languages),
         size_category=size_category(num_rows),
-        splits=sorted(splits),
-        columns=_COLUMNS[manifest.stage],
+        splits=splits,
+        features=[_feature(field) for field in schema],
+        columns={name: _meaning(name, manifest) for name in schema.names},
         tables={
-            "Size": _sizes(manifest),
+            "Size": _sizes(splits),
             "Documents by language": _by_language(manifest.languages),
             "Texts by source": _by_source(manifest),
-            "Counts": {**manifest.counts, **manifest.bad},
+            "Counts": _counts(manifest),
             "How it was made": _recipe(manifest),
         },
     )
@@ -106,12 +114,57 @@ def _power_of_ten(power: int) -> str:
     return f"{10 ** (power % 3)}{_UNITS[power // 3]}"
 
 
-def _sizes(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
-    sizes: Counter[str] = Counter()
+def _schema(manifest: DocumentsManifest | InstancesManifest) -> pa.Schema:
+    if isinstance(manifest, DocumentsManifest):
+        return DOCUMENTS
+    return instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
+
+
+def _feature(field: pa.Field) -> dict[str, str]:
+    """Return a column as the Hub's ``dataset_info`` describes it."""
+    if pa.types.is_list(field.type):
+        return {"name": field.name, "list": str(field.type.value_type)}
+    return {"name": field.name, "dtype": str(field.type)}
+
+
+def _meaning(column: str, manifest: DocumentsManifest | InstancesManifest) -> str:
+    if column == "next_sentence_label" and isinstance(manifest, InstancesManifest):
+        return _MEANINGS_OF_LABEL.get(manifest.config.pairing, _MEANINGS[column])
+    return _MEANINGS[column]
+
+
+@dataclass
+class _Split:
+    """The rows of a split, and the bytes of its files."""
+
+    name: str
+    num_rows: int = 0
+    num_bytes: int = 0
+
+
+def _splits(manifest: DocumentsManifest | InstancesManifest) -> list[_Split]:
+    """Return the splits by name."""
+    splits: dict[str, _Split] = {}
     for shard in manifest.shards:
-        sizes[f"{shard.split} rows"] += shard.rows
-        sizes[f"{shard.split} bytes"] += shard.bytes
-    return dict(sizes)
+        split = splits.setdefault(shard.split, _Split(shard.split))
+        split.num_rows += shard.rows
+        split.num_bytes += shard.bytes
+    return sorted(splits.values(), key=lambda split: split.name)
+
+
+def _counts(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
+    counts = {**manifest.counts, **manifest.bad}
+    if isinstance(manifest, DocumentsManifest) and manifest.words_kept:
+        counts["words_kept"] = manifest.words_kept
+    return dict(sorted(counts.items()))
+
+
+def _sizes(splits: list[_Split]) -> dict[str, int]:
+    sizes = {}
+    for split in splits:
+        sizes[f"{split.name} rows"] = split.num_rows
+        sizes[f"{split.name} bytes"] = split.num_bytes
+    return sizes
 
 
 def _by_language(languages: Mapping[str, int]) -> dict[str, int]:

@@ -56,14 +56,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["documents", "instances"])
 def test_a_directory_can_be_published(corpus: Path, stage: str, tmp_path: Path, monkeypatch):
-    from datasets import load_dataset
+    from datasets import load_dataset, load_dataset_builder
 
     card = DatasetCard.load(corpus / stage / CARD)
     assert card.data.get("language") == ["en"] and card.data.get("license") == "unknown"
     assert card.data.get("size_categories") == ["n<1K"]
     assert card.data.get("task_categories") == ["fill-mask"]
     assert str(corpus) not in card.content
+    described = load_dataset_builder(str(corpus / stage), cache_dir=str(tmp_path)).info
     loaded = load_dataset(str(corpus / stage), cache_dir=str(tmp_path))
+    assert described.features == loaded["train"].features
+    assert described.splits
+    assert {name: split.num_examples for name, split in described.splits.items()} == loaded.num_rows
     assert set(loaded) == {"train", "validation"}
     for split, rows in loaded.items():
         assert f"| {split} rows | {len(rows):,} |" in card.content
@@ -76,3 +80,28 @@ def test_the_card_is_the_same_again(corpus: Path, tmp_path: Path):
     ingest([str(corpus / "texts")], str(tmp_path / "again"), IngestConfig(language="en"), ONE)
     card = (corpus / "documents" / CARD).read_bytes()
     assert (tmp_path / "again" / CARD).read_bytes() == card
+
+
+@pytest.mark.slow
+def test_two_directories_of_one_name_are_not_taken_for_each_other(corpus: Path, tmp_path: Path):
+    from datasets import load_dataset
+
+    config = IngestConfig(language="en", validation_share=0.4)
+    ingest([str(corpus / "texts")], str(tmp_path / "documents"), config, ONE)
+    num_rows = []
+    for directory in (corpus, tmp_path):
+        loaded = load_dataset(str(directory / "documents"), cache_dir=str(tmp_path / "cache"))
+        num_rows.append(loaded.num_rows)
+    assert num_rows[0] != num_rows[1]
+
+
+@pytest.mark.slow
+def test_the_card_of_packed_rows_has_their_columns(corpus: Path, tmp_path: Path):
+    from datasets import load_dataset
+
+    config = BuildConfig(pairing="none", max_length=1024)
+    build(str(corpus / "documents"), str(corpus / "vocab"), str(tmp_path / "packed"), config, ONE)
+    loaded = load_dataset(str(tmp_path / "packed"), cache_dir=str(tmp_path / "cache"))
+    card = (tmp_path / "packed" / CARD).read_text()
+    assert all(f"| {column} |" in card for column in loaded["train"].column_names)
+    assert "segment_b_start" not in card
