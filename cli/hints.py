@@ -125,6 +125,7 @@ HINTS = {
     "--no-cuda": Hint(advice="Give --device cpu"),
     "--cpu": Hint(advice="Give --device cpu"),
     "--cuda": Hint(advice="Give --device cuda"),
+    "--gpu": Hint(advice="Give --device cuda"),
     "--num-hidden-layers": _options("--num-layers"),
     "--num-attention-heads": _options("--num-heads"),
     "--top-k": _options("--top"),
@@ -142,7 +143,8 @@ def hint_for(option: str, command: click.Command, commands: Iterable[click.Comma
         return f"{hint.advice}."
     own = [option for option in hint.options if option in _options_of(command)]
     if own:
-        return f"Give {' or '.join(own)}."
+        *others, last = own
+        return f"Give {', '.join(others)} or {last}." if others else f"Give {last}."
     for option in hint.options:
         others = [str(other.name) for other in commands if option in _options_of(other)]
         others.sort(key=lambda name: name == "corpus")  # the stages themselves first

@@ -125,7 +125,7 @@ def test_wrong_paths(line: str, message: str, capsys):
             "finetune sst2 d --checkpoint c --output o --lr 1",
             "'--lr'. Give --learning-rates.",
         ),
-        ("pretrain i --output o --epochs 3", "'--epochs'. Give --steps or --tokens or --hours."),
+        ("pretrain i --output o --epochs 3", "'--epochs'. Give --steps, --tokens or --hours."),
         (
             "pretrain i --output o --fp16",
             "'--fp16'. --precision sets it; auto chooses by the device.",
