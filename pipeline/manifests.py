@@ -168,7 +168,7 @@ class FertilityReport(Struct, frozen=True, kw_only=True):
     rarest_tokens: list[tuple[str, Count]]
 
 
-class VocabularyReport(Struct, frozen=True, kw_only=True):
+class VocabularyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A learned vocabulary, and how it splits held-out documents."""
 
     num_tokens: Count
