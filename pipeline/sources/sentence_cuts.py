@@ -16,6 +16,7 @@ _WORD_AND_CAPITAL = re.compile(
 )
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
+_ROMAN = re.compile("[IVXLC]+")
 # The patterns of a word see as much of the text before it.
 _LONGEST_ENDING = 24
 _LONGEST_DIRECTION = 3
@@ -81,7 +82,8 @@ def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
 
 def _ends_sentence(match: re.Match[str], endings: Endings, document: Document) -> bool:
     word = match["word"]
-    if len(word) > 1 and word[0] in LOWER_CASE and not document.is_abbreviation(word):
+    may_be_common = word[0] in LOWER_CASE or (word.isupper() and not _ROMAN.fullmatch(word))
+    if len(word) > 1 and may_be_common and not document.is_abbreviation(word):
         return True
     end = match.string.index(".", match.end("word"))
     before = match.string[max(0, end - _LONGEST_ENDING) : end]
@@ -98,7 +100,8 @@ def _ends_sentence(match: re.Match[str], endings: Endings, document: Document) -
 
 def _is_open(text: str) -> bool:
     """Return whether a quotation or bracket that `text` opens is not closed in it."""
-    if text.count('"') % 2 or text.count("(") > text.count(")"):
+    # '… advise me." Accordingly' ends a quotation that an earlier piece opened.
+    if (text.count('"') % 2 and text[-1] != '"') or text.count("(") > text.count(")"):
         return True
     num_opened = text.count("“") + text.count("«") + text.count("„")
     num_closed = text.count("”") + text.count("»")

@@ -79,6 +79,9 @@ JOINS = (
         "Το ΠΑ.|ΣΟ.|Κ έχασε τις εκλογές.",
     ),
     Join("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
+    Join("*", r"(?:^|\s)\d{1,2}\.", r"[-–]\d{1,2}\.", "Uoraišu azara piļs ir 9.| -10.gs. latgaļu piļs."),
+    # A Greek question ends with a semicolon.
+    Join("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
     Join(
         "en",
         r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir|Cong"
@@ -94,7 +97,7 @@ JOINS = (
     ),
     Join(
         "en",
-        r"\b(?:Ste|Sta|Ft)\.",
+        r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme)\.",
         f"[{UPPER_CASE}]",
         "It runs from Sault Ste.| Marie to Sudbury.",
     ),
@@ -195,7 +198,8 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 BEFORE_CAPITALS = tuple(
     f" {word}. "
     for word in (
-        *("Ft", "Sta", "Ste", "Vol", "Vols", "vol", "vols"),
+        *("Ft", "Mdlle", "Mdme", "Messrs", "Mr", "Mrs", "Sta", "Ste"),
+        *("Vol", "Vols", "vol", "vols"),
         *("ser", "ssp", "subg", "subsp", "var"),
     )
 )
@@ -206,7 +210,7 @@ OWN_INITIALS = frozenset(("en", "ko", "ja", "zh"))
 
 NO_ENDS = {
     **dict.fromkeys(("hy", "hyw"), "․.՜՞"),
-    **dict.fromkeys(("km", "lo", "th", "bo", "dz"), "."),
+    **dict.fromkeys(("km", "th", "bo", "dz"), "."),
     **dict.fromkeys(("my", "shn", "mnw"), ".၊၏"),
 }
 """Marks at which sentencex splits, and which do not end a sentence.
