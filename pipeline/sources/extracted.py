@@ -116,13 +116,12 @@ _OF = re.compile(
     r" of (?:(?<=(?:orth|outh|east|west) of )|(?:and|above|below|at|with|from|is|was) )"
 )
 _COMMA = re.compile(
-    r",(?=\s|$)(?:(?<= (?:at|an|is|of|to|by),)|(?<= (?:the|its|was),)|(?<= (?:than|from|near),)"
-    r"|(?<=ately,)|(?<= ,))"
+    r",(?<=[tnsfoyemr ],)(?:(?<= (?:at|an|is|of|to|by),)|(?<= (?:the|its|was),)"
+    r"|(?<= (?:than|from|near),)|(?<=ately,)|(?<= ,))(?=\s|$)"
 )
 _FULL_STOP = re.compile(
-    r"\.(?=\s|$)(?:(?<= (?:at|an|is|of|to|by).)|(?<= (?:and|was).)|(?<= than.)"
-    r"|(?<= weighs.)"
-    r"|(?<=ately.)|(?<= \.))"
+    r"\.(?<=[tnsfoyd ]\.)(?:(?<= (?:at|an|is|of|to|by).)|(?<= (?:and|was).)|(?<= than.)"
+    r"|(?<= weighs.)|(?<=ately.)|(?<= \.))(?=\s|$)"
 )
 _LOST_IN_KOREAN = re.compile(
     r"[은는약] (?:(?<![은는] )|(?=이))(?<![가-힣]약 )"
@@ -151,8 +150,9 @@ def article_paragraphs(
         repaired = repair_line(line)
         if repaired != line:
             counters.leave_out("marks", [line], kept=repaired)
-        # A quotation may follow that says what its introduction promises; a list never does.
-        if not following.startswith(_QUOTES):
+        # A quotation may follow that says what its introduction promises; a list never does. Most
+        # lines end with a full stop.
+        if repaired[-1:] != "." and not following.startswith(_QUOTES):
             repaired = introduction_gap(repaired, language, GAP)
         paragraphs.append(repaired)
     if left_out:  # together, because counting the words of each line takes three times as long

@@ -8,12 +8,13 @@ not depend on the documents beside it.
 import re
 from itertools import pairwise
 
-from .sentence_rules import ENDINGS, LOWER_CASE, UPPER_CASE, Endings
+from .sentence_rules import ENDINGS, UPPER_CASE, Endings
 
-_WORD_AND_CAPITAL = re.compile(
-    rf"(?P<before>(?P<word>[^\W\d_]+)[²³]?\.[\"”’»)]?)"
-    rf"(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
+# Begins with a character, which makes the search fast; the word before it is looked at then.
+_STOP_AND_CAPITAL = re.compile(
+    rf"\.[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
 )
+_WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 _ROMAN = re.compile("[IVXLC]+")
@@ -70,31 +71,47 @@ def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
     """
     endings = ENDINGS.get(language, ENDINGS["*"])
     cuts = [0]
-    for match in _WORD_AND_CAPITAL.finditer(piece):
+    for stop in _STOP_AND_CAPITAL.finditer(piece):
+        blank = piece.rfind(" ", 0, stop.start())
+        word = _WORD_BEFORE.search(piece, blank + 1, stop.start())
+        if word is None or not _may_end(word[1], endings):
+            continue
         start = cuts[-1]
-        stop = match.end("before")
-        ends = _ends_sentence(match, endings, document)
-        if ends and not _is_open(piece[start:stop]):
-            cuts.append(stop)
+        if not _is_open(piece[start : stop.end()]) and _ends(word[1], stop, endings, document):
+            cuts.append(stop.end())
+    if len(cuts) == 1:
+        return [piece]
     cuts.append(len(piece))
     return [piece[start:end] for start, end in pairwise(cuts)]
 
 
-def _ends_sentence(match: re.Match[str], endings: Endings, document: Document) -> bool:
-    word = match["word"]
-    may_be_common = word[0] in LOWER_CASE or (word.isupper() and not _ROMAN.fullmatch(word))
-    if len(word) > 1 and may_be_common and not document.is_abbreviation(word):
+def _may_end(word: str, endings: Endings) -> bool:
+    """Return whether it has to be seen if a word ends a sentence; most are initials and titles."""
+    return _may_be_common(word) or word in endings.last_words or _may_end_acronym(word)
+
+
+def _may_be_common(word: str) -> bool:
+    if len(word) == 1:
+        return False
+    return word[0].islower() or (word.isupper() and not _ROMAN.fullmatch(word))
+
+
+def _may_end_acronym(word: str) -> bool:
+    return word.isupper() and not word.isascii()
+
+
+def _ends(word: str, stop: re.Match[str], endings: Endings, document: Document) -> bool:
+    if _may_be_common(word) and not document.is_abbreviation(word):
         return True
-    end = match.string.index(".", match.end("word"))
-    before = match.string[max(0, end - _LONGEST_ENDING) : end]
-    following = match["next"]
+    before = stop.string[max(0, stop.start() - _LONGEST_ENDING) : stop.start()]
+    following = stop["next"]
     if endings.always.search(before):
         # "5 km. NW of Athens"
         return not (following.isupper() and 1 < len(following) <= _LONGEST_DIRECTION)
     if not endings.unless_name.search(before) and not _ACRONYM.search(before + "."):
         return False
     # "J.R.R. T. Smith"
-    is_initial = len(following) == 1 and match.string[match.end("next") :][:1] == "."
+    is_initial = len(following) == 1 and stop.string[stop.end("next") :][:1] == "."
     return not is_initial and not document.is_name(following)
 
 

@@ -195,13 +195,8 @@ ABBREVIATIONS = _by_language(_WORDS.abbreviations)
 FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
 
-BEFORE_CAPITALS = tuple(
-    f" {word}. "
-    for word in (
-        *("Ft", "Mdlle", "Mdme", "Messrs", "Mr", "Mrs", "Sta", "Ste"),
-        *("Vol", "Vols", "vol", "vols"),
-        *("ser", "ssp", "subg", "subsp", "var"),
-    )
+BEFORE_CAPITALS = frozenset(
+    "Ft Mdlle Mdme Messrs Mr Mrs Sta Ste Vol Vols vol vols ser ssp subg subsp var".split()
 )
 """English abbreviations that sentencex lacks, before the capital of a name or a Roman numeral."""
 
@@ -244,19 +239,24 @@ class Endings(NamedTuple):
     """Units after a number, and "and others"."""
     unless_name: re.Pattern[str]
     """Eras: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
+    last_words: frozenset[str]
+    """The letters at the end of each, so that a pattern is only tried where it may match."""
 
 
 _NUMBER = r"(?:\d|τετρ\.|кв\.|куб\.|sq|square|cubic)"
 
 
 def _endings(language: str) -> Endings:
-    # A pattern that nothing matches stands for no phrases.
-    units = "|".join(map(re.escape, sorted(_UNITS["*"] | _UNITS.get(language, frozenset()))))
-    others = _alternatives(_phrases(_WORDS.others, language))
-    eras = _alternatives(_phrases(_WORDS.eras, language))
+    units = _UNITS["*"] | _UNITS.get(language, frozenset())
+    others = _phrases(_WORDS.others, language)
+    eras = _phrases(_WORDS.eras, language)
+    units_pattern = "|".join(map(re.escape, sorted(units)))
     return Endings(
-        always=re.compile(rf"{_NUMBER}[ \u00a0]?(?:{units})[²³]?$|(?<!\w)(?:{others})$"),
-        unless_name=re.compile(rf"(?<!\w)(?:{eras})$"),
+        always=re.compile(
+            rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
+        ),
+        unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
+        last_words=frozenset(re.split(r"[\W\d_]", text)[-1] for text in (*units, *others, *eras)),
     )
 
 

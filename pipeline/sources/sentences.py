@@ -129,17 +129,25 @@ _LONGEST_INITIAL = 12
 # Abbreviations of years and centuries.
 _MAY_END = frozenset(("ст", "st"))
 
+# Both begin with a character, as does all that is searched in each text, because that is fast.
+_NUMBER_AT_END = re.compile(r"\n(?<=\d..\n)")
+_STOP_WITHIN = re.compile(r"\.[\"”’»)]? (?!\n)")
+
 # A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter
 # may be a title.
 _LONGEST_TITLE = 60
-_SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}{_LETTER}]|[।॥৷۔։؟።။]['’]? \S")
-# Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
+_SENTENCE_WITHIN = re.compile(
+    rf"[.!?।॥৷۔։؟።။]['’]? (?:[\"'“‘]?[{UPPER_CASE}{_LETTER}]|(?<=[।॥৷۔։؟።။] )\S)"
+)
+# In Armenian a full stop is a colon.
+_INTRODUCED = r"(?:(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=[ա-և]\. .))"
 _QUOTATION = re.compile(
-    # In Armenian a full stop is a colon.
-    r"(?:^|(?<=[,:;—–․՝] )|(?<=[—–])|(?<=[ա-և]\. ))"
-    r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
+    r"[\"“„«‘'](?:"
+    rf"(?<=[\"“„«]){_INTRODUCED}([^\"“”„«»]{{60,}}+)[\"”“»]"
+    # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
+    rf"|(?<=[‘']){_INTRODUCED}([^\"“”]{{60,3000}}?[.,!?—])[’'](?!\w)"
     # A title has no full stop of these scripts, whatever precedes it.
-    r"|(?<= )[\"“«]([^\"“”„«»]{20,}[।॥৷۔։။።] [^\"“”„«»]{20,}+)[\"”»]"
+    r"|(?<= [\"“«])([^\"“”„«»]{20,}[।॥৷۔։።။] [^\"“”„«»]{20,}+)[\"”»])"
 )
 
 
@@ -210,7 +218,7 @@ def _split(paragraph: str, rules: "_Rules", document: Document) -> list[str]:
     sentences: list[str] = []
     for text in texts:
         pieces = _pieces(text, rules, document)
-        if _is_quoting(text):
+        if _is_quoting(text) and _SENTENCE_WITHIN.search("\n".join(pieces)):
             pieces = [part for piece in pieces for part in _cut_quotations(piece, rules, document)]
         if rules.cuts:
             pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
@@ -260,14 +268,14 @@ def _pieces(text: str, rules: "_Rules", document: Document) -> list[str]:
     pieces = _segment(text, rules)
     if len(pieces) > 1:
         joins = rules.joins_uncased if text.islower() else rules.joins
-        pieces = number_what_follows(_join(pieces, rules, joins))
-    parts: list[str] = []
-    for piece in pieces:
-        if ". " in piece[:-2] or '." ' in piece[:-2] or ".” " in piece[:-2]:
-            parts.extend(cut_after_words(piece, rules.code, document))
-        else:
-            parts.append(piece)
-    return parts
+        pieces = _join(pieces, rules, joins)
+    # A line a piece, so that one search sees all of them.
+    lines = "\n".join(pieces)
+    if _NUMBER_AT_END.search(lines):
+        pieces = number_what_follows(pieces)
+    if not _STOP_WITHIN.search(lines):
+        return pieces
+    return [part for piece in pieces for part in cut_after_words(piece, rules.code, document)]
 
 
 def _segment(text: str, rules: "_Rules") -> list[str]:
@@ -307,9 +315,7 @@ def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str
     She said: "It is late. We must go." And went.
                           ^ a cut, within the quotation only
     """
-    if len(piece) < _LONGEST_TITLE:
-        return [piece]
-    if not _is_quoting(piece) or not _SENTENCE_WITHIN.search(piece):
+    if len(piece) < _LONGEST_TITLE or not _SENTENCE_WITHIN.search(piece):
         return [piece]
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
@@ -350,13 +356,14 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
-        goes_on = rules.abbreviated and _ends_abbreviated(before, piece, rules)
-        # Here, and not in a function, because few pieces end with a quotation mark.
-        if rules.speech_tags and before[-2:-1] in _CLOSING_QUOTES:
-            goes_on = _is_tagged(before, piece, rules.speech_tags)
+        if rules.abbreviated:
+            goes_on = _ends_abbreviated(before, piece, rules)
+        else:
+            # The first condition is here, and not in the function, because it is seldom met.
+            goes_on = before[-3:-2] in _EXCLAIMING and _is_tagged(before, piece, rules)
         if goes_on:
             joined[-1] = before + piece
-        elif _is_plain(before, piece[0]) and not before.endswith(rules.before_capitals):
+        elif _is_plain(before, piece[0], rules):
             joined.append(piece)
         elif before[-2:] in _LOST_QUOTES:
             joined[-1] = before[:-1]
@@ -411,16 +418,18 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
     return is_listed and len(last_part) > 1 and last_part not in _MAY_END
 
 
-def _is_tagged(before: str, following: str, speech_tags: re.Pattern[str]) -> bool:
-    """Return whether who says it follows a quotation that asks or exclaims."""
-    return before[-3:-2] in _EXCLAIMING and speech_tags.match(following) is not None
+def _is_tagged(before: str, following: str, rules: "_Rules") -> bool:
+    """Return whether who says it follows a quotation, which asks or exclaims."""
+    if rules.speech_tags is None or before[-2] not in _CLOSING_QUOTES:
+        return False
+    return rules.speech_tags.match(following) is not None
 
 
 def _is_initial(word: str) -> bool:
     return len(word) <= _LONGEST_INITIAL and _INITIAL.fullmatch(word) is not None
 
 
-def _is_plain(before: str, first: str) -> bool:
+def _is_plain(before: str, first: str, rules: "_Rules") -> bool:
     """Return whether no rule can apply between two pieces.
 
     That is nearly always so: "... word. Next ...".
@@ -429,7 +438,8 @@ def _is_plain(before: str, first: str) -> bool:
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
     if first.isupper():
-        return True
+        last_word = before[before.rfind(" ", 0, -2) + 1 : -2]
+        return last_word not in rules.before_capitals
     return first > LAST_CASED and first.isalpha() and before[-3].isalpha()
 
 
@@ -446,8 +456,8 @@ class _Rules(NamedTuple):
     final_words: frozenset[str]
     speech_tags: re.Pattern[str] | None
     no_ends: tuple[str, ...]
-    before_capitals: tuple[str, ...]
-    """Ends of pieces at which a rule may apply although a capital follows."""
+    before_capitals: frozenset[str]
+    """Words behind which a rule may apply although a capital follows."""
     cuts: re.Pattern[str] | None
     has_gershayim: bool
     mirrors_quotes: bool
@@ -464,7 +474,7 @@ def _rules_of(code: str) -> _Rules:
         final_words=FINAL_WORDS.get(code, frozenset()),
         speech_tags=SPEECH_TAGS.get(code),
         no_ends=tuple(NO_ENDS.get(code, "")),
-        before_capitals=BEFORE_CAPITALS if code == "en" else (),
+        before_capitals=BEFORE_CAPITALS if code == "en" else frozenset(),
         cuts=CUTS.get(code),
         has_gershayim=code in GERSHAYIM,
         mirrors_quotes=code in MIRRORED_QUOTES,
