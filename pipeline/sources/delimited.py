@@ -60,7 +60,7 @@ def read_csv(
 
     `counters` gets the bad input ``not_csv`` (a quote that is not closed, or inside a field),
     ``oversized_row`` (more than `LONGEST_LINE_BYTES`), ``wrong_number_of_columns``, and what
-    `read_lines` and `row_document` name.
+    `read_lines` and `row_documents` name.
     """
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = csv_rows(_lines(stream, input_range, counters), input_range.name, counters)

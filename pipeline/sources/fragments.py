@@ -15,7 +15,8 @@ INTRODUCTIONS = {
 The marks are those that Unicode's charts call colon or "used as colon"; "են" is Armenian for "are".
 """
 
-_BULLET = re.compile(r"\s*[•·|]\s*")
+# Without blanks, "·" is within sentences, as in Korean ("정치·경제·사회").
+_BULLET = re.compile(r"\s+·\s+|\s*[•|]\s*")
 _FEWEST_BULLETS = 2
 _LONGEST_ITEM = 60
 

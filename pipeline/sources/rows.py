@@ -10,13 +10,13 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ..config import IngestConfig
 from ..execution.counters import Counters
 from .books import WRAP_WIDTH, read_book
-from .extracted import article_paragraphs
+from .extracted import article_paragraphs, find_remains
 from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
 from .sentences import compose, normalise
@@ -33,6 +33,7 @@ _ONE_BOOK = IngestConfig(documents="file")
 _MIN_WRAPPED_LINES = 20
 _MIN_WRAP_WIDTH = 40
 _HEAD_CHARACTERS = 1 << 14
+_SEARCHED_CHARACTERS = 1 << 20
 
 _WIKIMEDIA_ADDRESS = re.compile(
     r"https?://([a-z-]+)\.(?:m\.)?"
@@ -75,31 +76,54 @@ def row_documents(
 
     Tables whose rows are `joined` hold a sentence a row and may not say where a book ends, so
     `LONGEST_JOINED` characters end a document too; its id has the number of its first row.
+    `counters` gets the bad input ``no_text`` and ``text_is_not_a_string``, and the neutral counters
+    ``rows_without_prose`` and ``lines_left_out``.
     """
     if joined:
         yield from _joined_documents(rows, table, counters)
         return
+    articles: list[_Row] = []
+    num_characters = 0
     for number, row in rows:
-        if document := row_document(row, number, table, counters):
-            yield document
+        article = _read_row(row, number, table, counters)
+        if article is None:
+            continue
+        articles.append(article)
+        num_characters += len(article.text)
+        if num_characters >= _SEARCHED_CHARACTERS:
+            yield from _documents(articles, table, counters)
+            articles = []
+            num_characters = 0
+    yield from _documents(articles, table, counters)
 
 
-def row_document(
-    row: Mapping[str, Any], number: int, table: Table, counters: Counters
-) -> RawDocument | None:
-    """Return the document of one row; None, and a count, if it has no text.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row:
+    """The text of a row, from a wiki or not."""
+
+    id: str
+    source: str
+    title: str
+    language: str
+    location: str
+    text: str
+    lines: list[str]
+    is_extracted: bool
+
+
+def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> _Row | None:
+    """Return the text of one row; None, and a count, if it has none.
 
     Its id is the page's in a wiki; otherwise ``stem/id``, or ``stem#number`` if it has no ``id``,
-    so that ids that repeat in several parts of one data set stay apart. `counters` gets the bad
-    input ``no_text`` and ``text_is_not_a_string``, and the neutral counters ``rows_without_prose``
-    and ``lines_left_out``.
+    so that ids that repeat in several parts of one data set stay apart.
     """
+    location = table.location(number)
     text = row.get(table.text_column)
     if not text:
-        counters.skip("no_text", table.location(number))
+        counters.skip("no_text", location)
         return None
     if not isinstance(text, str):
-        counters.skip("text_is_not_a_string", table.location(number))
+        counters.skip("text_is_not_a_string", location)
         return None
     row_id, url, title = (_field(row, name, table) for name in FIELDS)
     wiki = wiki_of(url)
@@ -110,31 +134,54 @@ def row_document(
         identity = row_id
     else:
         identity = f"{table.stem}/{row_id}"
-    source = wiki.database if wiki else table.source
-    if counters.trace and not counters.trace.meet(f"{source}:{identity}", title):
-        return None
     # Composed first, because the rules below judge lengths and letters. U+FFFC goes, because it
     # would be taken for a `GAP` that these rules put.
     text = compose(text.replace("\r\n", "\n").replace(GAP, ""))
-    lines = [line for line in text.split("\n") if line and not line.isspace()]
-    if wiki or table.extracted:
-        language = wiki.language if wiki else ""
-        paragraphs = article_paragraphs(lines, title, counters, language)
-    elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
-        # Here a line is not a paragraph.
-        paragraphs = _book_paragraphs(text, table.location(number), counters)
-    else:
-        paragraphs = lines
-    if not paragraphs:
-        counters.count("rows_without_prose")
-        return None
-    return RawDocument(
+    return _Row(
         id=identity,
-        source=source,
+        source=wiki.database if wiki else table.source,
         title=title,
         language=wiki.language if wiki else "",
-        paragraphs=paragraphs,
+        location=location,
+        text=text,
+        lines=[line for line in text.split("\n") if line and not line.isspace()],
+        is_extracted=wiki is not None or table.extracted,
     )
+
+
+def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterator[RawDocument]:
+    """Yield the documents of some rows, whose remains of markup are found together."""
+    lines = [line for article in articles if article.is_extracted for line in article.lines]
+    remains = iter(find_remains(lines))
+    for article in articles:
+        remains_here: list[bool] = []
+        if article.is_extracted:
+            remains_here = list(islice(remains, len(article.lines)))
+        if counters.trace and not counters.trace.meet(
+            f"{article.source}:{article.id}", article.title
+        ):
+            continue
+        paragraphs = _paragraphs(article, remains_here, counters)
+        if not paragraphs:
+            counters.count("rows_without_prose")
+            continue
+        yield RawDocument(
+            id=article.id,
+            source=article.source,
+            title=article.title,
+            language=article.language,
+            paragraphs=paragraphs,
+        )
+
+
+def _paragraphs(article: _Row, remains: list[bool], counters: Counters) -> list[str]:
+    lines = article.lines
+    if article.is_extracted:
+        return article_paragraphs(lines, article.title, counters, article.language, remains=remains)
+    if _is_wrapped(lines) or is_gutenberg(article.text[:_HEAD_CHARACTERS]):
+        # Here a line is not a paragraph.
+        return _book_paragraphs(article.text, article.location, counters)
+    return lines
 
 
 def _field(row: Mapping[str, Any], name: str, table: Table) -> str:

@@ -11,9 +11,7 @@ from itertools import pairwise
 from .sentence_rules import ENDINGS, UPPER_CASE, Endings
 
 # Begins with a character, which makes the search fast; the word before it is looked at then.
-_STOP_AND_CAPITAL = re.compile(
-    rf"\.[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
-)
+_STOP_AND_CAPITAL = re.compile(rf"\.[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))")
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")

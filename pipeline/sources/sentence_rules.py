@@ -79,7 +79,12 @@ JOINS = (
         "Το ΠΑ.|ΣΟ.|Κ έχασε τις εκλογές.",
     ),
     Join("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
-    Join("*", r"(?:^|\s)\d{1,2}\.", r"[-–]\d{1,2}\.", "Uoraišu azara piļs ir 9.| -10.gs. latgaļu piļs."),
+    Join(
+        "*",
+        r"(?:^|\s)\d{1,2}\.",
+        r"[-–]\d{1,2}\.",
+        "Uoraišu azara piļs ir 9.| -10.gs latgaļu piļs.",
+    ),
     # A Greek question ends with a semicolon.
     Join("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
     Join(
@@ -196,7 +201,11 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
 
 BEFORE_CAPITALS = frozenset(
-    "Ft Mdlle Mdme Messrs Mr Mrs Sta Ste Vol Vols vol vols ser ssp subg subsp var".split()
+    (
+        *("Ft", "Mdlle", "Mdme", "Messrs", "Mr", "Mrs", "Sta", "Ste"),
+        *("Vol", "Vols", "vol", "vols"),
+        *("ser", "ssp", "subg", "subsp", "var"),
+    )
 )
 """English abbreviations that sentencex lacks, before the capital of a name or a Roman numeral."""
 

@@ -354,6 +354,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
     An opening quote at the end of a piece moves to the piece that it opens.
     """
     joined = [pieces[0]]
+    capitals = rules.before_capitals
     for piece in pieces[1:]:
         before = joined[-1]
         if rules.abbreviated:
@@ -363,7 +364,9 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
             goes_on = before[-3:-2] in _EXCLAIMING and _is_tagged(before, piece, rules)
         if goes_on:
             joined[-1] = before + piece
-        elif _is_plain(before, piece[0], rules):
+        elif _is_plain(before, piece[0]) and (
+            not capitals or before[before.rfind(" ", 0, -2) + 1 : -2] not in capitals
+        ):
             joined.append(piece)
         elif before[-2:] in _LOST_QUOTES:
             joined[-1] = before[:-1]
@@ -429,7 +432,7 @@ def _is_initial(word: str) -> bool:
     return len(word) <= _LONGEST_INITIAL and _INITIAL.fullmatch(word) is not None
 
 
-def _is_plain(before: str, first: str, rules: "_Rules") -> bool:
+def _is_plain(before: str, first: str) -> bool:
     """Return whether no rule can apply between two pieces.
 
     That is nearly always so: "... word. Next ...".
@@ -438,8 +441,7 @@ def _is_plain(before: str, first: str, rules: "_Rules") -> bool:
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
     if first.isupper():
-        last_word = before[before.rfind(" ", 0, -2) + 1 : -2]
-        return last_word not in rules.before_capitals
+        return True
     return first > LAST_CASED and first.isalpha() and before[-3].isalpha()
 
 

@@ -72,7 +72,7 @@ def read_table(
     If `config.documents` is ``line`` each row is a document, if ``blank-line`` the rows up to an
     empty one are. The source of rows of no wiki is ``parquet``. `counters` gets the bad input
     ``unreadable_row_group`` and ``oversized_row`` (more than `LONGEST_ROW_BYTES` of text), and what
-    `row_document` names.
+    `row_documents` names.
     """
     name = input_range.name
     # Parquet is compressed inside: the name has one suffix, never ``.parquet.gz``.

@@ -2,7 +2,13 @@
 
 import pytest
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.extracted import article_paragraphs, is_prose_line, repair_line
+from clozeworks.pipeline.sources.extracted import (
+    article_paragraphs,
+    find_remains,
+    is_prose_line,
+    repair_line,
+)
+from clozeworks.pipeline.sources.fragments import is_navigation
 from clozeworks.pipeline.sources.wikitext.repair import GAP
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,6 +151,7 @@ def test_prose_lines(line: str, prose: bool) -> None:
 )
 def test_holes_are_closed(line: str, expected: str):
     assert repair_line(line) == expected
+    assert find_remains([line]) == [True] or line == expected
 
 
 @pytest.mark.parametrize(
@@ -180,6 +187,40 @@ def test_holes_are_closed(line: str, expected: str):
 )
 def test_a_gap_marks_missing_words(line: str):
     assert GAP in repair_line(line)
+    assert find_remains([line]) == [True]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *'&<>[](){}（）_/:;,.、|•·"“”‘’《》1 \u3000\xa0\x85é',
+                " of",
+                " the",
+                " at",
+                " by",
+                "near",
+                "and",
+                "approximately",
+                " east of ",
+                "formula_",
+                "은",
+                "는",
+                "약",
+                " 이다",
+            ]
+        )
+    ).map("".join)
+)
+def test_lines_without_remains_are_repaired_to_themselves(line: str):
+    if find_remains([line]) == [False]:
+        assert repair_line(line) == line
+        assert not is_navigation(line)
+
+
+def test_halves_of_surrogate_pairs_are_no_reason_to_fail():
+    assert find_remains(["\ud800", PROSE]) == [True, True]
+    assert find_remains([]) == []
 
 
 @given(st.text(alphabet="ab ()（);,；.&'\"\n–"))

@@ -54,6 +54,7 @@ def test_the_introduction_of_a_kept_paragraph_stays() -> None:
         ("Січень • Лютий • Березень", True),
         ("A | B | C", True),
         ("Cheju · Ulsan", False),
+        ("인진쑥·신령버섯·청결고춧가루·정든고추장 등이 유명하다", False),
         ("1782년 정조는 성삼문 · 박팽년 · 이개의 신도비를 세워주었다.", False),
         ("최초의 관념은 민달팽이 · 개구리 · 쥐 등이 나타나는 것이다.", False),
         ("The band had one member more than we knew at the time of its history • B • C", False),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.records import RawDocument
-from clozeworks.pipeline.sources.rows import Table, row_document, wiki_of
+from clozeworks.pipeline.sources.rows import Table, row_documents, wiki_of
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl")
@@ -14,7 +14,7 @@ TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl")
 def read(
     row: dict[str, Any], counters: Counters | None = None, table: Table = TABLE
 ) -> RawDocument | None:
-    return row_document(row, 17, table, counters or Counters())
+    return next(row_documents([(17, row)], table, counters or Counters()), None)
 
 
 def test_a_page_of_a_wiki_has_the_ids_of_its_dump():
