@@ -131,12 +131,12 @@ _FULL_STOP = re.compile(
 _WHITE_SPACE = r"[\s\x0b\x1c-\x1f\x85\p{Z}]"
 _REMAINS = "|".join(
     (
-        r"[&<\[（•·|]|//|\{\{|\"\"|[“‘《〈「『][”’》〉」』]|(?:formula|codice)_|[.,;!?)\"”’]:\p{Nd}",
-        rf"\((?:[\]),;:]|{_WHITE_SPACE})|(?:[\](,;]|{_WHITE_SPACE})\)|, ,|; \]",
+        r"[&<\[（•|]|//|\{\{|\"\"|[“‘《〈「『][”’》〉」』]|(?:formula|codice)_|[.,;!?)\"”’]:\p{Nd}",
+        rf"\((?:[\]),;:]|{_WHITE_SPACE})|(?:[\](,;]|{_WHITE_SPACE})\)|, ,|; \]|{_WHITE_SPACE}·",
         r"(?: (?:at|an|is|of|to|by|the|its|was|and|than|from|near|weighs)|ately| )[,.]"
         rf"(?:{_WHITE_SPACE}|$)",
         r"approximately|(?:orth|outh|east|west) of | of (?:and|above|below|at|with|from|is|was) ",
-        "[은는] 이|약 ",
+        "[은는] 이[다며고]|약 (?:이[다며고]|에|의|떨어)",
     )
 )
 """In the syntax of RE2: all that `is_navigation` and `repair_line` look for first."""

@@ -79,7 +79,7 @@ def _first_lines(stream: BinaryIO, file: Input) -> list[bytes]:
 def read_json_lines(
     file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a JSON Lines file, one line in memory at a time.
+    """Yield the documents of a range of a JSON Lines file, a megabyte of text in memory at a time.
 
     An object is a document; if `config.documents` is ``blank-line``, the objects up to one whose
     text is empty are. `counters` gets the bad input that `read_objects` and `row_documents` name.

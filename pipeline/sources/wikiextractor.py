@@ -45,7 +45,7 @@ def read_extracted(
     The source of articles of no known wiki is ``wikiextractor``. `counters` gets the bad input
     ``cut_off_article`` (kept as far as it goes), ``oversized_article``, ``malformed_header``,
     ``text_outside_articles``, ``invalid_utf8`` (kept, with U+FFFD for the bad bytes), and what
-    `row_document` and `read_lines` name.
+    `row_documents` and `read_lines` name.
     """
     name = input_range.name
     table = Table(

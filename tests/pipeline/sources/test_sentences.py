@@ -145,7 +145,7 @@ def test_text_without_capitals_is_cut_where_sentencex_cuts_it() -> None:
         ("lo", ["ບໍ່ມີລະຫັດຜ່ານຖືກພິມເຂົ້າ.", "ກະລຸນາເຮັດຄືນໃໝ່."]),
         ("el", ["- Τι θα πει; ρώτησε ο Αλέξανδρος.", "Τι;", "Όχι."]),
         ("en", ["As for Mr. Will, nobody was fond of him.", "She told Mdlle. Reuter so."]),
-        ("en", ["(They are ions, being unstable.)", "It was expected for some time."]),
+        ("en", ["(Being unstable they are rare, and unstable.)", "It was expected for long."]),
         ("en", ['I would know how to advise me."', "Accordingly, he told me."]),
         ("ko", ["산성도는 pH로 나타낸다.", "pH는 7이다."]),
         ("en", ["It is vitamin C.", "The rest is not."]),
