@@ -146,7 +146,7 @@ def test_text_without_capitals_is_cut_where_sentencex_cuts_it() -> None:
         ("el", ["- Τι θα πει; ρώτησε ο Αλέξανδρος.", "Τι;", "Όχι."]),
         ("en", ["As for Mr. Will, nobody was fond of him.", "She told Mdlle. Reuter so."]),
         ("en", ["(Being unstable they are rare, and unstable.)", "It was expected for long."]),
-        ("en", ['I would know how to advise me."', "Accordingly, he told me."]),
+        ("en", ['You told me that you would advise me."', "Accordingly, he came."]),
         ("ko", ["산성도는 pH로 나타낸다.", "pH는 7이다."]),
         ("en", ["It is vitamin C.", "The rest is not."]),
         ("ko", ["그는 “나는 모른다.”라고 말했다.", "이는 사실이다."]),
