@@ -27,7 +27,7 @@ class _Text(NamedTuple):
     """Words that all occur equally often, with spaces between them."""
 
     words: str
-    count: int
+    frequency: int
 
 
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     """
     token_counts = np.zeros(len(vocabulary), np.int64)
     for text, encoding in _encode(_texts_of(words, vocabulary), _model(vocabulary)):
-        np.add.at(token_counts, encoding.ids, text.count)
+        np.add.at(token_counts, encoding.ids, text.frequency)
     num_words = int(words["count"].to_numpy().sum())
     num_tokens = int(token_counts.sum())
     num_unknown = int(token_counts[vocabulary.unk_id])
@@ -97,7 +97,7 @@ def fertility_by_size(
     merges = vocabulary.byte_level.merges if vocabulary.byte_level else None
     for size in sizes:
         model = _model_of_first(size, vocabulary, merges)
-        num_tokens = sum(text.count * len(encoding) for text, encoding in _encode(texts, model))
+        num_tokens = sum(text.frequency * len(encoding) for text, encoding in _encode(texts, model))
         tokens_per_word.append((size, num_tokens / num_words))
     return tokens_per_word
 

@@ -76,6 +76,7 @@ SHARED_BY_COMMANDS = {
     "cli.signals",
     "cli.summary",
     "cli.terminal",
+    "cli.threads",
     "cli.training_progress",
     "cli.vocabulary_summary",
 }
