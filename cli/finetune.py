@@ -15,6 +15,11 @@ from .training_progress import report_upload, training_progress
 DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 
 
+CLASS_METRICS = ("precision", "recall", "f1")
+MAX_CLASSES = 20
+"""More are in summary.json alone."""
+
+
 @click.command(cls=GroupedCommand)
 @click.argument("task")
 @click.argument("data", type=click.Path())
@@ -41,10 +46,10 @@ def finetune(
 ) -> CommandSummary:
     """Fine-tune an encoder on a TASK and keep the best run.
 
-    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or
-    classify for your own labelled data. DATA is a folder or file in the official format, with
-    train, dev or test in the file names, or a data set from the Hub (hf:nyu-mll/glue:sst2).
-    Predictions for the test files go to test/ in the output directory.
+    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner,
+    classify for your own labelled data, or similarity for sentence vectors. DATA is a folder or
+    file in the official format, with train, dev or test in the file names, or a data set from the
+    Hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 
@@ -80,19 +85,47 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("examples", examples),
         ("runs", f"{summary['runs']:,} ({degenerate})"),
         (f"dev {_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
-        ("best run", f"learning rate {best['learning_rate']:g}, seed {best['seed']}"),
+        (
+            "best run",
+            f"learning rate {best['learning_rate']:g}, seed {best['seed']}, "
+            f"after {best['step']:,} steps",
+        ),
     ]
     for name, score in best["scores"].items():
         if not DETAIL.match(name):
             rows.append((_words(name), figure(score) + _baselines(summary, name)))
+    rows.extend(_class_rows(summary["dev_classes"]))
     for name, value in best["tuned"].items():
         rows.append((f"{name}, tuned on dev", figure(value)))
     return rows
 
 
+def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a row for each class of a few, and for what it is most often taken."""
+    classes = report.get("classes", {})
+    if len(classes) > MAX_CLASSES:
+        return []
+    rows = []
+    for index, (name, figures) in enumerate(classes.items()):
+        shown = ", ".join(f"{metric} {figure(figures[metric])}" for metric in CLASS_METRICS)
+        text = f"{shown}, of {figures['count']:,}"
+        if "confusion" in report:
+            counts = dict(zip(classes, report["confusion"][index], strict=True))
+            del counts[name]
+            other = max(counts, key=lambda other: counts[other])
+            if counts[other]:
+                text += f"; {counts[other]:,} taken for {other}"
+        rows.append((f"class {name}", text))
+    return rows
+
+
 def _baselines(summary: dict[str, Any], name: str) -> str:
     """Return what simpler answers reach by this metric, in parentheses; empty if unknown."""
-    baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}
+    baselines = {
+        "the encoder before": summary["untrained"],
+        "a constant answer": summary["baseline"],
+        "TF-IDF": summary["word_baseline"],
+    }
     shown = []
     for answer, scores in baselines.items():
         if name in scores:

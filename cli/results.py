@@ -43,8 +43,15 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
     metavar="FILE.png",
     help="Also draw the results on each task and data set, a row per directory.",
 )
+@click.option(
+    "--html",
+    type=click.Path(),
+    metavar="FILE.html",
+    help="Also write a page: runs, learning curves, classes, and the most confident mistakes on "
+    "dev.",
+)
 def results(
-    directory: str, as_json: bool, as_csv: bool, picture: str | None
+    directory: str, as_json: bool, as_csv: bool, picture: str | None, html: str | None
 ) -> CommandSummary | None:
     """Print all fine-tuning results below DIR, in percent.
 
@@ -59,6 +66,8 @@ def results(
 
     if picture is not None:
         check_suffix("picture", picture, ".png", "an image")
+    if html is not None:
+        check_suffix("html", html, ".html", "a page")
     lines = read_results(directory)
     if as_json:
         click.echo(json.dumps([asdict(line) for line in lines], indent=2))
@@ -66,14 +75,21 @@ def results(
         _print_csv(lines)
     else:
         _print_table(lines)
-    if not picture:
-        return None
-    with write_file(picture) as file:
-        file.write(draw_results(lines))
-    if as_json or as_csv:
+    written = []
+    if picture:
+        with write_file(picture) as file:
+            file.write(draw_results(lines))
+        written.append(picture)
+    if html:
+        from ..model.finetuning.page import render_results
+
+        with write_file(html) as file:
+            file.write(render_results(directory).encode())
+        written.append(html)
+    if not written or as_json or as_csv:
         return None  # a summary would follow the data
     num_directories = len({line.directory for line in lines})
-    return CommandSummary("results", picture, [("directories", f"{num_directories:,}")])
+    return CommandSummary("results", ", ".join(written), [("directories", f"{num_directories:,}")])
 
 
 def _print_csv(lines: "list[ResultLine]") -> None:

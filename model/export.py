@@ -9,10 +9,10 @@ from ..pipeline.licenses import check_license
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from ..pipeline.storage.stage import VOCABULARY_FILES
 from .card import CARD, with_license
-from .checkpoint import CONFIG, TASK, WEIGHTS, read_config
+from .checkpoint import CONFIG, POOLING, SENTENCE_FILES, TASK, WEIGHTS, read_config
 
 NEEDED = (WEIGHTS, CONFIG, CARD)
-FILES = (*NEEDED, TASK, *VOCABULARY_FILES)
+FILES = (*NEEDED, TASK, *SENTENCE_FILES, POOLING, *VOCABULARY_FILES)
 
 
 def export(directory: str | Path, output: str | Path, license: str | None = None) -> dict[str, int]:
@@ -52,8 +52,8 @@ def export(directory: str | Path, output: str | Path, license: str | None = None
                 shutil.copyfileobj(source, file)
         target.write_bytes(CARD, card)
         target.remove(*outdated, WORK)
-    sizes = storage.file_sizes(output)
-    return {name: sizes[name] for name in names}
+    paths = {name: storage.join(output, name) for name in names}
+    return {name: storage.find_files(path)[path] for name, path in paths.items()}
 
 
 def _check_output(output: str, card: bytes) -> None:

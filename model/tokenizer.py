@@ -210,12 +210,21 @@ def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> di
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     """Return the tokenizer's files in `directory` by name.
 
-    A missing ``tokenizer.json`` is made from ``vocab.txt``.
+    A missing ``tokenizer.json`` is made from ``vocab.txt``. One that cuts or pads texts to a
+    length, as some published ones do, loses that: it was of another use of the model.
     """
     files = read_files(str(directory))
-    if "tokenizer.json" not in files:
+    name = "tokenizer.json"
+    if name not in files:
         vocabulary = load_vocabulary(files, str(directory))
-        files["tokenizer.json"] = vocabulary_files(vocabulary)["tokenizer.json"]
+        files[name] = vocabulary_files(vocabulary)[name]
+    try:
+        settings = json.loads(files[name])
+    except ValueError:
+        return files  # whoever reads it says so
+    if isinstance(settings, dict) and (settings.get("truncation") or settings.get("padding")):
+        settings |= {"truncation": None, "padding": None}
+        files[name] = json.dumps(settings, ensure_ascii=False).encode()
     return files
 
 

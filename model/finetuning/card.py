@@ -22,6 +22,7 @@ _PIPELINES = {
     "squad": "question-answering",
     "ner": "token-classification",
     "swag": "multiple-choice",
+    "similarity": "sentence-similarity",
 }
 """The Hub's names of tasks; all others are text-classification."""
 
@@ -55,12 +56,17 @@ def task_card(
     datasets = []
     if DATASET.fullmatch(dataset["type"]):
         datasets.append(dataset["type"])
+    library = "transformers"
+    tags = [shape.model_type]
+    if pipeline == "sentence-similarity":
+        library = "sentence-transformers"
+        tags += [library, "feature-extraction"]
     metadata = {
         "language": languages,
         "license": config.license,
-        "library_name": "transformers",
+        "library_name": library,
         "pipeline_tag": pipeline,
-        "tags": [shape.model_type],
+        "tags": tags,
         "datasets": datasets,
         "model-index": results,
     }

@@ -16,6 +16,8 @@ _AT_LEAST_1 = (
     "batch_size",
     "micro_batch_size",
     "checkpoint_every",
+    "evaluate_every",
+    "patience",
     "stride",
     "max_question_length",
     "max_answer_length",
@@ -58,6 +60,22 @@ class FinetuneConfig:
         group="Optimisation",
         identity=False,
     )
+    evaluate_every: int | None = option(
+        None,
+        "Updates between measurements on the dev examples; the default is an epoch. The best "
+        "weights on dev are kept.",
+        group="Optimisation",
+    )
+    select: str | None = option(
+        None,
+        "Metric on dev that chooses runs and weights, for example macro-f1 for classify; the "
+        "default is the task's first.",
+    )
+    patience: int | None = option(
+        None,
+        "End a run after this many measurements without a better one; the default is never.",
+        group="Optimisation",
+    )
     warmup_share: float = option(
         0.1,
         "Share of the steps during which the learning rate rises; then it falls to 0.",
@@ -84,18 +102,31 @@ class FinetuneConfig:
     )
     text: str | None = option(
         None,
-        "Column of the text, for classify; the default is text or sentence.",
-        group="Your own data (classify)",
+        "Column of the text, for classify and similarity; the default is a usual name (text, "
+        "sentence1, …).",
+        group="Your own data (classify, similarity)",
     )
     text_pair: str | None = option(
         None,
-        "Column of the second text of a pair, for classify; the default is none.",
-        group="Your own data (classify)",
+        "Column of the second text of a pair; the default is none for classify, for similarity a "
+        "usual name (sentence2, positive, …).",
+        group="Your own data (classify, similarity)",
     )
     label: str | None = option(
         None,
-        "Column of the class or score, for classify; the default is label.",
-        group="Your own data (classify)",
+        "Column of the class or score; the default is label, for similarity score.",
+        group="Your own data (classify, similarity)",
+    )
+    temperature: float | None = option(
+        None,
+        "By which cosines are divided in the contrastive loss, for similarity; the default is "
+        "0.05.",
+        group="Sentence vectors (similarity)",
+    )
+    matryoshka: tuple[int, ...] | None = option(
+        None,
+        "Train the first 128,64 (for example) numbers of a vector to be used alone, too.",
+        group="Sentence vectors (similarity)",
     )
     encoding: str = option(
         AUTO,
@@ -175,6 +206,11 @@ class FinetuneConfig:
         check(length_ok, "max_length", self.max_length, "must be at least 8")
         epochs_ok = self.epochs is None or 0 < self.epochs < math.inf
         check(epochs_ok, "epochs", self.epochs, "must be above 0 and finite")
+        temperature_ok = self.temperature is None or 0 < self.temperature < math.inf
+        check(temperature_ok, "temperature", self.temperature, "must be above 0 and finite")
+        sizes = self.matryoshka or ()
+        sizes_ok = len(set(sizes)) == len(sizes) and all(size >= 1 for size in sizes)
+        check(sizes_ok, "matryoshka", sizes, "must be different sizes of at least 1")
         rates = self.learning_rates
         rates_ok = True
         if rates is not None:

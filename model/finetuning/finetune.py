@@ -34,6 +34,8 @@ from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD, read_languages
 from ..checkpoint import (
     CONFIG,
+    POOLING,
+    SENTENCE_FILES,
     TASK,
     WEIGHTS,
     files_digest,
@@ -50,10 +52,10 @@ from ..tasks.catalogue import task_settings
 from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskData, read_data
 from ..tasks.tables import shown
-from ..tasks.task import Feature, Recipe, Scores, Task, TaskModel, num_cut, report_cut
+from ..tasks.task import Answer, Feature, Recipe, Scores, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit, tokenizer_files, trained_length
 from ..training.device import kept_generators, product_dtype
-from ..training.logs import ProgressCallback, RunLog
+from ..training.logs import ProgressCallback
 from ..training.loop import StopRequest
 from ..training.processor import print_if_emulated
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
@@ -68,15 +70,20 @@ from .results import (
     BestRun,
     RunRecord,
     SearchSummary,
+    draw_confusion,
     read_summary,
     results_table,
 )
-from .train import CHECKPOINT, METRICS, SPEED, Training, train_model
+from .train import CHECKPOINT, Training, train_model
 
 RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
-OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
+OWN_FILES = (
+    *(SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG),
+    *(*SENTENCE_FILES, str(Path(POOLING).parent)),
+    *VOCABULARY_FILES,
+)
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,16 @@ def _prepare(
     source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig
 ) -> Job:
     """Encode the examples; raise `UserError` if the model cannot be trained on them."""
+    if data.task.whole_batches and config.micro_batch_size:
+        raise UserError(
+            f"{data.task.name} compares the examples of a batch, so `micro_batch_size` cannot "
+            "divide it; lower `batch_size`."
+        )
+    for examples in data.dev.values():
+        data.task.check_dev(examples)
+    metrics = list(data.task.baseline(data.train, data.dev[""]))
+    if config.select and _metric_name(config.select) not in metrics:
+        raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
     shape = read_config(checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
@@ -203,6 +220,11 @@ def _finetune(
         kept_generators(ranks.device),
         ranks.on_first(claim),
     ):
+        if job.data.task.whole_batches and ranks.num_ranks > 1:
+            raise UserError(
+                f"{job.data.task.name} compares the examples of a batch, which cannot be divided "
+                "among processes; run it without torchrun."
+            )
         if ranks.rank == 0:
             if not _is_complete(job):
                 # The card too, so that nobody exports the next best model with the figures of this
@@ -348,24 +370,33 @@ def _run(
     """Train and evaluate once, and record it; return False if it was asked to stop."""
     directory = job.directory(rate, seed)
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
-    training = Training(job.train, job.config, job.recipe, rate, seed, ranks, directory)
-    seconds = train_model(model, training, report, stop)
-    if seconds is None:
+    on_dev = DevMeasurement(job, model)
+    training = Training(
+        job.train,
+        job.config,
+        job.recipe,
+        rate,
+        seed,
+        ranks,
+        directory,
+        evaluate=on_dev.measure,
+        evaluate_start=not job.data.task.has_new_weights,
+        whole_batches=job.data.task.whole_batches,
+    )
+    trained = train_model(model, training, report, stop)
+    if trained is None:
         return False
     if ranks.rank > 0:
         # One rank evaluates; the others wait for it at the next run's first sum.
         return True
 
-    outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
-    # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold for
-    # all that is scored or predicted with this model.
-    task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
-    scores: dict[str, float] = {}
-    for prefix, features in job.dev.items():
-        measured = task.scores(outputs[prefix], features, job.data.dev[prefix])
-        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
-    with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
-        log.metrics(training.num_steps, "dev", scores)
+    best = trained.best
+    if best.weights is not None and best.step < trained.step:
+        model.load_state_dict(best.weights)
+        on_dev.measure()
+    elif not on_dev.outputs:
+        on_dev.measure()  # interrupted after its last update
+    task = on_dev.task
 
     given_settings = job.data.task.settings()
     tuned = {}
@@ -380,18 +411,67 @@ def _run(
         seed=seed,
         learning_rate=rate,
         tuned=tuned,
-        scores=scores,
-        seconds=round(seconds, 3),
+        scores=on_dev.scores,
+        step=trained.step if best.step < 0 else best.step,
+        untrained=best.start,
+        dev_classes=task.class_report(on_dev.answers(""), job.data.dev[""]),
+        seconds=round(trained.seconds, 3),
     )
     # A model that is not the best so far never will be, and is not written.
     if _best([*job.records(), record]) is record:
         model_folder = (directory / MODEL).relative_to(job.output)
         with job.files.write_folder(str(model_folder)) as folder:
             _write_model(folder, model, task, job.checkpoint)
-            _write_dev_answers(folder / "dev", job, task, outputs)
+            _write_dev_answers(folder / "dev", job, on_dev)
     # The record comes last: a run is done once it has one.
     job.files.write_json(f"{directory.relative_to(job.output)}/{RECORD}", record)
     return True
+
+
+class DevMeasurement:
+    """Measures a model on the dev sets, and keeps the last outputs, task and scores."""
+
+    def __init__(self, job: Job, model: TaskModel):
+        self._job = job
+        self._model = model
+        self.outputs: dict[str, list[np.ndarray]] = {}
+        """Of each dev set."""
+        self.task = job.data.task
+        """With the thresholds that suit these outputs."""
+        self.scores: dict[str, float] = {}
+
+    def measure(self) -> dict[str, float]:
+        """Return the scores of the model as it is now, by name."""
+        job = self._job
+        self.outputs = {
+            prefix: infer(self._model, features) for prefix, features in job.dev.items()
+        }
+        # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold
+        # for all that is scored or predicted with this model.
+        self.task = job.data.task.tuned(self.outputs[""], job.dev[""], job.data.dev[""])
+        scores: dict[str, float] = {}
+        for prefix, features in job.dev.items():
+            measured = self.task.scores(self.outputs[prefix], features, job.data.dev[prefix])
+            scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+        self.scores = _selected_first(scores, job.config.select)
+        return self.scores
+
+    def answers(self, prefix: str) -> list[Answer]:
+        """Return the answers to the examples of a dev set."""
+        job = self._job
+        return self.task.answers(self.outputs[prefix], job.dev[prefix], job.data.dev[prefix])
+
+
+def _metric_name(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _selected_first(scores: dict[str, float], select: str | None) -> dict[str, float]:
+    """Return the scores with the one that chooses before the others."""
+    if select is None:
+        return scores
+    name = _metric_name(select)
+    return {name: scores[name], **scores}
 
 
 def _write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> None:
@@ -402,21 +482,41 @@ def _write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) ->
         architecture = f"{shape.hf_prefix}{model.hf_name}"
     config = shape.to_hf(architecture)
     config |= task.hf_settings()
-    save_model(folder, model.state_dict(), config, tokenizer_files(checkpoint))
+    weights = model.state_dict()
+    if not model.uses_pooler:
+        for name in list(weights):
+            if name.startswith(model.encoder.optional_weights):
+                del weights[name]
+    save_model(folder, weights, config, tokenizer_files(checkpoint))
+    for name, content in task.library_files(shape).items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
     write_json(folder / TASK, task_settings(task))
 
 
-def _write_dev_answers(
-    folder: Path, job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]
-) -> None:
-    """Write the answers to the dev examples in the form of the task's official script, if any."""
-    for prefix, features in job.dev.items():
-        examples = job.data.dev[prefix]
-        answers = task.answers(outputs[prefix], features, examples)
-        content_by_name = task.official(answers, examples, _dev_split(prefix))
-        for name, content in content_by_name.items():
-            folder.mkdir(exist_ok=True)  # only if there is a file for it
+def _write_dev_answers(folder: Path, job: Job, on_dev: DevMeasurement) -> None:
+    """Write the answers to the dev examples, with their texts and the truth, and in the form of the
+    task's official script, if any.
+    """
+    task = on_dev.task
+    folder.mkdir()
+    for prefix, examples in job.data.dev.items():
+        split = _dev_split(prefix)
+        answers = on_dev.answers(prefix)
+        lines = []
+        for answer, example in zip(answers, examples, strict=True):
+            line = {**task.texts(example), **answer, "truth": task.truth(example)}
+            line.pop("n_best", None)  # of SQuAD, in a file of its own
+            lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+        for name, content in task.official(answers, examples, split).items():
             (folder / name).write_bytes(content)
+    report = task.class_report(on_dev.answers(""), job.data.dev[""])
+    if "confusion" in report:
+        picture = draw_confusion(report)
+        if picture:
+            (folder / "confusion.png").write_bytes(picture)
 
 
 def _best(records: Sequence[RunRecord]) -> RunRecord:
@@ -551,7 +651,10 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
             seed=best["seed"],
             tuned=best["tuned"],
             scores=best["scores"],
+            step=best.get("step", 0),
         ),
+        "untrained": best.get("untrained", {}),
+        "dev_classes": best.get("dev_classes", {}),
         "runs": len(records),
         "median": statistics.median(values),
         "lowest": min(values),
@@ -578,4 +681,6 @@ def _measure_on_dev(
         measured = measure(job.data.train, dev_examples)
         for name, value in measured.items():
             scores[prefix + name] = value
+    if scores:
+        return _selected_first(scores, job.config.select)
     return scores

@@ -69,7 +69,10 @@ def load_finetuned(
     tokenizer = TextTokenizer(directory)
     check_fit(tokenizer, config, task.max_length, directory)
     model = task.model(config)
-    load_weights(model, directory)
+    unused: tuple[str, ...] = ()
+    if not model.uses_pooler:
+        unused = model.encoder.optional_weights
+    load_weights(model, directory, new=unused)
     return Finetuned(task, tokenizer, model.to(device).eval())
 
 

@@ -5,20 +5,25 @@ import io
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+import numpy as np
 from msgspec import Meta, Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
 from ..mirror import local_copy
+from ..tasks.class_report import ClassReport
 
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
 RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
 LAST_COLUMN = "seconds"
+MAX_NUMBERED = 25
+"""Classes of a confusion matrix whose numbers are still legible."""
 LEFT_TO_RIGHT = "left-to-right"
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
@@ -35,6 +40,8 @@ class BestRun(TypedDict):
     tuned: dict[str, Any]
     """The settings chosen on the dev examples."""
     scores: Annotated[dict[str, int | float], Meta(min_length=1)]
+    step: NotRequired[int]
+    """Updates after which the weights were the best on dev."""
 
 
 class RunRecord(BestRun):
@@ -45,6 +52,10 @@ class RunRecord(BestRun):
     """The task's, and ``left-to-right`` for such an encoder."""
     checkpoint: str
     seconds: float
+    untrained: NotRequired[dict[str, float]]
+    """Scores before training; empty if the model had a new head."""
+    dev_classes: NotRequired[ClassReport]
+    """Of the first dev set."""
 
 
 class SearchSummary(TypedDict):
@@ -59,6 +70,10 @@ class SearchSummary(TypedDict):
     lowest: float
     highest: float
     degenerate_runs: Count
+    untrained: NotRequired[dict[str, float]]
+    """Scores before training; empty if the model had a new head."""
+    dev_classes: NotRequired[ClassReport]
+    """Of the best run, on the first dev set."""
     baseline: dict[str, int | float]
     word_baseline: dict[str, int | float]
     train_examples: Count
@@ -268,6 +283,33 @@ def draw_results(lines: Sequence[ResultLine]) -> bytes:
             ylim=(0.5, len(panel) + 0.5),
         )
         axes.grid(axis="x", alpha=0.3)
+    image = io.BytesIO()
+    figure.savefig(image, format="png")
+    return image.getvalue()
+
+
+def draw_confusion(report: ClassReport) -> bytes | None:
+    """Return a PNG of a confusion matrix, each row's shares in colour; None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    names = list(report["classes"])
+    matrix = np.array(report["confusion"])
+    shares = matrix / np.maximum(1, matrix.sum(1, keepdims=True))
+    size = 2.5 + 0.5 * len(names)
+    figure = Figure(figsize=(size, size), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    places = range(len(names))
+    axes.set_xticks(places, names, rotation=45, ha="right")
+    axes.set_yticks(places, names)
+    axes.set(xlabel="answer", ylabel="truth", title="Dev examples")
+    if len(names) <= MAX_NUMBERED:
+        for row, column in product(places, places):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            text = f"{matrix[row, column]:,}"
+            axes.text(column, row, text, ha="center", va="center", color=colour)
     image = io.BytesIO()
     figure.savefig(image, format="png")
     return image.getvalue()

@@ -7,12 +7,12 @@ Shapes: N features, B rows, L padded length.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
 from ..checkpoint import load_tensors
 from ..mirror import upload
-from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
+from ..tasks.task import Feature, Recipe, Scores, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import (
     compiles,
     drain_every,
@@ -63,12 +63,27 @@ class Training:
     """For ``metrics.csv``, ``speed.csv``, ``logs/`` and, until the end, the checkpoint; None writes
     nothing.
     """
+    evaluate: Callable[[], Scores] | None = None
+    """Measures the model on dev after each epoch (or `evaluate_every` steps) and at the end."""
+    evaluate_start: bool = False
+    """Measure it before the first update, too."""
+    whole_batches: bool = False
+    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Updates of one pass over the features."""
+        return math.ceil(len(self.features) / self.recipe.batch_size)
 
     @property
     def num_steps(self) -> int:
         """Number of updates."""
-        steps_per_epoch = math.ceil(len(self.features) / self.recipe.batch_size)
-        return max(1, round(self.recipe.epochs * steps_per_epoch))
+        return max(1, round(self.recipe.epochs * self.steps_per_epoch))
+
+    def is_evaluated(self, step: int) -> bool:
+        """Return whether dev is measured after `step` updates."""
+        every = self.config.evaluate_every or self.steps_per_epoch
+        return self.evaluate is not None and (step == self.num_steps or step % every == 0)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of the update with index `step`."""
@@ -76,19 +91,54 @@ class Training:
         return learning_rate(step, self.peak_rate, warmup_steps, self.num_steps)
 
 
+@dataclass
+class Best:
+    """The best measurement on dev so far, by the first score; of equal ones the last."""
+
+    score: float = -math.inf
+    step: int = -1
+    weights: dict[str, Tensor] | None = None
+    """On the CPU; None if they are the model's own."""
+    num_since: int = 0
+    """Measurements since the score last rose."""
+    start: dict[str, float] = field(default_factory=dict[str, float])
+    """Scores before the first update; empty if they were not measured."""
+
+    def add(self, score: float, step: int, weights: Callable[[], dict[str, Tensor]]) -> None:
+        """Count a measurement; `weights` copies the model's."""
+        self.num_since += 1
+        if score > self.score:
+            self.num_since = 0
+        if score >= self.score:
+            self.score = score
+            self.step = step
+            self.weights = weights()
+
+
+class Trained(NamedTuple):
+    """A finished training."""
+
+    seconds: float
+    """Without measurements on dev."""
+    step: int
+    """Updates made; less than planned if `patience` ended it."""
+    best: Best
+
+
 def train_model(
     model: TaskModel,
     training: Training,
     report: ProgressCallback = lambda figures: None,
     stop: StopRequest | None = None,
-) -> float | None:
+) -> Trained | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a
     checkpoint.
 
-    Return the seconds of training, or None if `stop` interrupted it, after saving a checkpoint.
-    `report` is called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last
-    call), ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the loss is not
-    finite, a batch does not fit into memory, or the disk is full.
+    Return None if `stop` interrupted it, after saving a checkpoint. The model is then as its last
+    update left it; the best weights on dev are in `Trained.best`, on the first rank. `report` is
+    called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call),
+    ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the loss is not finite, a
+    batch does not fit into memory, or the disk is full.
     """
     config = training.config
     ranks = training.ranks
@@ -102,7 +152,7 @@ def train_model(
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
     # The losses since the last report: with them a resumed run reports the same means.
-    step, spent_s, losses, num_threads = _load(training, model, updater)
+    step, spent_s, losses, num_threads, best = _load(training, model, updater)
     stop = stop or StopRequest()
     model.train()
     if compiles(config.compile, ranks.device):
@@ -123,11 +173,13 @@ def train_model(
         stop,
     ):
         num_threads = use_threads(num_threads, ranks.device)
+        if step == 0 and training.evaluate_start:
+            best.start = _measure(training, model, step, best, log)
         clock = Clock(spent=spent_s)
         while step < num_steps:
             with clock.waiting():
                 micro_batches = next(batches)
-            with oom_as_user_error("micro_batch_size"):
+            with oom_as_user_error("batch_size" if training.whole_batches else "micro_batch_size"):
                 updater.update(
                     step,
                     micro_batches,
@@ -143,9 +195,10 @@ def train_model(
             is_last = step == num_steps
             is_reported = is_last or step % REPORT_EVERY == 0
             is_saved = step % config.checkpoint_every == 0
+            is_evaluated = training.is_evaluated(step)
             is_drained = step % drain_every(ranks.device) == 0
             # Reading an update's loss waits for a GPU to finish it.
-            if not (is_reported or is_saved or is_drained):
+            if not (is_reported or is_saved or is_evaluated or is_drained):
                 continue
             updates = updater.drain()
             losses += [_finite_loss(update, training.peak_rate) for update in updates]
@@ -164,6 +217,11 @@ def train_model(
                     log.speed(step, speed)
                 losses.clear()
                 clock.start_interval()
+            if is_evaluated:
+                with clock.evaluating():
+                    _measure(training, model, step, best, log)
+                if not is_last and _is_patience_over(training, best):
+                    break
             if log and (stops or (is_saved and not is_last)):
                 log.flush()
                 state = {
@@ -173,11 +231,40 @@ def train_model(
                     "seconds": clock.elapsed(),
                     "losses": losses,
                     "num_threads": num_threads,
+                    "best": vars(best),
                 }
                 _save(training, state)
             if stops:
                 return None
-    return clock.elapsed()
+    return Trained(clock.elapsed(), step, best)
+
+
+def _measure(
+    training: Training, model: TaskModel, step: int, best: Best, log: RunLog | None
+) -> Scores:
+    """Return the scores on dev; the first rank measures, and the others wait at their next sum."""
+    if training.ranks.rank > 0 or training.evaluate is None:
+        return {}
+    scores = training.evaluate()
+    if log:
+        log.add_columns(scores)
+        log.metrics(step, "dev", scores)
+
+    def copied_weights() -> dict[str, Tensor]:
+        return {name: weight.cpu().clone() for name, weight in model.state_dict().items()}
+
+    best.add(next(iter(scores.values())), step, copied_weights)
+    return scores
+
+
+def _is_patience_over(training: Training, best: Best) -> bool:
+    patience = training.config.patience
+    if patience is None:
+        return False
+    # Only the first rank has measured; its 1 or 0 reaches the others as a sum.
+    ranks = training.ranks
+    is_over = ranks.rank == 0 and best.num_since >= patience
+    return ranks.sum(torch.tensor([float(is_over)], device=ranks.device)).item() > 0
 
 
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
@@ -222,6 +309,8 @@ def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
     num_batch_targets = max(1, num_targets(features))
     feature_tokens = max(feature.length * len(feature.rows) for feature in features_here)
     size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, device)
+    if training.whole_batches:
+        size = len(features_here)
     micro_batches = []
     for first in range(0, len(features_here), size):
         chosen = features_here[first : first + size]
@@ -261,25 +350,32 @@ def _open_log(training: Training, step: int) -> Any:
     if training.directory is None or training.ranks.rank > 0:
         return nullcontext()
     training.directory.mkdir(parents=True, exist_ok=True)
-    return RunLog(training.directory, step or -1, METRICS, SPEED)
+    columns = METRICS
+    path = training.directory / "metrics.csv"
+    if step and path.exists():
+        # With the scores that `_measure` added before an interruption.
+        header = path.read_text(encoding="utf-8").partition("\n")[0]
+        columns = tuple(dict.fromkeys((*METRICS, *header.split(","))))
+    return RunLog(training.directory, step or -1, columns, SPEED)
 
 
 def _load(
     training: Training, model: TaskModel, updater: Updater[TaskBatch]
-) -> tuple[int, float, list[float], int | None]:
+) -> tuple[int, float, list[float], int | None, Best]:
     """Load an interrupted training; return the steps done, their seconds, the losses since the last
-    report, and the number of threads.
+    report, the number of threads, and the best measurement on dev.
     """
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
-        return 0, 0.0, [], None
+        return 0, 0.0, [], None, Best()
     advice = "Delete it to restart this run."
     saved = load_tensors(path, advice)
     try:
         model.load_state_dict(saved["model"])
         updater.load_state_dict(saved["optimizer"])
-        # Checkpoints of earlier versions have no number of threads.
-        return saved["step"], saved["seconds"], saved["losses"], saved.get("num_threads")
+        # Checkpoints of earlier versions have no number of threads and no measurements.
+        best = Best(**saved.get("best", {}))
+        return saved["step"], saved["seconds"], saved["losses"], saved.get("num_threads"), best
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
 

@@ -16,6 +16,7 @@ from .classification import Classification, read_classify
 from .glue import GLUE
 from .ner import EntityRecognition, read_ner
 from .options import TaskOptions, check_task
+from .similarity import Similarity, read_similarity
 from .squad import Squad, read_squad
 from .task import Size, Task
 
@@ -41,6 +42,7 @@ def _glue(task: Classification) -> TaskEntry:
 TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify),
+    "similarity": TaskEntry(Similarity, read_similarity),
     "squad": TaskEntry(Squad, read_squad, (".json",)),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner, suffixes=()),

@@ -157,6 +157,10 @@ class Choice(LabelTask):
         """Return the encoder with a new vector."""
         return ChoiceModel(config, self.num_choices)
 
+    def truth(self, example: Choices) -> int | None:
+        """Return the index of the right ending."""
+        return example.target
+
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]
     ) -> list[Answer]:

@@ -6,7 +6,6 @@ Shapes: B rows, L padded length, D hidden size, K classes (1 for regression).
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,7 +23,8 @@ from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
-from .metrics import measure
+from .class_report import ClassReport
+from .metrics import label_report, measure
 from .options import TaskOptions
 from .tables import TableRow, listed, read_rows, shown
 from .task import (
@@ -131,6 +131,12 @@ class LabelTask(Task):
             answers.append({"label": label, "probabilities": probabilities})
         return answers
 
+    def truth(self, example: Any) -> Any:
+        """Return the name of the class, or the score."""
+        if example.target is None or not self.labels:
+            return example.target
+        return self.labels[int(example.target)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(LabelTask):
@@ -190,9 +196,9 @@ class Classification(LabelTask):
 
     def _target(self, row: TableRow) -> float:
         column = _column(row, self.label)
-        text = row.label(column)
         if not self.labels:
-            return _score(text, f"{row.where}: the score in {column}")
+            return row.number(column)
+        text = row.label(column)
         if text in self.labels:
             return self.labels.index(text)
         # Published forms of GLUE give classes by name or by index.
@@ -235,6 +241,18 @@ class Classification(LabelTask):
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
         return SequenceClassifier(config, len(self.labels) or 1)
+
+    def class_report(
+        self, answers: Sequence[Answer], examples: Sequence[TextExample]
+    ) -> ClassReport:
+        """Return the figures of each class, and up to `MAX_CONFUSION` classes which is taken for
+        which.
+        """
+        if not self.labels:
+            return {}
+        truths = [self.truth(example) for example in examples]
+        given = [answer["label"] for answer in answers]
+        return label_report(self.labels, truths, given)
 
     def word_baseline(
         self, train: Sequence[TextExample], examples: Sequence[TextExample]
@@ -299,14 +317,6 @@ def _column(row: TableRow, names: tuple[str, ...]) -> str:
         if name in row.values:
             return name
     return names[0]
-
-
-def _score(text: str, what: str) -> float:
-    with suppress(ValueError):
-        score = float(text)
-        if math.isfinite(score):  # float reads "nan" and "inf" too
-            return score
-    raise UserError(f"{what} is {shown(text)}, not a number.")
 
 
 def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification:

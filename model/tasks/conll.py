@@ -214,6 +214,25 @@ def bio_tags(spans: Iterable[Entity], num_words: int) -> list[str]:
     return tags
 
 
+def lines_in_bio(lines: Sequence[str]) -> list[str]:
+    """Return a sentence's lines of a file with their tags in BIO; unchanged if they have none.
+
+    >>> lines_in_bio(["West I-loc", "Indian I-loc"])
+    ['West B-loc', 'Indian I-loc']
+    """
+    columns = [_columns(line) for line in lines]
+    tags = [line_columns[-1] for line_columns in columns]
+    if min(map(len, columns)) < 2 or not all(map(_TAG.fullmatch, tags)):
+        return list(lines)
+    new_tags = bio_tags(entities(tags), len(tags))
+    new_lines = []
+    for line, old_tag, new_tag in zip(lines, tags, new_tags, strict=True):
+        # Only spaces may follow the tag, on a line without tabs.
+        before, _, after = line.rpartition(old_tag)
+        new_lines.append(f"{before}{new_tag}{after}")
+    return new_lines
+
+
 def entity_scores(
     predicted: Iterable[Sequence[Entity]], gold: Iterable[Sequence[Entity]]
 ) -> dict[str, float]:

@@ -1,11 +1,17 @@
-"""Compute the official metrics of GLUE with scikit-learn and SciPy."""
+"""Compute the official metrics of GLUE, and figures of each class, with scikit-learn and SciPy."""
 
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
+
+from .class_report import ClassReport
+
+MAX_CONFUSION = 100
+"""Of more classes no confusion matrix is kept: it would have 10,000 numbers and more."""
 
 
 def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -37,3 +43,26 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     if math.isnan(value):
         return 0.0
     return value
+
+
+def label_report(
+    labels: Sequence[str], truths: Sequence[str], answers: Sequence[str]
+) -> ClassReport:
+    """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix."""
+    names = list(labels)
+    precision, recall, f1, count = sklearn_metrics.precision_recall_fscore_support(
+        truths, answers, labels=names, zero_division=0
+    )
+    classes = {}
+    for index, name in enumerate(names):
+        classes[name] = {
+            "precision": float(precision[index]),
+            "recall": float(recall[index]),
+            "f1": float(f1[index]),
+            "count": int(np.asarray(count)[index]),
+        }
+    report: ClassReport = {"classes": classes}
+    if len(names) <= MAX_CONFUSION:
+        matrix = sklearn_metrics.confusion_matrix(truths, answers, labels=names)
+        report["confusion"] = matrix.tolist()
+    return report

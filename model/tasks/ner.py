@@ -21,7 +21,17 @@ from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
-from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
+from .class_report import ClassReport
+from .conll import (
+    OUTSIDE,
+    Entity,
+    bio_tags,
+    entities,
+    entity_scores,
+    lines_in_bio,
+    read_conll,
+    split_words,
+)
 from .options import TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
@@ -46,6 +56,7 @@ class TokenClassifier(LinearHead):
     """
 
     per_token = True
+    uses_pooler = False
     hf_name = "ForTokenClassification"
 
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -171,17 +182,36 @@ class EntityRecognition(Task):
             )
         ]
 
+    def truth(self, example: SentenceExample) -> list[str]:
+        """Return the tags, as BIO."""
+        gold = entities(example.sentence.tags or ())
+        return bio_tags(gold, len(example.sentence.words))
+
+    def class_report(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
+    ) -> ClassReport:
+        """Return the figures of each type of entity."""
+        classes = {}
+        for kind in self.types:
+            predicted = [_of_type(entities(answer["tags"]), kind) for answer in answers]
+            gold = [_of_type(entities(self.truth(example)), kind) for example in examples]
+            scores = entity_scores(predicted, gold)
+            classes[kind] = {**scores, "count": sum(map(len, gold))}
+        return {"classes": classes}
+
     def official(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
     ) -> dict[str, bytes]:
         """Return the input of ``conlleval``: the file's lines with the predicted tag added.
 
-        Marks between documents are left out.
+        Tags of the file become BIO too, or ``conlleval`` would count an I-loc that should be a
+        B-loc as a wrong token. Marks between documents are left out.
         """
         sentences = []
         for answer, example in zip(answers, examples, strict=True):
             # Sentences made in Python have no lines of a file.
             lines = example.sentence.lines or answer["words"]
+            lines = lines_in_bio(lines)
             tagged_lines = [
                 _with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
             ]
@@ -209,6 +239,10 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
             "B-person."
         )
     return EntityRecognition(types=tuple(sorted(types)), **options.given("max_length", "encoding"))
+
+
+def _of_type(spans: Sequence[Entity], kind: str) -> list[Entity]:
+    return [span for span in spans if span.type == kind]
 
 
 def _answer(words: Sequence[str], tags: Sequence[str], probabilities: Sequence[float]) -> Answer:

@@ -25,6 +25,8 @@ class TaskOptions:
     max_answer_length: int | None = None
     metric: Literal["squad", "korquad"] | None = None
     encoding: str | None = None
+    temperature: float | None = None
+    matryoshka: tuple[int, ...] | None = None
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options `names` that are not None, with their values."""
@@ -36,6 +38,7 @@ _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ("encoding",)),
     "classify": ("text", "text_pair", "label", "encoding"),
+    "similarity": ("text", "text_pair", "label", "encoding", "temperature", "matryoshka"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
     "swag": ("encoding",),
     "ner": ("encoding",),

@@ -59,11 +59,12 @@ class SpanClassifier(TaskModel):
     """An encoder with a start and an end vector; keys and logits as in ``transformers``."""
 
     per_token = True
+    uses_pooler = False
     hf_name = "ForQuestionAnswering"
 
     def __init__(self, config: EncoderConfig):
         super().__init__(config)
-        # Unused, but checkpoints have them. Without a gradient they take no room in the optimiser.
+        # Unused. Without a gradient they take no room in the optimiser.
         for name in self.encoder.optional_modules:
             self.encoder.get_submodule(name).requires_grad_(False)
         self.head = make_task_head(config)
@@ -352,6 +353,10 @@ class Squad(Task):
             }
             for span, probability in zip(spans, probabilities, strict=True)
         ]
+
+    def truth(self, example: Question) -> list[str]:
+        """Return the texts of the answers; none if there is no answer."""
+        return [answer.text for answer in example.answers or ()]
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[Question], split: str

@@ -1,8 +1,9 @@
 """Read tables of examples: TSV as in GLUE, CSV, JSON Lines, Parquet, and data sets of the Hub."""
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from io import TextIOWrapper
 from itertools import chain
@@ -60,6 +61,15 @@ class TableRow(NamedTuple):
         if isinstance(value, float) and value.is_integer():
             return str(int(value))
         return str(value)
+
+    def number(self, column: str) -> float:
+        """Return the number in `column`; raises `UserError` if it holds none."""
+        text = self.label(column)
+        with suppress(ValueError):
+            number = float(text)
+            if math.isfinite(number):  # float reads "nan" and "inf" too
+                return number
+        raise UserError(f"{self.where}: the score in {column} is {shown(text)}, not a number.")
 
     def value(self, column: str) -> Any:
         """Return the value in `column`; raises `UserError` if the row has no such column."""

@@ -26,6 +26,7 @@ from ..encoders.encoder import Encoder, real_tokens, with_sigma
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
+from .class_report import ClassReport
 from .options import MAX_TASK_SIZE
 
 Outputs = Sequence[np.ndarray]
@@ -70,6 +71,8 @@ class TaskBatch(NamedTuple):
     """As in `Feature`, with a leading dimension N; None without labels."""
     share: float = 1.0
     """Of the targets of the update that this batch is a part of."""
+    num_features: int = 0
+    """N; each has B / N rows."""
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`."""
@@ -96,6 +99,8 @@ class TaskModel(nn.Module, ABC):
 
     per_token: bool = False
     """Whether the head classifies tokens: outputs are then (N, L, ...)."""
+    uses_pooler: bool = True
+    """Whether the head reads the encoder's pooler; if not, ``transformers`` has none there."""
     hf_name: str = ""
     """How the name of its class in ``transformers`` ends; empty if it has none."""
 
@@ -189,6 +194,10 @@ class Task(ABC):
     """Name of the texts that are cut if too long, and the field with the limit."""
     tuned_settings: ClassVar[tuple[str, ...]] = ()
     """The fields that `tuned` changes."""
+    has_new_weights: ClassVar[bool] = True
+    """Whether the model has a head, which must be trained before it can answer."""
+    whole_batches: bool = False
+    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
 
     @property
     def variant(self) -> str:
@@ -207,6 +216,9 @@ class Task(ABC):
     @abstractmethod
     def parse_line(self, line: str, where: str) -> Any:
         """Return the unlabelled example on a line of plain text, which errors call `where`."""
+
+    def check_dev(self, examples: Sequence[Any]) -> None:  # noqa: B027
+        """Raise `UserError` if dev examples cannot tell a good model from a bad one."""
 
     @abstractmethod
     def group(self, example: Any) -> str:
@@ -260,6 +272,14 @@ class Task(ABC):
     ) -> list[Answer]:
         """Return the answer for each example."""
 
+    def truth(self, example: Any) -> Any:
+        """Return the right answer to an example, as JSON has it; None if it has none."""
+        return None
+
+    def class_report(self, answers: Sequence[Answer], examples: Sequence[Any]) -> ClassReport:
+        """Return the figures of each class; empty if the task has none."""
+        return {}
+
     def official(
         self, answers: Sequence[Answer], examples: Sequence[Any], split: str
     ) -> dict[str, bytes]:
@@ -268,6 +288,10 @@ class Task(ABC):
         `split` is the split of the examples as in `splits.find_splits`: ``test``,
         ``test_mismatched``, ...
         """
+        return {}
+
+    def library_files(self, config: EncoderConfig) -> dict[str, bytes]:
+        """Return files by name that other libraries than ``transformers`` need with the model."""
         return {}
 
     def settings(self) -> dict[str, Any]:
@@ -352,6 +376,7 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
         attention_mask_BL=mask,
         token_index_T=real_tokens(mask),
         target=_pad_targets(features),
+        num_features=len(features),
     )
 
 

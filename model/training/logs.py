@@ -7,9 +7,10 @@ import importlib
 import importlib.util
 import math
 import os
+import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -60,6 +61,7 @@ class RunLog:
         wandb: Any = None,
     ):
         self._wandb = wandb
+        self._directory = directory
         self._files = []
         self._metrics = self._open(directory / "metrics.csv", metrics, first_step)
         self._speed = self._open(directory / "speed.csv", speed, first_step)
@@ -89,6 +91,18 @@ class RunLog:
         # `repr` has all digits, so that a resumed run writes the same bytes.
         texts = {name: repr(value) for name, value in values.items()}
         self._write(self._metrics, {"step": step, "split": split}, split, texts)
+
+    def add_columns(self, names: Iterable[str]) -> None:
+        """Give ``metrics.csv`` the columns `names` too, which are empty in the rows before."""
+        columns = tuple(self._metrics.fieldnames)
+        added = [name for name in names if name not in columns]
+        if not added:
+            return
+        file = self._files[0]  # opened first
+        file.close()
+        path = self._directory / "metrics.csv"
+        self._metrics = self._open(path, (*columns, *added), sys.maxsize)
+        self._files[0] = self._files.pop()
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
         """Log tokens per second, the share of time spent waiting for data, and on a GPU its

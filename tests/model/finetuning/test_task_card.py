@@ -7,6 +7,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.results import SearchSummary
 from clozeworks.model.tasks.classification import Classification
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.similarity import Similarity
 from clozeworks.model.tasks.task import Task
 from huggingface_hub import EvalResult, ModelCard
 
@@ -79,6 +80,15 @@ def test_the_metadata_are_those_of_the_hub():
     )
     assert first.dataset_split == "validation"
     assert "licences of the data" not in card.text
+
+
+def test_sentence_vectors_are_for_sentence_transformers():
+    card = card_of(Similarity(), "pairs.tsv")
+    data = card.data.to_dict()
+    assert data["library_name"] == "sentence-transformers"
+    assert data["pipeline_tag"] == "sentence-similarity"
+    assert "feature-extraction" in data["tags"]
+    assert "SentenceTransformer(" in card.text
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,10 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     assert rows[0][-1] == rows[1][-1]
     assert rows[0][-1]["split"] == "dev"
     assert float(rows[0][-1]["accuracy"]) == one["best"]["scores"]["accuracy"]
-    for mine, other in zip(rows[0][:-1], rows[1][:-1], strict=True):
-        assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
+    for mine, other in zip(*rows, strict=True):
+        assert mine["step"] == other["step"]
+        if mine["split"] == "train":
+            assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
 
 
 @pytest.mark.slow
@@ -264,6 +267,61 @@ def test_a_request_in_the_last_update_is_not_lost(checkpoint, tmp_path, monkeypa
     resumed = classifier(checkpoint, 0.1)
     assert train_model(resumed, make_training(features, tmp_path)) is not None
     assert_same_weights(model, resumed)
+
+
+def measured_training(
+    features: list[Feature], scores: list[float], directory: Path | None = None, **options: Any
+) -> Training:
+    """Return a training whose measurements on dev are these `scores`, one after the other."""
+    remaining = iter(scores)
+    training = make_training(features, directory, **options)
+    return replace(training, evaluate=lambda: {"accuracy": next(remaining), "f1": 0.5})
+
+
+def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoint, tmp_path):
+    features = sentences(60)  # 8 steps an epoch
+    model = classifier(checkpoint)
+    trained = train_model(model, measured_training(features, [0.75, 0.5], tmp_path))
+    assert trained is not None
+    assert (trained.step, trained.best.step, trained.best.score) == (16, 8, 0.75)
+    rows = read_csv(tmp_path / "metrics.csv")
+    assert [(row["step"], row["split"], row["accuracy"]) for row in rows] == [
+        ("8", "dev", "0.75"),
+        ("10", "train", ""),
+        ("16", "train", ""),
+        ("16", "dev", "0.5"),
+    ]
+    # They are those of a training that stops there.
+    request = StopRequest()
+
+    def stop_at_8() -> dict[str, float]:
+        request.request()
+        return {"accuracy": 1.0}
+
+    other = classifier(checkpoint)
+    training = replace(make_training(features, tmp_path / "other"), evaluate=stop_at_8)
+    assert train_model(other, training, stop=request) is None
+    saved = torch.load(tmp_path / "other" / "checkpoint.pt")
+    assert trained.best.weights is not None
+    for name, weight in saved["best"]["weights"].items():
+        assert torch.equal(weight, trained.best.weights[name]), name
+
+
+def test_of_equal_measurements_the_last_is_the_best(checkpoint):
+    trained = train_model(classifier(checkpoint), measured_training(sentences(60), [0.5, 0.5]))
+    assert trained is not None
+    assert trained.best.step == 16
+
+
+@pytest.mark.parametrize(
+    "scores, patience, last_step",
+    [([0.5, 0.4, 0.6, 0.7], 1, 8), ([0.5, 0.5, 0.4, 0.7], 2, 12), ([0.1, 0.2, 0.3, 0.4], 1, 16)],
+)
+def test_patience_ends_a_run_without_progress(checkpoint, scores, patience, last_step):
+    training = measured_training(sentences(60), scores, evaluate_every=4, patience=patience)
+    trained = train_model(classifier(checkpoint), training)
+    assert trained is not None
+    assert trained.step == last_step
 
 
 def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):

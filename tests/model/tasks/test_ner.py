@@ -28,6 +28,7 @@ from clozeworks.model.tasks.conll import (
     entities,
     entity_scores,
     has_columns,
+    lines_in_bio,
     read_conll,
     split_words,
 )
@@ -370,7 +371,11 @@ def test_predictions_name_entities_with_words_and_probabilities(trained, tmp_pat
 
 
 def test_transformers_loads_the_model_and_gives_the_same_probabilities(trained, tmp_path):
-    model = transformers.AutoModelForTokenClassification.from_pretrained(trained).eval()
+    model, info = transformers.AutoModelForTokenClassification.from_pretrained(
+        trained, output_loading_info=True
+    )
+    assert not any(info.values())  # nothing is missing or unused, so it prints nothing
+    model.eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(trained)
     assert type(model).__name__ == "BertForTokenClassification"
     assert model.config.id2label[2] == "I-loc"
@@ -417,6 +422,20 @@ def test_columns_are_told_from_sentences(tmp_path, text: str, expected: bool):
     assert has_columns(write(tmp_path / "a.txt", text)) == expected
 
 
+@pytest.mark.parametrize(
+    "lines, expected",
+    [
+        (["a I-loc", "b I-loc", "c B-loc"], ["a B-loc", "b I-loc", "c B-loc"]),
+        (["a S-x "], ["a B-x "]),
+        (["a\tB-loc", "b\tE-loc", "c\tS-x"], ["a\tB-loc", "b\tI-loc", "c\tB-x"]),
+        (["a", "b"], ["a", "b"]),
+        (["a _", "b O"], ["a _", "b O"]),  # no tag
+    ],
+)
+def test_tags_of_a_file_become_bio(lines, expected):
+    assert lines_in_bio(lines) == expected
+
+
 def test_the_official_form_is_what_conlleval_reads():
     task = EntityRecognition(types=("loc", "per"))
     document = [
@@ -427,7 +446,8 @@ def test_the_official_form_is_what_conlleval_reads():
     files = task.official(
         answers, [SentenceExample(document, 0), SentenceExample(document, 1)], "test"
     )
-    assert files == {"test.conll": b"a NN I-per B-per\nb NN O O\n\nc\tO\tB-loc\n"}
+    # In one scheme, so that conlleval's accuracy of tokens is right too.
+    assert files == {"test.conll": b"a NN B-per B-per\nb NN O O\n\nc\tO\tB-loc\n"}
 
 
 def test_long_sentences_and_documents_are_predicted_as_a_whole(trained, tmp_path):

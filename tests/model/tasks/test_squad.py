@@ -854,7 +854,11 @@ def test_it_learns_and_evaluates_as_in_training(trained):
 
 def test_transformers_gives_the_same_logits_and_the_answers_are_in_the_passage(trained, tmp_path):
     version, data, output, _ = trained
-    model = transformers.AutoModelForQuestionAnswering.from_pretrained(output).eval()
+    model, info = transformers.AutoModelForQuestionAnswering.from_pretrained(
+        output, output_loading_info=True
+    )
+    assert not any(info.values())  # nothing is missing or unused, so it prints nothing
+    model.eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(output)
     assert type(model).__name__ == "BertForQuestionAnswering"
     passages = {

@@ -1,6 +1,7 @@
 """How a task's files are found and read, and how its examples become tensors."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -555,7 +556,9 @@ def test_every_task_is_named_before_pytorch_is_loaded():
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
     with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
         find_entry("sst", TaskOptions())
-    with pytest.raises(UserError, match="`text_pair` is for classify; sst2 does not take it"):
+    with pytest.raises(
+        UserError, match="`text_pair` is for classify, similarity; sst2 does not take it"
+    ):
         find_entry("sst2", TaskOptions(text_pair="b"))
 
 
@@ -792,3 +795,24 @@ def test_repeats_and_contradictions_are_counted():
     assert find_repeats(scores, train, {}) == Repeats(
         repeated=0, contradictory=0, example="", shared=0
     )
+
+
+def test_a_tokenizer_that_cuts_and_pads_loses_that(tmp_path, checkpoint):
+    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
+    shutil.copytree(checkpoint, tmp_path / "cutting")
+    path = tmp_path / "cutting" / "tokenizer.json"
+    cutting = {"max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    padding = {
+        "strategy": {"Fixed": 8},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
+    path.write_text(json.dumps({**tokenizer, "truncation": cutting, "padding": padding}))
+    written = json.loads(tokenizer_files(tmp_path / "cutting")["tokenizer.json"])
+    assert written == tokenizer
+    # One that does not is copied byte for byte.
+    content = (checkpoint / "tokenizer.json").read_bytes()
+    assert tokenizer_files(checkpoint)["tokenizer.json"] == content

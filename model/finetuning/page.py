@@ -1,0 +1,288 @@
+"""Render fine-tuning results as one self-contained HTML page without scripts: runs, learning
+curves, classes, and the most confident mistakes on dev.
+
+The template ``page.html`` lies beside this file. The page follows the reader's light or dark theme.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+
+from ...pipeline.errors import UserError
+from ...pipeline.parsing import parse_json, read_csv
+from ..mirror import local_copy
+from .results import (
+    IDENTITY,
+    RESULTS,
+    SUMMARY,
+    ResultLine,
+    RunRecord,
+    SearchSummary,
+    read_results,
+    read_summary,
+)
+
+NUM_MISTAKES = 20
+MAX_CLASSES = 100
+_ADVICE = "Delete it, or rerun `clozeworks finetune`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLine:
+    """A row of the table of runs."""
+
+    learning_rate: float
+    seed: int
+    scores: Mapping[str, float]
+    seconds: float
+    is_best: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveLine:
+    """A run's line in a plot."""
+
+    name: str
+    points: str
+    """As SVG has them: from 0 to 100 both ways, 0 at the top."""
+    is_best: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A plot over the steps, one line per run."""
+
+    title: str
+    lines: Sequence[CurveLine]
+    lowest: float
+    highest: float
+    first_step: int
+    last_step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """A wrong answer to a dev example."""
+
+    confidence: float
+    """The probability of the answer."""
+    given: str
+    truth: str
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchView:
+    """What the page shows of one output directory of `finetune`."""
+
+    title: str
+    directory: str
+    checkpoint: str
+    finished: bool
+    metrics: Sequence[str]
+    runs: Sequence[RunLine]
+    baselines: Mapping[str, Mapping[str, float]]
+    curves: Sequence[Curve]
+    classes: Mapping[str, Mapping[str, float]]
+    confusion: Sequence[tuple[str, Sequence[tuple[int, float]]]]
+    """Of each class its name, and for each answer the number and the share of its examples."""
+    mistakes: Sequence[Mistake]
+    num_mistakes: int
+    num_examples: int
+
+
+def render_results(folder: str | Path) -> str:
+    """Return the page of all output directories of `finetune` below `folder`.
+
+    Raises `UserError` if there are none.
+    """
+    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY, "run.json", "metrics.csv", "dev.jsonl")
+    lines: dict[str, list[ResultLine]] = {}
+    for line in read_results(root):
+        lines.setdefault(line.directory, []).append(line)
+    searches = [_search(root / name, metrics) for name, metrics in lines.items()]
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html").render(searches=searches)
+
+
+def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
+    first = lines[0]
+    summary = read_summary(directory)
+    metrics = [line.metric for line in lines]
+    records = _records(directory)
+    best = max(records, key=lambda record: record["scores"][metrics[0]])
+    if summary:
+        chosen = (summary["best"]["learning_rate"], summary["best"]["seed"])
+        (best,) = [each for each in records if (each["learning_rate"], each["seed"]) == chosen]
+    mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl")
+    report = best.get("dev_classes", {})
+    classes = report.get("classes", {})
+    if len(classes) > MAX_CLASSES:
+        classes = {}
+    confusion = []
+    for name, counts in zip(classes, report.get("confusion", []), strict=False):
+        total = max(1, sum(counts))
+        confusion.append((name, [(count, count / total) for count in counts]))
+    return SearchView(
+        title=f"{first.task} {first.variant}".strip(),
+        directory=first.directory,
+        checkpoint=first.checkpoint,
+        finished=first.finished,
+        metrics=metrics,
+        runs=[_run_line(record, record is best) for record in records],
+        baselines=_baselines(summary),
+        curves=_curves(directory, records, best, metrics[0]),
+        classes=classes,
+        confusion=confusion,
+        mistakes=mistakes[:NUM_MISTAKES],
+        num_mistakes=len(mistakes),
+        num_examples=num_examples,
+    )
+
+
+def _records(directory: Path) -> list[RunRecord]:
+    """Return the runs' records, the best learning rates' seeds together."""
+    paths = sorted(directory.glob("runs/*/run.json"))
+    if not paths:
+        raise UserError(f"{directory} has {RESULTS}, but no runs/; copy the whole directory.")
+    records = [parse_json(path.read_bytes(), RunRecord, path, _ADVICE) for path in paths]
+    return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+
+
+def _run_line(record: RunRecord, is_best: bool) -> RunLine:
+    return RunLine(
+        learning_rate=record["learning_rate"],
+        seed=record["seed"],
+        scores=record["scores"],
+        seconds=record["seconds"],
+        is_best=is_best,
+    )
+
+
+def _baselines(summary: SearchSummary | None) -> dict[str, Mapping[str, float]]:
+    if summary is None:
+        return {}
+    return {
+        "the encoder before": summary.get("untrained", {}),
+        "a constant answer": summary["baseline"],
+        "TF-IDF": summary["word_baseline"],
+    }
+
+
+def _curves(
+    directory: Path, records: Sequence[RunRecord], best: RunRecord, metric: str
+) -> list[Curve]:
+    """Return the plots of the training loss and of the first metric on dev."""
+    values: dict[str, dict[str, list[tuple[int, float]]]] = {"train loss": {}, f"dev {metric}": {}}
+    best_name = _run_name(best)
+    for record in records:
+        name = _run_name(record)
+        path = directory / "runs" / name / "metrics.csv"
+        if not path.exists():
+            continue
+        for row in read_csv(path.read_bytes(), path, _ADVICE):
+            for title, column in (("train loss", "loss"), (f"dev {metric}", metric)):
+                is_shown = title.startswith(row["split"])
+                if is_shown and row.get(column):
+                    point = (int(row["step"]), float(row[column]))
+                    values[title].setdefault(name, []).append(point)
+    return [_curve(title, runs, best_name) for title, runs in values.items() if runs]
+
+
+def _run_name(record: RunRecord) -> str:
+    return f"learning-rate-{record['learning_rate']}-seed-{record['seed']}"
+
+
+def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: str) -> Curve:
+    points = [point for run in runs.values() for point in run]
+    steps = [step for step, _ in points]
+    heights = [height for _, height in points]
+    width = max(steps) - min(steps) or 1
+    height = max(heights) - min(heights) or 1.0
+    lines = []
+    # The best one is drawn last, above the others.
+    for name in sorted(runs, key=lambda name: name == best):
+        places = []
+        for step, value in runs[name]:
+            x = 100 * (step - min(steps)) / width
+            y = 100 * (max(heights) - value) / height
+            places.append(f"{x:.2f},{y:.2f}")
+        if len(places) == 1:
+            places *= 2  # a line needs two points
+        lines.append(CurveLine(name=name, points=" ".join(places), is_best=name == best))
+    return Curve(
+        title=title,
+        lines=lines,
+        lowest=min(heights),
+        highest=max(heights),
+        first_step=min(steps),
+        last_step=max(steps),
+    )
+
+
+def _mistakes(path: Path) -> tuple[list[Mistake], int]:
+    """Return the wrong answers, the most confident first, and the number of examples."""
+    if not path.exists():
+        return [], 0
+    mistakes = []
+    num_examples = 0
+    for line in path.read_text(encoding="utf-8").splitlines():
+        num_examples += 1
+        mistake = _mistake(json.loads(line))
+        if mistake:
+            mistakes.append(mistake)
+    return sorted(mistakes, key=lambda mistake: -mistake.confidence), num_examples
+
+
+def _mistake(row: dict[str, Any]) -> Mistake | None:
+    """Return the mistake in an answer, if it is one; scores have none."""
+    truth = row["truth"]
+    if "answer" in row:
+        if row["answer"] in truth or (not row["answer"] and not truth):
+            return None
+        return Mistake(
+            confidence=row["probability"],
+            given=row["answer"] or "no answer",
+            truth=" / ".join(dict.fromkeys(truth)) or "no answer",
+            texts=[row["id"]],
+        )
+    if "entities" in row:
+        if row["tags"] == truth:
+            return None
+        confidences = [entity["probability"] for entity in row["entities"]]
+        return Mistake(
+            confidence=math.prod(confidences),
+            given=_tagged(row["words"], row["tags"]),
+            truth=_tagged(row["words"], truth),
+            texts=[" ".join(row["words"])],
+        )
+    if "probabilities" not in row or row["label"] == truth:
+        return None
+    return Mistake(
+        confidence=row["probabilities"][str(row["label"])],
+        given=str(row["label"]),
+        truth=str(truth),
+        texts=list(_texts(row)),
+    )
+
+
+def _texts(row: Mapping[str, Any]) -> Iterable[str]:
+    for name, value in row.items():
+        if name not in ("label", "probabilities", "truth"):
+            yield str(value)
+
+
+def _tagged(words: Sequence[str], tags: Sequence[str]) -> str:
+    """Return the words that have a tag, each with it."""
+    tagged = [f"{word} ({tag})" for word, tag in zip(words, tags, strict=True) if tag != "O"]
+    return " ".join(tagged) or "no entity"

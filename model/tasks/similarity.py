@@ -1,0 +1,384 @@
+"""Learn sentence vectors, which stand for texts in search, clustering and duplicate detection.
+
+A vector is the mean of a text's last hidden states; two texts are as similar as the cosine of their
+vectors. What is learned depends on the training files:
+
+pairs with scores    the cosine approaches the score, scaled to 0…1 (Sentence-BERT, arXiv
+                     1908.10084, section 3: "regression objective function")
+pairs, or triples    a text's cosine with its own partner is the largest in the batch: the partners
+                     of the others are the wrong answers, and so is each ``negative`` (SimCSE, arXiv
+                     2104.08821, equation 5; "multiple negatives ranking")
+single texts         the same, each text being its own partner: dropout makes two vectors of it
+                     (SimCSE without labels, equation 4)
+
+The model directory is one of ``sentence-transformers`` too.
+
+Shapes: N examples, R texts of each, B = N * R rows, L padded length, D hidden size, C candidates.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from msgspec import Meta
+from torch import Tensor
+
+from ...pipeline.encodings import AUTO
+from ...pipeline.errors import UserError
+from ..encoders.config import EncoderConfig
+from ..tokenizer import TextTokenizer
+from .metrics import measure
+from .options import TaskOptions
+from .tables import TableRow, listed, read_rows
+from .task import (
+    Answer,
+    Feature,
+    Outputs,
+    Recipe,
+    Scores,
+    Size,
+    Task,
+    TaskBatch,
+    TaskModel,
+)
+
+TEXT_COLUMNS = ("sentence1", "anchor", "text", "sentence")
+PAIR_COLUMNS = ("sentence2", "positive", "text_pair")
+NEGATIVE_COLUMN = "negative"
+SCORE_COLUMNS = ("score", "label")
+ANCHORS_AT_ONCE = 1024
+"""Whose cosines with all candidates are in memory together."""
+
+
+class TextGroup(NamedTuple):
+    """Texts that are compared with each other."""
+
+    texts: tuple[str, ...]
+    """The text, its partner, and a wrong partner if there is one."""
+    score: float | None
+    """Of the pair, as in the file; None if partners have none."""
+
+
+class SentenceEncoder(TaskModel):
+    """An encoder whose last hidden states are averaged; there are no new weights."""
+
+    hf_name = "Model"
+
+    def __init__(
+        self, config: EncoderConfig, *, temperature: float, matryoshka: tuple[int, ...] = ()
+    ):
+        super().__init__(config)
+        for name in self.encoder.optional_modules:
+            self.encoder.get_submodule(name).requires_grad_(False)  # unused
+        self.temperature = temperature
+        self.sizes = (config.hidden_size, *matryoshka)
+
+    def forward(self, batch: TaskBatch) -> Tensor:
+        """Return the vectors (N, R, D) of each example's texts, not normalised."""
+        states_BLD = self.encoder(*batch[:4])
+        mask_BL1 = batch.attention_mask_BL[:, :, None]
+        # Padding may have states of its own.
+        sums_BD = (states_BLD * mask_BL1).sum(1)
+        means_BD = sums_BD / mask_BL1.sum(1)
+        return means_BD.unflatten(0, (batch.num_features, -1))
+
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
+        """Return the mean loss of the whole vectors, and of their beginnings if those are trained
+        to be used alone (Matryoshka, arXiv 2205.13147).
+        """
+        losses = []
+        # At a temperature of 0.05, bf16's three digits would be too few for a cosine.
+        with torch.autocast(outputs.device.type, enabled=False):
+            for size in self.sizes:
+                vectors_NRD = F.normalize(outputs[..., :size].float(), dim=-1)
+                losses.append(self._loss(vectors_NRD, batch))
+        return torch.stack(losses).mean()
+
+    def _loss(self, vectors_NRD: Tensor, batch: TaskBatch) -> Tensor:
+        assert batch.target is not None
+        anchors_ND = vectors_NRD[:, 0]
+        if batch.target.is_floating_point():
+            cosines_N = (anchors_ND * vectors_NRD[:, 1]).sum(-1)
+            return F.mse_loss(cosines_N, batch.target)
+        # All partners, then all wrong ones:
+        #
+        #     anchors      a0 a1
+        #     candidates   p0 p1 n0 n1      a0 should choose p0, a1 p1
+        candidates_CD = vectors_NRD[:, 1:].transpose(0, 1).flatten(0, 1)
+        cosines_NC = anchors_ND @ candidates_CD.T
+        cosines_NC = cosines_NC.masked_fill(_also_right(batch), -torch.inf)
+        right_N = torch.arange(len(anchors_ND), device=anchors_ND.device)
+        return F.cross_entropy(cosines_NC / self.temperature, right_N)
+
+
+def _also_right(batch: TaskBatch) -> Tensor:
+    """Return where (N, C) a candidate is no wrong answer: it is the same text as the right one, or
+    the partner of the same text.
+    """
+    ids_NRL = batch.input_ids_BL.unflatten(0, (batch.num_features, -1))
+    anchors_NL = ids_NRL[:, 0]
+    partners_NL = ids_NRL[:, 1]
+    candidates_CL = ids_NRL[:, 1:].transpose(0, 1).flatten(0, 1)
+    is_same_NC = (partners_NL[:, None] == candidates_CL).all(-1)
+    has_same_anchor_NN = (anchors_NL[:, None] == anchors_NL).all(-1)
+    num_anchors = len(anchors_NL)
+    is_same_NC[:, :num_anchors] |= has_same_anchor_NN
+    # The right one itself stays.
+    is_same_NC[:, :num_anchors].fill_diagonal_(False)
+    return is_same_NC
+
+
+@dataclass(frozen=True, kw_only=True)
+class Similarity(Task):
+    """The task; a column is a tuple of alternative names, of which the first present is used."""
+
+    has_new_weights = False
+    name: str = "similarity"
+    text: tuple[str, ...] = TEXT_COLUMNS
+    text_pair: tuple[str, ...] = PAIR_COLUMNS
+    label: tuple[str, ...] = SCORE_COLUMNS
+    score_range: tuple[float, float] | None = None
+    """Lowest and highest score of the training files; None if they have none."""
+    temperature: Annotated[float, Meta(gt=0)] = 0.05
+    matryoshka: tuple[Size, ...] = ()
+    """Sizes of the beginnings of vectors that are trained to be used alone."""
+    max_length: Size = 128
+    encoding: str = AUTO
+    """Of files that are not UTF-8; no setting of the trained model."""
+
+    @property
+    def whole_batches(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the other examples of a batch are the wrong answers."""
+        return self.score_range is None
+
+    @property
+    def recipe(self) -> Recipe:
+        """Sentence-BERT's for STS-B, or SimCSE's without labels (one epoch of 64 texts)."""
+        if self.score_range:
+            return Recipe(batch_size=16, epochs=4.0, learning_rates=(2e-5,))
+        return Recipe(batch_size=64, epochs=1.0, learning_rates=(3e-5,))
+
+    def read(self, path: Path, labelled: bool) -> Iterator[TextGroup]:
+        """Yield the examples in a table; raises `UserError` naming file and line.
+
+        Scores are read if the table has them, so pairs without scores may be measured on pairs with
+        scores.
+        """
+        for row in read_rows(path, encoding=self.encoding):
+            texts = [row.text(_column(row, self.text) or self.text[0])]
+            pair = _column(row, self.text_pair)
+            if pair:
+                texts.append(row.text(pair))
+            else:
+                texts *= 2  # dropout alone makes a difference
+            score = None
+            score_column = _column(row, self.label)
+            if pair and labelled and score_column:
+                score = row.number(score_column)
+            elif NEGATIVE_COLUMN in row.values:
+                texts.append(row.text(NEGATIVE_COLUMN))
+            for text in texts:
+                if not text.strip():
+                    raise UserError(f"{row.where}: a text is empty; remove this row.")
+            yield TextGroup(tuple(texts), score)
+
+    def parse_line(self, line: str, where: str) -> TextGroup:
+        """Return the pair on a line of plain text, separated by a tab."""
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise UserError(f"{where}: write two texts, separated by a tab.")
+        return TextGroup(tuple(texts), None)
+
+    def check_dev(self, examples: Sequence[TextGroup]) -> None:
+        """Raise `UserError` if each text's partner is the text itself, which any encoder finds."""
+        if all(example.score is None and len(set(example.texts)) == 1 for example in examples):
+            raise UserError(
+                "Single texts say nothing about the vectors: give a dev file with pairs, best with "
+                "scores (for example STS-B's dev.tsv)."
+            )
+
+    def group(self, example: TextGroup) -> str:
+        """Return the first text."""
+        return example.texts[0]
+
+    def texts(self, example: TextGroup) -> dict[str, str]:
+        """Return the text and its partners."""
+        names = ("text", "text_pair", NEGATIVE_COLUMN)
+        return dict(zip(names, example.texts, strict=False))
+
+    def encode(self, examples: Sequence[TextGroup], tokenizer: TextTokenizer) -> list[Feature]:
+        """Return one feature per example, with a row for each of its texts."""
+        all_tokens = iter(tokenizer.token_ids([text for group in examples for text in group.texts]))
+        features = []
+        for index, example in enumerate(examples):
+            rows = [tokenizer.row(next(all_tokens), None, self.max_length) for _ in example.texts]
+            features.append(Feature(tuple(rows), self._target(example), index))
+        return features
+
+    def _target(self, example: TextGroup) -> np.ndarray:
+        """Return the score scaled to 0…1, or 0: the place of the right one among the partners."""
+        if self.score_range is None:
+            return np.array(0, dtype=np.int64)
+        lowest, highest = self.score_range
+        score = lowest if example.score is None else example.score
+        return np.array((score - lowest) / (highest - lowest), dtype=np.float32)
+
+    def model(self, config: EncoderConfig) -> SentenceEncoder:
+        """Return the encoder."""
+        if config.is_decoder:
+            raise UserError(
+                "A left-to-right model makes no sentence vectors; take one with the `objective` "
+                "mlm or mlm+nsp."
+            )
+        for size in self.matryoshka:
+            if size >= config.hidden_size:
+                raise UserError(
+                    f"`matryoshka` has {size}, but the vectors of this model have "
+                    f"{config.hidden_size} numbers; give smaller sizes."
+                )
+        return SentenceEncoder(config, temperature=self.temperature, matryoshka=self.matryoshka)
+
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextGroup]
+    ) -> Scores:
+        """Return the correlation of cosines and scores; of pairs without scores, how often (and how
+        far in front, as the mean of 1 / rank) a text finds its partner among those of all.
+        """
+        vectors_NRD = torch.from_numpy(np.stack(outputs))
+        vectors_NRD = F.normalize(vectors_NRD, dim=-1)
+        if examples[0].score is not None:
+            cosines_N = (vectors_NRD[:, 0] * vectors_NRD[:, 1]).sum(-1).numpy()
+            return _correlations(cosines_N, examples)
+        reciprocal_N = 1.0 / _ranks(vectors_NRD)
+        return {
+            "recall_at_1": float((reciprocal_N == 1).mean()),
+            "mrr": float(reciprocal_N.mean()),
+        }
+
+    def baseline(self, train: Sequence[TextGroup], examples: Sequence[TextGroup]) -> Scores:
+        """Return the metrics of equal vectors: no correlation, and partners in any order."""
+        if examples[0].score is not None:
+            return _correlations(np.zeros(len(examples)), examples)
+        num_candidates = len(examples) * (len(examples[0].texts) - 1)
+        mean_reciprocal = float(np.mean(1 / np.arange(1, num_candidates + 1)))
+        return {"recall_at_1": 1 / num_candidates, "mrr": mean_reciprocal}
+
+    def truth(self, example: TextGroup) -> float | None:
+        """Return the score."""
+        return example.score
+
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextGroup]
+    ) -> list[Answer]:
+        """Return each pair's cosine."""
+        answers = []
+        for vectors_RD in outputs:
+            unit_RD = vectors_RD / np.linalg.norm(vectors_RD, axis=-1, keepdims=True)
+            answers.append({"score": float(unit_RD[0] @ unit_RD[1])})
+        return answers
+
+    def library_files(self, config: EncoderConfig) -> dict[str, bytes]:
+        """Return what ``sentence-transformers`` needs besides the model, in the form that all its
+        versions read.
+        """
+        modules = [
+            _module(0, "", "Transformer"),
+            _module(1, "1_Pooling", "Pooling"),
+        ]
+        pooling = {
+            "word_embedding_dimension": config.hidden_size,
+            "pooling_mode_cls_token": False,
+            "pooling_mode_mean_tokens": True,
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        }
+        contents = {
+            "modules.json": modules,
+            "sentence_bert_config.json": {
+                "max_seq_length": self.max_length,
+                "do_lower_case": False,  # the tokenizer's own matter
+            },
+            "config_sentence_transformers.json": {"similarity_fn_name": "cosine"},
+            "1_Pooling/config.json": pooling,
+        }
+        return {
+            name: (json.dumps(content, indent=2) + "\n").encode()
+            for name, content in contents.items()
+        }
+
+
+def _module(index: int, path: str, kind: str) -> dict[str, Any]:
+    return {
+        "idx": index,
+        "name": str(index),
+        "path": path,
+        "type": f"sentence_transformers.models.{kind}",
+    }
+
+
+def _column(row: TableRow, names: Sequence[str]) -> str | None:
+    """Return the first of alternative `names` that the table has."""
+    return next((name for name in names if name in row.values), None)
+
+
+def _correlations(cosines_N: np.ndarray, examples: Sequence[TextGroup]) -> Scores:
+    scores_N = np.array([example.score for example in examples])
+    return {name: measure(name, cosines_N, scores_N) for name in ("spearman", "pearson")}
+
+
+def _ranks(vectors_NRD: Tensor) -> np.ndarray:
+    """Return the rank (N,) of each text's partner among all candidates, from 1; equal cosines are
+    no better ones.
+    """
+    candidates_CD = vectors_NRD[:, 1:].transpose(0, 1).flatten(0, 1)
+    ranks = []
+    for first in range(0, len(vectors_NRD), ANCHORS_AT_ONCE):
+        group_NRD = vectors_NRD[first : first + ANCHORS_AT_ONCE]
+        cosines_NC = group_NRD[:, 0] @ candidates_CD.T
+        own = torch.arange(first, first + len(group_NRD))
+        own_N1 = cosines_NC.gather(1, own[:, None])
+        ranks.append(1 + (cosines_NC > own_N1).sum(1))
+    return torch.cat(ranks).numpy()
+
+
+def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
+    """Return the task that the training `files` define.
+
+    Raises `UserError` for missing columns, and if all scores are equal.
+    """
+    columns: dict[str, tuple[str, ...]] = {}
+    for name in ("text", "text_pair", "label"):
+        given = getattr(options, name)
+        if given:
+            columns[name] = (given,)
+    task = Similarity(
+        **columns,
+        **options.given("max_length", "encoding", "temperature", "matryoshka"),
+    )
+    rows = chain.from_iterable(read_rows(file, encoding=task.encoding) for file in files)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{files[0]} contains no rows.")
+    for name in ("text", *columns):
+        if not _column(first, getattr(task, name)):
+            raise UserError(
+                f"{files[0]} has the columns {listed(first.values)}; choose with `text`, "
+                "`text_pair` and `label`."
+            )
+    score_column = _column(first, task.label)
+    if not _column(first, task.text_pair) or not score_column:
+        return task
+    scores = [row.number(score_column) for row in chain([first], rows)]
+    score_range = (min(scores), max(scores))
+    if score_range[0] == score_range[1]:
+        raise UserError(
+            f"{files[0]}: every row has {score_range[0]:g} in {score_column}; for pairs that all "
+            "belong together, remove this column."
+        )
+    return replace(task, score_range=score_range)
