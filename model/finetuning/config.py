@@ -117,6 +117,18 @@ class FinetuneConfig:
         "Column of the class or score; the default is label, for similarity score.",
         group="Your own data (classify, similarity)",
     )
+    class_weights: Literal["none", "balanced"] | None = option(
+        None,
+        "Weight of a class in the loss, for classify: the same for all (none, the default), or in "
+        "inverse proportion to its examples (balanced).",
+        group="Your own data (classify, similarity)",
+    )
+    regression: bool | None = option(
+        None,
+        "Read whole numbers, such as ratings from 1 to 5, as scores instead of classes, for "
+        "classify.",
+        group="Your own data (classify, similarity)",
+    )
     temperature: float | None = option(
         None,
         "By which cosines are divided in the contrastive loss, for similarity; the default is "

@@ -5,6 +5,7 @@ Shapes: B rows, L padded length, D hidden size, K classes (1 for regression).
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -55,9 +57,18 @@ class TextExample(NamedTuple):
 
 
 class SequenceClassifier(LinearHead):
-    """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``."""
+    """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``.
+
+    `class_weights` are those of the loss; all are 1 by default.
+    """
 
     hf_name = "ForSequenceClassification"
+
+    def __init__(
+        self, config: EncoderConfig, num_outputs: int, class_weights: Sequence[float] = ()
+    ):
+        super().__init__(config, num_outputs)
+        self.class_weights = class_weights
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
@@ -65,9 +76,15 @@ class SequenceClassifier(LinearHead):
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error if there is one output."""
+        assert batch.target is not None
+        if outputs.shape[1] > 1 and self.class_weights:
+            # Divided by the number of examples, not by the sum of their weights, so that
+            # micro-batches add up to the batch.
+            losses = F.cross_entropy(outputs, batch.target, reduction="none")
+            weights = torch.tensor(self.class_weights, device=losses.device)
+            return (losses * weights[batch.target]).mean()
         if outputs.shape[1] > 1:
             return super().loss(outputs, batch)
-        assert batch.target is not None
         return F.mse_loss(outputs.squeeze(1), batch.target)
 
 
@@ -151,6 +168,8 @@ class Classification(LabelTask):
     text_pair: tuple[str, ...] = ()
     label: tuple[str, ...] = ("label",)
     labels: tuple[str, ...] = ()
+    class_weights: tuple[float, ...] = ()
+    """Of the loss, in the order of the classes; all are 1 by default."""
     max_length: Size = 128
     encoding: str = AUTO
     """Of files that are not UTF-8; no setting of the trained model."""
@@ -240,7 +259,7 @@ class Classification(LabelTask):
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
-        return SequenceClassifier(config, len(self.labels) or 1)
+        return SequenceClassifier(config, len(self.labels) or 1, self.class_weights)
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[TextExample]
@@ -296,7 +315,7 @@ class Classification(LabelTask):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: what a table of the user's own needs."""
-        return {
+        settings = {
             "task": self.name,
             "text": list(self.text),
             "text_pair": list(self.text_pair),
@@ -304,6 +323,9 @@ class Classification(LabelTask):
             "labels": list(self.labels),
             "max_length": self.max_length,
         }
+        if self.class_weights:
+            settings["class_weights"] = list(self.class_weights)
+        return settings
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
@@ -322,7 +344,8 @@ def _column(row: TableRow, names: tuple[str, ...]) -> str:
 def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification:
     """Return the task that the training `files`, a table of the user's own, define.
 
-    Labels that are words or whole numbers are classes; labels with fractions make it a regression.
+    Labels that are words or whole numbers are classes, unless `regression` is chosen; labels with
+    fractions make it a regression.
     Raises `UserError` for missing columns, and for labels that cannot be classes.
     """
     encoding = options.encoding or AUTO
@@ -340,15 +363,36 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     if options.text_pair:
         text_pair = (options.text_pair,)
     # The first row is read already, so it goes before the others again.
-    labels = _labels(chain([first], rows), label, str(files[0]))
+    counts: Counter[str] = Counter()
+    all_rows = _counted(chain([first], rows), label, counts)
+    labels: tuple[str, ...] = ()
+    if options.regression:
+        for row in all_rows:
+            row.number(label)
+    else:
+        labels = _labels(all_rows, label, str(files[0]))
+    class_weights: tuple[float, ...] = ()
+    if options.class_weights == "balanced":
+        if not labels:
+            raise UserError(f"`class_weights` is balanced, but {label} holds scores, not classes.")
+        # As scikit-learn's: the mean weight of an example is 1.
+        class_weights = tuple(counts.total() / (len(labels) * counts[name]) for name in labels)
     return Classification(
         name="classify",
         text=(text,),
         text_pair=text_pair,
         label=(label,),
         labels=labels,
+        class_weights=class_weights,
         **options.given("max_length", "encoding"),
     )
+
+
+def _counted(rows: Iterable[TableRow], column: str, counts: Counter[str]) -> Iterator[TableRow]:
+    """Yield the rows, and count their labels."""
+    for row in rows:
+        counts[row.label(column)] += 1
+        yield row
 
 
 def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:

@@ -10,9 +10,12 @@ A file has one word per line with its tag, and a blank line after each sentence:
 
 Columns are separated by tabs, or by spaces on a line without tabs; the first is the word, the last
 its tag. Lines that begin with ``-DOCSTART-`` separate documents; without them each sentence is its
-own document. The same rules read every scheme of tags: IOB1 (an entity begins with I-, or with B-
-right after another of its type), BIO (always B-) and IOBES (E- ends, S- is a single word). They
-also define the entities of invalid sequences, which a model may predict.
+own document. In a table (JSON Lines, Parquet) a row is a sentence, with a list of words in
+``tokens`` and one of tags in ``ner_tags``.
+
+The same rules read every scheme of tags: IOB1 (an entity begins with I-, or with B- right after
+another of its type), BIO (always B-), IOBES (E- ends, S- is a single word) and BILOU, which calls
+these two L- and U-. They also define the entities of invalid sequences, which a model may predict.
 """
 
 import re
@@ -23,12 +26,14 @@ from typing import NamedTuple
 
 from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
-from .tables import check_file, listed, open_text, shown, text_lines
+from .tables import TableRow, check_file, listed, open_text, read_rows, shown, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
-OTHER_FORMS = (".csv", ".json", ".jsonl", ".parquet")
-_TAG = re.compile(rf"{OUTSIDE}|[BIES]-.+")
+TABLES = (".json", ".jsonl", ".parquet")
+TAG_COLUMNS = ("ner_tags", "tags", "labels")
+"""Of a table, whose column of words is ``tokens`` or ``words``."""
+_TAG = re.compile(rf"{OUTSIDE}|[BIESLU]-.+")
 
 
 class Sentence(NamedTuple):
@@ -59,8 +64,12 @@ def read_conll(
     tag, and for a line whose number of columns differs from the first.
     """
     check_file(path)
-    if path.suffix in OTHER_FORMS:
-        raise UserError(f"{path} is a {path.suffix} file; give one with CoNLL columns.")
+    if path.suffix in TABLES:
+        for row in read_rows(path, encoding=encoding):
+            yield [_sentence_of_row(row, labelled, types)]
+        return
+    if path.suffix == ".csv":
+        raise UserError(f"{path} is a .csv file; give CoNLL columns, JSON Lines or Parquet.")
     document: list[Sentence] = []
     sentence: list[_WordLine] = []
     has_marks = False
@@ -86,6 +95,35 @@ def read_conll(
                 document = []
     if document:
         yield document
+
+
+def _sentence_of_row(row: TableRow, labelled: bool, types: Sequence[str] | None) -> Sentence:
+    """Return the sentence in a row of lists: words, and their tags."""
+    words = _list_of_texts(row, ("tokens", "words"))
+    if not labelled:
+        return Sentence(words, None)
+    tags = _list_of_texts(row, TAG_COLUMNS)
+    if len(tags) != len(words):
+        raise UserError(f"{row.where}: {len(words)} words have {len(tags)} tags.")
+    for tag in tags:
+        _check_tag(tag, types, row.where)
+    return Sentence(words, tags)
+
+
+def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if name not in row.values:
+            continue
+        values = row.values[name]
+        is_list = isinstance(values, list)
+        if is_list and all(isinstance(value, str) for value in values):
+            return tuple(values)
+        # The numbers' meaning is known only where the set comes from.
+        raise UserError(
+            f"{row.where}: {name} is {shown(values)}, not a list of texts (tags such as B-person, "
+            "not their numbers)."
+        )
+    raise UserError(f"{row.where}: there is no column {names[0]}, only {listed(row.values)}.")
 
 
 class _WordLine(NamedTuple):
@@ -156,11 +194,13 @@ def _check(
         )
     if not labelled:
         return
-    tag = columns[-1]
+    _check_tag(columns[-1], types, where)
+
+
+def _check_tag(tag: str, types: Sequence[str] | None, where: str) -> None:
     if not _TAG.fullmatch(tag):
         raise UserError(
-            f"{where}: the last column is {shown(tag)}, not a tag such as {OUTSIDE}, B-person or "
-            "I-person."
+            f"{where}: the tag is {shown(tag)}, not one such as {OUTSIDE}, B-person or I-person."
         )
     if types is not None and tag != OUTSIDE and tag[2:] not in types:
         raise UserError(
@@ -179,8 +219,8 @@ class Entity(NamedTuple):
 def entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities in a sentence, from left to right.
 
-    An entity begins at B- and S-, after O, E- and S-, and where the type changes; it extends to the
-    next beginning or O::
+    An entity begins at B-, S- and U-, after O, E-, S-, L- and U-, and where the type changes; it
+    extends to the next beginning or O::
 
         I-loc  I-loc  B-loc  O  I-org  I-per
         [----------]  [---]     [---]  [---]
@@ -192,7 +232,8 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     previous = OUTSIDE
     for index, tag in enumerate(tags):
         if tag != OUTSIDE:
-            begins = tag[0] in "BS" or previous[0] in "OES" or previous[2:] != tag[2:]
+            follows_end = previous[0] in "OESLU"
+            begins = tag[0] in "BSU" or follows_end or previous[2:] != tag[2:]
             start = index
             if not begins:
                 start = spans.pop().start  # the entity goes on: replace it by a longer one

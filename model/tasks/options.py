@@ -25,6 +25,8 @@ class TaskOptions:
     max_answer_length: int | None = None
     metric: Literal["squad", "korquad"] | None = None
     encoding: str | None = None
+    class_weights: Literal["none", "balanced"] | None = None
+    regression: bool | None = None
     temperature: float | None = None
     matryoshka: tuple[int, ...] | None = None
 
@@ -37,7 +39,7 @@ class TaskOptions:
 _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ("encoding",)),
-    "classify": ("text", "text_pair", "label", "encoding"),
+    "classify": ("text", "text_pair", "label", "class_weights", "regression", "encoding"),
     "similarity": ("text", "text_pair", "label", "encoding", "temperature", "matryoshka"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
     "swag": ("encoding",),

@@ -165,11 +165,11 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
     [
         (
             "a O\n\nb X-per\n",
-            "line 3: the last column is 'X-per', not a tag such as O, B-person or I-person",
+            "line 3: the tag is 'X-per', not one such as O, B-person or I-person",
         ),
         ("a O\nb\n", "line 2 has one column; write a word and its tag"),
         ("a NN O\nb O\n", "line 2: the number of columns is 2, not 3 as in the lines before it."),
-        ("a\tO\nb\t\n", "line 2: the last column is ''"),
+        ("a\tO\nb\t\n", "line 2: the tag is ''"),
         ("a O\nb O\n", "contains no entity; the last column of each line must be a tag"),
         ("", "contains no entity"),
     ],
@@ -191,9 +191,9 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
     with pytest.raises(UserError, match="does not exist"):
         list(task.read(tmp_path / "none", labelled=True))
-    with pytest.raises(UserError, match=r"dev\.json is a \.json file; give one with CoNLL columns"):
+    with pytest.raises(UserError, match=r"dev\.json, line 1 is not a JSON object"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
-    with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give one with"):
+    with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give CoNLL columns"):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
     with pytest.raises(UserError, match="`stride` is for squad; ner does not take it"):
         find_entry("ner", TaskOptions(stride=64))
@@ -434,6 +434,45 @@ def test_columns_are_told_from_sentences(tmp_path, text: str, expected: bool):
 )
 def test_tags_of_a_file_become_bio(lines, expected):
     assert lines_in_bio(lines) == expected
+
+
+def test_bilou_is_iobes_by_other_letters():
+    bilou = ["B-loc", "L-loc", "U-loc", "O", "U-per", "B-per", "I-per", "L-per", "I-per"]
+    iobes = [tag.replace("L-", "E-").replace("U-", "S-") for tag in bilou]
+    assert entities(bilou) == entities(iobes)
+    assert len(entities(bilou)) == 5
+
+
+def test_a_table_has_a_sentence_per_row(tmp_path):
+    rows = [
+        {"id": "0", "tokens": ["EU", "says"], "ner_tags": ["B-ORG", "O"]},
+        {"id": "1", "tokens": ["Lon don"], "ner_tags": ["U-LOC"]},
+    ]
+    path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    task = read_ner([path], TaskOptions())
+    assert task.types == ("LOC", "ORG")
+    examples = list(task.read(path, labelled=True))
+    assert [example.sentence.words for example in examples] == [("EU", "says"), ("Lon don",)]
+    assert task.truth(examples[1]) == ["B-LOC"]
+    (first, _) = task.read(path, labelled=False)
+    assert first.sentence.tags is None
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ({"tokens": ["a"], "ner_tags": [3]}, "line 1: ner_tags is [3], not a list of texts"),
+        ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "line 1: 1 words have 2 tags"),
+        ({"tokens": ["a"]}, "line 1: there is no column ner_tags, only tokens"),
+        ({"tokens": ["a"], "tags": ["X"]}, "line 1: the tag is 'X', not one"),
+        ({"text": "a"}, "line 1: there is no column tokens, only text"),
+    ],
+)
+def test_mistakes_in_a_table_are_named(tmp_path, row, message):
+    path = write(tmp_path / "train.jsonl", json.dumps(row) + "\n")
+    with pytest.raises(UserError) as error:
+        list(read_conll(path, labelled=True))
+    assert message in str(error.value)
 
 
 def test_the_official_form_is_what_conlleval_reads():

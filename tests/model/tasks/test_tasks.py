@@ -42,6 +42,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data
+from sklearn.utils.class_weight import compute_class_weight
 
 GLUE_DATA = DATA / "glue"
 
@@ -816,3 +817,36 @@ def test_a_tokenizer_that_cuts_and_pads_loses_that(tmp_path, checkpoint):
     # One that does not is copied byte for byte.
     content = (checkpoint / "tokenizer.json").read_bytes()
     assert tokenizer_files(checkpoint)["tokenizer.json"] == content
+
+
+def test_balanced_classes_weigh_as_in_scikit_learn(tmp_path, checkpoint):
+    lines = ["text\tlabel", *["good\tyes"] * 6, *["bad\tno"] * 2, *["dull\tno"] * 1]
+    path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
+    task = read_classify([path], TaskOptions(class_weights="balanced"))
+    labels = [line.split("\t")[1] for line in lines[1:]]
+    expected = compute_class_weight("balanced", classes=np.array(["no", "yes"]), y=labels)
+    assert task.class_weights == pytest.approx(tuple(expected))
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    # The loss is the weighted sum over the examples, divided by their number.
+    examples = list(task.read(path, labelled=True))
+    batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
+    config = ModelConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    model = task.model(config)
+    logits = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
+    weights = torch.tensor(task.class_weights)
+    assert batch.target is not None
+    summed = torch.nn.functional.cross_entropy(logits, batch.target, weights, reduction="sum")
+    torch.testing.assert_close(model.loss(logits, batch), summed / 9)
+
+
+def test_ratings_may_be_scores(tmp_path):
+    path = write(tmp_path / "train.tsv", "text\tlabel\ngood\t5\nbad\t1\ndull\t1\nfine\t5\n")
+    assert read_classify([path], TaskOptions()).labels == ("1", "5")
+    task = read_classify([path], TaskOptions(regression=True))
+    assert task.labels == ()
+    assert [example.target for example in task.read(path, True)] == [5, 1, 1, 5]
+    with pytest.raises(UserError, match="`class_weights` is balanced, but label holds scores"):
+        read_classify([path], TaskOptions(regression=True, class_weights="balanced"))
+    write(path, "text\tlabel\ngood\tyes\nbad\tno\n")
+    with pytest.raises(UserError, match="line 2: the score in label is 'yes', not a number"):
+        read_classify([path], TaskOptions(regression=True))
