@@ -1,13 +1,14 @@
 """Sentence vectors beside `sentence-transformers`' own trainer: the same encoder, pairs and recipe.
 
     python -m benchmarks.sentence_vectors STS_B CHECKPOINT [--seeds 3] [--loss cosine]
-        [--rows 0] [--epochs 1] [--log runs.jsonl]
+        [--rows 0] [--epochs 1] [--log runs.jsonl] [--trainers ours sentence-transformers]
 
 STS_B contains train.tsv and dev.tsv. `cosine` trains on the scores (Sentence-BERT's squared error),
 `contrastive` on the pairs with a score of 4 or more, with the other pairs of a batch as wrong
 answers. Both trainers use batches of 16 (cosine) or 64 rows, rate 2e-5, 10% warm-up, fp32, one
-thread, and AdamW (theirs with bias correction; ours with and without). Spearman on dev, by their
-evaluator for both; seconds of training per step. Finished runs are recorded in --log.
+thread, the checkpoint's dropout, and AdamW (theirs with bias correction; ours with and without).
+Spearman on dev, by their evaluator for both; seconds of training per step. Finished runs are
+recorded in --log.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from clozeworks.model.tasks.tables import read_rows
 MAX_LENGTH = 128
 RATE = 2e-5
 BATCH_SIZES = {"cosine": 16, "contrastive": 64}
+TRAINERS = ("ours", "ours, bias correction", "sentence-transformers")
 COLUMNS = "sentence1\tsentence2"
 
 
@@ -38,6 +40,7 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--trainers", nargs="+", default=list(TRAINERS), choices=list(TRAINERS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--loss", choices=list(BATCH_SIZES), default="cosine")
     parser.add_argument("--rows", type=int, default=0, help="Use the first rows only; 0 for all.")
@@ -57,7 +60,7 @@ def main() -> None:
         train = [pair for pair in train if pair[2] >= 4]
     dev = list(pairs(options.data / "dev.tsv"))
     for seed in range(options.seeds):
-        for trainer in ("ours", "ours, bias correction", "sentence-transformers"):
+        for trainer in options.trainers:
             key = (options.loss, trainer, seed, str(options.checkpoint))
             if key in done:
                 continue
@@ -91,7 +94,7 @@ def train_ours(
     folder: Path,
     bias_correction: bool,
 ) -> dict[str, float]:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
     (folder / "data").mkdir()
     for name, rows, with_scores in (
@@ -109,6 +112,8 @@ def train_ours(
         learning_rates=(RATE,),
         seed=seed,
         bias_correction=bias_correction,
+        # Theirs trains with the checkpoint's own.
+        dropout=json.loads((options.checkpoint / "config.json").read_text())["hidden_dropout_prob"],
         precision="fp32",
         device="cpu",
     )
@@ -127,7 +132,7 @@ def train_ours(
 
 
 def spearman(model: Any, dev: list[Any]) -> float:
-    from sentence_transformers.sentence_transformer.evaluation import (
+    from sentence_transformers.sentence_transformer.evaluation import (  # pyright: ignore[reportMissingImports]
         EmbeddingSimilarityEvaluator,
     )
 
@@ -140,12 +145,12 @@ def train_theirs(
     train: list[Any], dev: list[Any], seed: int, options: argparse.Namespace, folder: str
 ) -> dict[str, float]:
     from datasets import Dataset
-    from sentence_transformers import (
+    from sentence_transformers import (  # pyright: ignore[reportMissingImports]
         SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.sentence_transformer import losses, modules
+    from sentence_transformers.sentence_transformer import losses, modules  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(seed)
     transformer = modules.Transformer(str(options.checkpoint), max_seq_length=MAX_LENGTH)

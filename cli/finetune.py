@@ -102,14 +102,14 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return a row for each class of a few, and for what it is most often taken."""
-    classes = report.get("classes", {})
+    classes = report["classes"]
     if len(classes) > MAX_CLASSES:
         return []
     rows = []
     for index, (name, figures) in enumerate(classes.items()):
         shown = ", ".join(f"{metric} {figure(figures[metric])}" for metric in CLASS_METRICS)
         text = f"{shown}, of {figures['count']:,}"
-        if "confusion" in report:
+        if report["confusion"]:
             counts = dict(zip(classes, report["confusion"][index], strict=True))
             del counts[name]
             other = max(counts, key=lambda other: counts[other])

@@ -513,7 +513,7 @@ def _write_dev_answers(folder: Path, job: Job, on_dev: DevMeasurement) -> None:
         for name, content in task.official(answers, examples, split).items():
             (folder / name).write_bytes(content)
     report = task.class_report(on_dev.answers(""), job.data.dev[""])
-    if "confusion" in report:
+    if report["confusion"]:
         picture = draw_confusion(report)
         if picture:
             (folder / "confusion.png").write_bytes(picture)
@@ -654,7 +654,7 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
             step=best.get("step", 0),
         ),
         "untrained": best.get("untrained", {}),
-        "dev_classes": best.get("dev_classes", {}),
+        "dev_classes": best.get("dev_classes", {"classes": {}, "confusion": []}),
         "runs": len(records),
         "median": statistics.median(values),
         "lowest": min(values),

@@ -125,12 +125,12 @@ def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
         chosen = (summary["best"]["learning_rate"], summary["best"]["seed"])
         (best,) = [each for each in records if (each["learning_rate"], each["seed"]) == chosen]
     mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl")
-    report = best.get("dev_classes", {})
-    classes = report.get("classes", {})
+    report = best.get("dev_classes", {"classes": {}, "confusion": []})
+    classes = report["classes"]
     if len(classes) > MAX_CLASSES:
         classes = {}
     confusion = []
-    for name, counts in zip(classes, report.get("confusion", []), strict=False):
+    for name, counts in zip(classes, report["confusion"], strict=False):
         total = max(1, sum(counts))
         confusion.append((name, [(count, count / total) for count in counts]))
     return SearchView(

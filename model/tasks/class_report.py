@@ -3,14 +3,14 @@
 from typing import TypedDict
 
 
-class ClassReport(TypedDict, total=False):
+class ClassReport(TypedDict):
     """What a model makes of each class."""
 
     classes: dict[str, dict[str, int | float]]
     """By the class's name: ``precision``, ``recall``, ``f1``, and ``count``, how many examples have
-    the class.
+    the class. Empty if the task has no classes.
     """
     confusion: list[list[int]]
     """How many examples of a class (the row) are taken for which (the column), in the order of
-    `classes`.
+    `classes`; empty if that is not counted.
     """

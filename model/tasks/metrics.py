@@ -49,20 +49,23 @@ def label_report(
     labels: Sequence[str], truths: Sequence[str], answers: Sequence[str]
 ) -> ClassReport:
     """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix."""
-    names = list(labels)
-    precision, recall, f1, count = sklearn_metrics.precision_recall_fscore_support(
-        truths, answers, labels=names, zero_division=0
-    )
-    classes = {}
-    for index, name in enumerate(names):
+    matrix_KK = np.asarray(sklearn_metrics.confusion_matrix(truths, answers, labels=list(labels)))
+    right_K = matrix_KK.diagonal()
+    count_K = matrix_KK.sum(1)
+    given_K = matrix_KK.sum(0)
+    # Where a divisor is 0, so is what it divides.
+    precision_K = right_K / np.maximum(1, given_K)
+    recall_K = right_K / np.maximum(1, count_K)
+    f1_K = 2 * right_K / np.maximum(1, given_K + count_K)
+    classes: dict[str, dict[str, int | float]] = {}
+    for index, name in enumerate(labels):
         classes[name] = {
-            "precision": float(precision[index]),
-            "recall": float(recall[index]),
-            "f1": float(f1[index]),
-            "count": int(np.asarray(count)[index]),
+            "precision": float(precision_K[index]),
+            "recall": float(recall_K[index]),
+            "f1": float(f1_K[index]),
+            "count": int(count_K[index]),
         }
-    report: ClassReport = {"classes": classes}
-    if len(names) <= MAX_CONFUSION:
-        matrix = sklearn_metrics.confusion_matrix(truths, answers, labels=names)
-        report["confusion"] = matrix.tolist()
-    return report
+    confusion: list[list[int]] = []
+    if len(labels) <= MAX_CONFUSION:
+        confusion = matrix_KK.tolist()
+    return {"classes": classes, "confusion": confusion}

@@ -197,7 +197,7 @@ class EntityRecognition(Task):
             gold = [_of_type(entities(self.truth(example)), kind) for example in examples]
             scores = entity_scores(predicted, gold)
             classes[kind] = {**scores, "count": sum(map(len, gold))}
-        return {"classes": classes}
+        return {"classes": classes, "confusion": []}
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
