@@ -62,7 +62,7 @@ MODEL = {
     "ModernBertConfig": CLASS,
     "ModernBertForMaskedLM": "config",
     "PretrainConfig": CLASS,
-    "SequenceClassifier": "config, num_outputs",
+    "SequenceClassifier": "config, num_outputs, class_weights=()",
     "SpanClassifier": "config",
     "Squad": CLASS,
     "StopRequest": CLASS,
