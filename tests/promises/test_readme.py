@@ -31,9 +31,8 @@ def readme_commands() -> list[list[str]]:
     """Return the arguments of each `clozeworks` command in README's blocks, but for those of other
     machines.
     """
-    lines = re.findall(
-        r"^\$ clozeworks (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^\$ clozeworks (.+)$", text, re.MULTILINE)
     return [shlex.split(line, comments=True) for line in lines if "://" not in line]
 
 
