@@ -115,8 +115,8 @@ def measure_trainers(config: EncoderConfig, work: list[Work], rounds: int) -> Ta
     trainers = {"transformers": peer(config), "clozeworks": ours(config)}
     if ON_GPU:
         trainers |= {"transformers compiled": peer(config), "clozeworks compiled": ours(config)}
-        for name in ("transformers compiled", "clozeworks compiled"):
-            trainers[name].model.compile(dynamic=True)  # as `pretrain` does
+        trainers["transformers compiled"].model.compile(dynamic=True)
+        trainers["clozeworks compiled"].model.compile_parts()  # as `pretrain` does
     for part in work:
         for trainer in trainers.values():
             update(trainer, part)  # compiles, and allocates what is allocated once

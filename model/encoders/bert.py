@@ -34,9 +34,19 @@ def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor
     if added_TD.device.type not in HALF_STREAM_DEVICES:
         return layer_norm(added_TD + residual_TD)
     # `added_TD` comes from a matrix product, so under autocast it is bf16 or fp16. The compiler
-    # fuses both conversions into the kernel: only the states in memory are halved, not the sums.
-    normed_TD = layer_norm(added_TD.float() + residual_TD)
-    return normed_TD.to(added_TD.dtype)
+    # fuses all conversions into the kernel: the sum is rounded because the backward pass reads it
+    # again, and half the bytes are written and read; mean and variance are those of fp32.
+    half = added_TD.dtype
+    sum_TD = (added_TD.float() + residual_TD).to(half)
+    return layer_norm(sum_TD.float()).to(half)
+
+
+def stream_dtype(states: Tensor) -> torch.dtype:
+    """Return the number format of the states between layers: autocast's on a GPU, or their own."""
+    device_type = states.device.type
+    if device_type in HALF_STREAM_DEVICES and torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return states.dtype
 
 
 def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
@@ -75,7 +85,8 @@ class Embeddings(nn.Module):
         positions_TD = self.position_embeddings(position_ids_T)
         # In the order of `transformers`: a sum of floats depends on it.
         embedded_TD = self.LayerNorm(words_TD + segments_TD + positions_TD)
-        return dropout(embedded_TD, self.rate, self.training)
+        embedded_TD = dropout(embedded_TD, self.rate, self.training)
+        return embedded_TD.to(stream_dtype(embedded_TD))
 
 
 class SelfAttention(nn.Module):
@@ -274,11 +285,6 @@ class BertForPreTraining(PretrainModel[ModelConfig]):
     def encoder(self) -> BertModel:
         """The encoder."""
         return self.bert
-
-    @property
-    def parts(self) -> Iterable[nn.Module]:
-        """The encoder's parts and the masked-LM head."""
-        return (*self.bert.parts, self.cls.predictions)
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
         """Return logits over the vocabulary (M, V)."""

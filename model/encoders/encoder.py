@@ -134,6 +134,17 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
         states = self.compute_states(input_ids_T, token_type_ids_T, position_ids_T, layout)
         return states[-1]
 
+    def compile_parts(self, **options: Any) -> None:
+        """Compile each of `parts` by itself; `options` are those of ``torch.compile``.
+
+        Layers of a kind share one graph, so compiling takes as long for 24 layers as for 2, and a
+        layer's gradients can be sent to other ranks before the next layer's are known.
+        """
+        for part in self.parts:
+            # Batches differ in their number of tokens: a graph for the first one's would be
+            # compiled again at once.
+            part.compile(dynamic=True, **options)
+
     @property
     def optional_weights(self) -> tuple[str, ...]:
         """Prefixes of the weights of `optional_modules`, in a model with a head."""

@@ -4,9 +4,9 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Generic, NamedTuple, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -69,11 +69,6 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
     @abstractmethod
     def encoder(self) -> Encoder:
         """The encoder."""
-
-    @property
-    @abstractmethod
-    def parts(self) -> Iterable[nn.Module]:
-        """The modules that run one after the other, to be compiled one by one."""
 
     @abstractmethod
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
@@ -140,10 +135,8 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
             first_index_B = row_starts[:-1].clamp(max=len(hidden) - 1)
             first_tokens = hidden.index_select(0, first_index_B)[:, None]
 
-        masked_ids_M = masked_ids.flatten()
-        logits_MV = self.mlm_logits(hidden, masked_index.flatten())
-        mlm_loss = _summed_loss(logits_MV, masked_ids_M)
-        mlm_correct = count_correct(logits_MV, masked_ids_M, exact=not self.training)
+        hidden_MD = _chosen(hidden, masked_index.flatten())
+        mlm_loss, mlm_correct = self.mlm_sums(hidden_MD, masked_ids.flatten())
         if next_sentence_label_B is None:
             # A tensor on the device, as the sums of all micro-batches are added up there.
             zero = torch.zeros_like(mlm_loss)
@@ -155,10 +148,27 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
 
     def mlm_logits(self, hidden: Tensor, masked_index_M: Tensor) -> Tensor:
         """Return logits (M, V) at flat indices in `hidden`, which is (B, L, D) or (T, D)."""
-        # Chosen before the product with the vocabulary: 15% of the tokens, so 15% of its cost.
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        hidden_MD = flat.index_select(0, masked_index_M)
-        return self.token_logits(hidden_MD)
+        return self.token_logits(_chosen(hidden, masked_index_M))
+
+    def mlm_sums(self, hidden_MD: Tensor, masked_ids_M: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the summed masked-LM loss and the number of correct predictions."""
+        logits_MV = self.token_logits(hidden_MD)
+        loss = _summed_loss(logits_MV, masked_ids_M)
+        return loss, count_correct(logits_MV, masked_ids_M, exact=not self.training)
+
+    def compile_parts(self, **options: Any) -> None:
+        """Compile the encoder's parts and the masked-LM loss, in a graph for each kind of part (see
+        `Encoder.compile_parts`).
+        """
+        self.encoder.compile_parts(**options)
+        # With its loss, so that no logits are written in fp32: each would take 4 * V bytes.
+        self.mlm_sums = torch.compile(self.mlm_sums, dynamic=True, **options)
+
+
+def _chosen(hidden: Tensor, index_M: Tensor) -> Tensor:
+    """Return the states (M, D) at flat indices in `hidden`, (B, L, D) or (T, D)."""
+    # Chosen before the product with the vocabulary: 15% of the tokens, so 15% of its cost.
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index_M)
 
 
 def _summed_loss(logits: Tensor, labels: Tensor) -> Tensor:

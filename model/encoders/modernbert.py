@@ -163,8 +163,8 @@ class ModernBertModel(Encoder[ModernBertConfig]):
 
     @property
     def parts(self) -> Iterable[nn.Module]:
-        """The embeddings, each layer, and the last LayerNorm."""
-        return (self.embeddings, *self.layers, self.final_norm)
+        """The embeddings and each layer; the last LayerNorm is a kernel of PyTorch's already."""
+        return (self.embeddings, *self.layers)
 
     def compute_states(
         self,
@@ -241,11 +241,6 @@ class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
     def encoder(self) -> ModernBertModel:
         """The encoder."""
         return self.model
-
-    @property
-    def parts(self) -> Iterable[nn.Module]:
-        """The encoder's parts and the masked-LM head."""
-        return (*self.model.parts, self.head)
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
         """Return logits over the vocabulary (M, V)."""

@@ -53,7 +53,14 @@ from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.tables import SUFFIXES, TableRow, is_hub, open_text, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer, check_fit, trained_length
-from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
+from ..training.device import (
+    autocast,
+    find_device,
+    oom_as_user_error,
+    pinned_attention,
+    product_dtype,
+    trim_memory,
+)
 from ..training.logs import Clock, ProgressCallback
 from ..training.processor import print_if_emulated
 from .config import FeaturesConfig
@@ -396,7 +403,7 @@ class Extractor:
         features = [Feature((row.row,), None, index) for index, row in enumerate(rows)]
         batch = make_batch(features).to(device)
         dtype = product_dtype(self.config.precision, device)
-        with autocast(device, dtype):
+        with autocast(device, dtype), pinned_attention():
             states = self.encoder.hidden_states(*batch[:4], all_layers=True)
         # One row of the batch after the other: here positions 1 and 2 of row 0, and 1 of row 1.
         #

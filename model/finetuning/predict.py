@@ -31,7 +31,14 @@ from ..tasks.squad_metrics import Metric
 from ..tasks.tables import check_file, is_hub, open_text, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit
-from ..training.device import autocast, find_device, product_dtype, trim_memory
+from ..training.device import (
+    autocast,
+    find_device,
+    pinned_attention,
+    product_dtype,
+    trim_memory,
+    uncompiled,
+)
 from ..training.ranks import print_notice
 from .results import SearchSummary, read_summary
 
@@ -98,9 +105,9 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
         size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // tokens_per_feature + 1)
         indices = order[start : start + size]
         batch = make_batch([features[index] for index in indices]).to(device)
-        with autocast(device, product_dtype("auto", device)):
-            # Calling `forward` bypasses torch.compile, which would compile again for these shapes.
-            values = model.forward(batch)
+        dtype = product_dtype("auto", device)
+        with autocast(device, dtype), uncompiled(), pinned_attention():
+            values = model(batch)
         for index, value in zip(indices, values.float().cpu().numpy(), strict=True):
             if model.per_token:
                 # Copied to free the memory of the padded batch.

@@ -32,6 +32,7 @@ from ..training.device import (
     pinned_attention,
     product_dtype,
     rows_per_micro_batch,
+    tokens_at_once,
     trim_memory,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
@@ -156,13 +157,17 @@ def train_model(
     stop = stop or StopRequest()
     model.train()
     if compiles(config.compile, ranks.device):
-        model.compile()
+        # The head, which varies with the task, is a small part of the time.
+        model.encoder.compile_parts()
     lengths = np.array([feature.length for feature in training.features])
     # All steps' rows, also those done before an interruption: then `order[step]` is the same batch
     # as in an undisturbed run.
     all_batches = batch_rows(lengths, training.recipe.batch_size, training.seed)
     order = list(islice(all_batches, num_steps))
-    batches = prefetch(lambda step: _make_batches(training, order[step]), range(step, num_steps))
+    most_tokens = tokens_at_once(model.encoder.config, ranks.device)
+    batches = prefetch(
+        lambda step: _make_batches(training, order[step], most_tokens), range(step, num_steps)
+    )
 
     with (
         kept_generators(ranks.device),
@@ -294,9 +299,9 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
             yield batches[index]
 
 
-def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
+def _make_batches(training: Training, rows: np.ndarray, most_tokens: int) -> list[TaskBatch]:
     """Return this rank's part of the batch of these rows, in micro-batches of rows of similar
-    length.
+    length, of `most_tokens` with padding unless the config has their size.
     """
     rank, num_ranks, device = training.ranks
     features = [training.features[row] for row in rows]
@@ -308,7 +313,7 @@ def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
 
     num_batch_targets = max(1, num_targets(features))
     feature_tokens = max(feature.length * len(feature.rows) for feature in features_here)
-    size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, device)
+    size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, most_tokens)
     if training.whole_batches:
         size = len(features_here)
     micro_batches = []

@@ -10,6 +10,7 @@ packed batch.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +61,12 @@ class PretrainBatch(NamedTuple):
 
 
 def make_batches(
-    rows: InstanceRows, batch_size: int, objective: str = "mlm+nsp", multiple: int = 1
+    rows: InstanceRows,
+    batch_size: int,
+    objective: str = "mlm+nsp",
+    multiple: int = 1,
+    *,
+    always_mask: bool = False,
 ) -> list[PretrainBatch]:
     """Return `rows` in batches of at most `batch_size`, sorted by length so that there is little
     padding.
@@ -68,22 +74,24 @@ def make_batches(
     Rows are padded to a multiple of `multiple` tokens. `objective` is an option of
     `PretrainConfig`: only ``mlm+nsp`` has next-sentence labels; ``ltr`` restores the masked tokens
     and predicts each token but the first from those before. Packed rows are taken apart: a batch
-    then has as many sequences of similar length as make `batch_size` of the longest rows.
+    then has as many sequences of similar length as make `batch_size` of the longest rows. With
+    `always_mask`, batches without padding have a mask too: a compiled model then needs one graph.
     """
+    pad = partial(_pad_batch, objective=objective, multiple=multiple, always_mask=always_mask)
     if rows.sequence_starts is not None:
         max_tokens = batch_size * int(rows.lengths.max(initial=1))
-        return _batches_of_sequences(sequences(rows), max_tokens, objective, multiple)
+        return _batches_of_sequences(sequences(rows), max_tokens, pad)
     # The first batch is then the largest: if it fits into memory, all do.
     longest_first = np.argsort(-rows.lengths, kind="stable")
     batches = []
     for first in range(0, len(longest_first), batch_size):
         index = longest_first[first : first + batch_size]
-        batches.append(_pad_batch(select(rows, index), objective, multiple))
+        batches.append(pad(select(rows, index)))
     return batches
 
 
 def _batches_of_sequences(
-    rows: InstanceRows, max_tokens: int, objective: str, multiple: int
+    rows: InstanceRows, max_tokens: int, pad: Callable[[InstanceRows], PretrainBatch]
 ) -> list[PretrainBatch]:
     """Return rows of very different lengths in batches of at most `max_tokens` with padding."""
     longest_first = np.argsort(-rows.lengths, kind="stable")
@@ -93,7 +101,7 @@ def _batches_of_sequences(
         longest = int(rows.lengths[longest_first[first]])
         num_rows = max(1, max_tokens // longest)
         index = longest_first[first : first + num_rows]
-        batches.append(_pad_batch(select(rows, index), objective, multiple))
+        batches.append(pad(select(rows, index)))
         first += num_rows
     return batches
 
@@ -210,7 +218,9 @@ def _blocks(values: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(values).view(-1, size)
 
 
-def _pad_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBatch:
+def _pad_batch(
+    rows: InstanceRows, *, objective: str, multiple: int, always_mask: bool
+) -> PretrainBatch:
     """Make a rectangle of rows, filled up with padding."""
     # Rows of 4, 2 and 2 tokens; the encoder computes the tokens of `token_index_T` alone:
     #
@@ -232,7 +242,7 @@ def _pad_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBat
     # Without padding, attention needs no mask, and the encoder need not leave tokens out.
     attention_mask_BL = None
     encoded_index_T = None
-    if not mask_BL.all():
+    if always_mask or not mask_BL.all():
         attention_mask_BL = torch.from_numpy(mask_BL)
         encoded_index_T = torch.from_numpy(token_index_T)
     label_B = None

@@ -26,7 +26,7 @@ from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
-from ..training.device import find_device, rows_per_micro_batch
+from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_batch
 from .data import InstanceDirectory, open_instances
 from .new_vocabulary import shape_fields
 from .pretrain import train_into
@@ -176,7 +176,8 @@ def _phases(
 def _measure(config: PretrainConfig, directory: InstanceDirectory) -> _Speed:
     """Train on `directory` for some seconds, in a temporary folder."""
     device = find_device(config.device)
-    rows_at_once = rows_per_micro_batch(config.micro_batch_size, directory.max_length, device)
+    most_tokens = MICRO_BATCH_TOKENS[device.type]
+    rows_at_once = rows_per_micro_batch(config.micro_batch_size, directory.max_length, most_tokens)
     short = replace(
         config,
         # Longer than any timing, so that the end is never reached.

@@ -16,7 +16,13 @@ from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
 from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
-from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
+from ..training.device import (
+    autocast,
+    find_device,
+    oom_as_user_error,
+    trim_memory,
+    uncompiled,
+)
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, open_instances, read_split
 from .rows import InstanceRows, cut_rows, sequences
@@ -172,10 +178,8 @@ def sum_losses(
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
     for number, batch in enumerate(batches):
         batch = batch.to(device)
-        # Not through __call__: a compiled model would be compiled again for the shapes of
-        # evaluation.
-        with autocast(device, dtype):
-            totals += batch_sums(batch, model.forward(*batch))
+        with autocast(device, dtype), uncompiled():
+            totals += batch_sums(batch, model(*batch))
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals

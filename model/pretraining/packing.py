@@ -13,6 +13,7 @@ from torch import Tensor
 from ..encoders.attention import PackedRows, PaddedRows
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import real_tokens
+from ..training.device import pinned_attention
 from ..training.ranks import print_notice
 
 LENGTHS = (64, 3, 17, 1, 40)
@@ -33,7 +34,10 @@ def packs_rows(config: EncoderConfig, device: torch.device, dtype: torch.dtype) 
     if device.type != "cuda" or dtype == torch.float32:
         return False
     try:
-        check_packing(config, device, dtype)
+        # The padded rows that it compares with must not be those of cuDNN, which training never
+        # uses and which refuses some shapes.
+        with pinned_attention():
+            check_packing(config, device, dtype)
     except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         print_notice(

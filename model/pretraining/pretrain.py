@@ -33,6 +33,7 @@ from ..training.device import (
     peak_flops,
     peak_memory,
     pinned_attention,
+    tokens_at_once,
     trim_memory,
     update_flops,
 )
@@ -185,7 +186,11 @@ def train_into(
         print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)
         state.num_threads = use_threads(state.num_threads, ranks.device)
-        setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
+        setup = replace(
+            setup,
+            packs=packs_rows(model.config, ranks.device, setup.dtype),
+            tokens_at_once=tokens_at_once(model.config, ranks.device),
+        )
         first_step = -1  # no line of an earlier log is right
         if checkpoint:
             first_step = state.step
@@ -270,7 +275,7 @@ def _train(run: PretrainRun) -> dict[str, Any]:
     run.model.encoder.recomputes_layers = setup.config.activation_checkpointing
     with pinned_attention():
         if compiles(setup.config.compile, device):
-            _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
+            run.model.compile_parts()
         if state.initial is None:
             # On the rows of the final evaluation, so that the two compare.
             state.initial = _evaluate(run, len(setup.phases) - 1)
@@ -292,19 +297,6 @@ def _train(run: PretrainRun) -> dict[str, Any]:
     return _finish(run)
 
 
-def _compile(model: PretrainModel, *, by_layer: bool) -> None:
-    """Compile the model in one graph or, so that a layer's gradients can be sent before the next
-    layer's are known, in one for each layer.
-    """
-    # Batches differ in their number of tokens: a graph for the first one's would be recompiled at
-    # once.
-    if by_layer:
-        for module in model.parts:
-            module.compile(dynamic=True)
-    else:
-        model.compile(dynamic=True)
-
-
 def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     sequence, first = setup.first_row(step)
     batch_size = setup.config.batch_size
@@ -318,7 +310,9 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
         batches = pack_batches(rank_rows, rows_at_once, max_length, setup.objective)
     else:
         multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
-        batches = make_batches(rank_rows, rows_at_once, setup.objective, multiple)
+        batches = make_batches(
+            rank_rows, rows_at_once, setup.objective, multiple, always_mask=on_gpu
+        )
     num_padded_here = sum(batch.input_ids.numel() for batch in batches)
     if on_gpu:
         batches = [batch.pin() for batch in batches]

@@ -24,7 +24,13 @@ from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainModel
 from ..mirror import local_copy
 from ..tokenizer import trained_length, with_settings
-from ..training.device import find_device, host_memory, product_dtype, rows_per_micro_batch
+from ..training.device import (
+    MICRO_BATCH_TOKENS,
+    find_device,
+    host_memory,
+    product_dtype,
+    rows_per_micro_batch,
+)
 from ..training.optim import make_muon, make_optimizer
 from ..training.ranks import Ranks, print_notice
 from ..training.update import Updater
@@ -81,6 +87,8 @@ class PretrainSetup:
     """Number format of matrix products."""
     packs: bool = False
     """Whether batches of rows are packed, not padded."""
+    tokens_at_once: int = MICRO_BATCH_TOKENS["cpu"]
+    """Of a micro-batch, unless the config has its size in rows."""
 
     @property
     def objective(self) -> str:
@@ -98,7 +106,7 @@ class PretrainSetup:
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""
         max_length = sequence.directory.max_length
-        return rows_per_micro_batch(self.config.micro_batch_size, max_length, self.ranks.device)
+        return rows_per_micro_batch(self.config.micro_batch_size, max_length, self.tokens_at_once)
 
     def evaluation_batches(self, phase: int) -> list[PretrainBatch]:
         """Return this rank's part of the rows that are evaluated in a phase."""

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -17,19 +18,45 @@ from torch.utils._triton import has_triton
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 
-# Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM
-# module's figure, not the PCIe card's).
+# Dense bf16 FLOPs per second (fp16 on those without bf16), by words of the device's name. From
+# NVIDIA's data sheets. The first whose words are all there counts: a card for PCIe is slower than
+# the module of the same name.
 PEAK_FLOPS = {
+    "B200": 2250e12,
+    "GB200": 2500e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
     "H100": 989e12,
+    "H200 NVL": 835e12,
     "H200": 989e12,
     "GH200": 989e12,
     "A100": 312e12,
+    "A40": 150e12,
+    "A30": 165e12,
+    "A10": 125e12,
+    "A10G": 70e12,
     "L40S": 362e12,
+    "L40": 181e12,
     "L4": 121e12,
+    "RTX 4090": 165e12,
+    "RTX 3090": 71e12,
+    "V100 PCIE": 112e12,
+    "V100": 125e12,
+    "T4": 65e12,
 }
+OTHER_CHIPS = {"MIG", "Laptop", "D"}
+"""Words that tell a part of a GPU, or a smaller chip, from the one with the same name."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
-"""Tokens computed at once unless the user sets a micro-batch size; padding counts."""
+"""The most tokens computed at once unless the user sets a micro-batch size; padding counts."""
+STATE_BYTES = 16
+"""Of a parameter in training: its weight, its gradient and Adam's two averages, in fp32."""
+ACTIVATION_SHARE = 0.6
+"""Of the memory beside the parameters' state, for what the backward pass needs; the rest is for
+kernels that are not compiled, and for what lies between two of them.
+"""
+OUT_OF_MEMORY = ("allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
+"""In the errors of a CPU, of cuBLAS and of NCCL, which have no class of their own."""
 # glibc's; musl and macOS have none.
 MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 TRIM_EVERY = 10
@@ -86,10 +113,11 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
     on_gpu = device.type == "cuda"
     # Asked here, because without a compiler torch.compile fails only at the first update.
     if on_gpu:
-        # Triton writes the kernels, and builds a launcher in C for each.
+        # Triton writes the kernels, and builds a launcher in C for each, a module of Python.
         c_compilers = (os.environ.get("CC", "gcc"), "clang")
-        can_compile = has_triton() and any(map(shutil.which, c_compilers))
-        needed = "Triton and a C compiler; install gcc"
+        has_compiler = any(map(shutil.which, c_compilers))
+        can_compile = has_triton() and has_compiler and python_header().is_file()
+        needed = "Triton, a C compiler and Python.h; install gcc and python3-dev"
     else:
         cxx_compiler = os.environ.get("CXX", "g++")
         can_compile = bool(shutil.which(cxx_compiler))
@@ -99,6 +127,22 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
     if choice and not can_compile:
         raise UserError(f"`compile` needs {needed}, or leave the option out.")
     return choice
+
+
+def python_header() -> Path:
+    """Return where this Python has its header for modules in C; on many systems it is a package of
+    its own, python3-dev.
+    """
+    return Path(sysconfig.get_path("include"), "Python.h")
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """Run what is compiled as plain PyTorch within the block: evaluation has other shapes, and no
+    gradients, for which everything would be compiled again.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()  # nothing is compiled, and importing it takes a second
+    return torch.compiler.set_stance("force_eager")
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
@@ -122,7 +166,7 @@ def kept_generators(device: torch.device) -> AbstractContextManager[None]:
 @contextmanager
 def pinned_attention() -> Iterator[None]:
     """Rule out the attention of cuDNN within the block: it rounds a dropout rate to a sixteenth
-    without saying so.
+    without saying so, refuses some shapes, and plans each new one anew.
     """
     was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -132,11 +176,28 @@ def pinned_attention() -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
-def rows_per_micro_batch(asked: int | None, row_tokens: int, device: torch.device) -> int:
-    """Return the rows to compute at once: as many as `asked`, or as fit into the device's budget if
-    each has `row_tokens`.
+def tokens_at_once(config: EncoderConfig, device: torch.device) -> int:
+    """Return the tokens of a micro-batch in training: those of `MICRO_BATCH_TOKENS`, or half as
+    many, again and again, until they fit into a GPU's memory.
+
+    The whole memory counts, not what is free just now: a run that resumes has to compute the same
+    micro-batches.
     """
-    return asked or max(1, MICRO_BATCH_TOKENS[device.type] // row_tokens)
+    tokens = MICRO_BATCH_TOKENS[device.type]
+    if device.type != "cuda":
+        return tokens
+    memory = torch.cuda.get_device_properties(device).total_memory
+    available = ACTIVATION_SHARE * (memory - STATE_BYTES * config.num_parameters())
+    while tokens > 1024 and tokens * config.activation_bytes() > available:
+        tokens //= 2
+    return tokens
+
+
+def rows_per_micro_batch(asked: int | None, row_tokens: int, most_tokens: int) -> int:
+    """Return the rows to compute at once: as many as `asked`, or as have `most_tokens` if each has
+    `row_tokens`.
+    """
+    return asked or max(1, most_tokens // row_tokens)
 
 
 def drain_every(device: torch.device) -> int:
@@ -153,9 +214,12 @@ def peak_flops(device: torch.device) -> float | None:
     if device.type != "cuda":
         return None
     # Whole words, such as those of "NVIDIA A100-SXM4-80GB": "L4" is a part of "L40S", too.
-    for word in torch.cuda.get_device_name(device).replace("-", " ").split():
-        if word in PEAK_FLOPS:
-            return PEAK_FLOPS[word]
+    words = set(torch.cuda.get_device_name(device).replace("-", " ").split())
+    if words & OTHER_CHIPS:
+        return None
+    for name, flops in PEAK_FLOPS.items():
+        if words.issuperset(name.split()):
+            return flops
     return None
 
 
@@ -185,8 +249,7 @@ def oom_as_user_error(option: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # A CPU's error has no class of its own.
-        if not (isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)):
+        if not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         raise UserError(
             f"A batch does not fit into the memory of this device; lower `{option}`."

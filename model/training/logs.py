@@ -65,7 +65,10 @@ class RunLog:
         self._files = []
         self._metrics = self._open(directory / "metrics.csv", metrics, first_step)
         self._speed = self._open(directory / "speed.csv", speed, first_step)
-        self._board = EventFile(directory / "logs", first_step + 1)
+        self._board = None
+        # It has the figures of both tables once more, to look at.
+        if importlib.util.find_spec("tensorboard"):
+            self._board = EventFile(directory / "logs", first_step + 1)
 
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
         valid_rows = []
@@ -125,9 +128,10 @@ class RunLog:
                 logged[name] = values[name]
         writer.writerow(key | logged)
         numbers = {f"{group}/{name}": float(value) for name, value in logged.items()}
-        for tag, number in numbers.items():
-            self._board.add_scalar(tag, number, key["step"])
-        self._board.flush()
+        if self._board:
+            for tag, number in numbers.items():
+                self._board.add_scalar(tag, number, key["step"])
+            self._board.flush()
         if self._wandb:
             self._wandb.log(numbers, step=key["step"])
 
@@ -139,7 +143,8 @@ class RunLog:
             file.flush()
             os.fsync(file.fileno())
         # Not synchronised: a curve with a gap after a power cut does not change the run.
-        self._board.flush()
+        if self._board:
+            self._board.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +153,8 @@ class RunLog:
         if self._wandb:
             self._wandb.finish()
         self.flush()
-        self._board.close()
+        if self._board:
+            self._board.close()
         for file in self._files:
             file.close()
 

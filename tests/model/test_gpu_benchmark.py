@@ -1,5 +1,5 @@
 """The benchmark for one GPU runs small on the CPU, in a checkout that is not installed, with few
-packages.
+packages; and all of it on a GPU that computes nothing.
 """
 
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import null_gpu
 import pytest
 from instances_fixture import write_instances
 
@@ -14,20 +15,23 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 UNUSED = ("apache_beam", "datasets", "rich", "scipy", "sklearn")
-SMALL = "--models tiny --dropouts 0.1 --seconds 0.01"
+RUN_NEEDS = ("msgspec", "pyarrow", "safetensors", "tensorboard", "tokenizers", "transformers")
+SMALL = ["--dropouts", "0.1", "--seconds", "0.01", "--run-minutes", "0.02"]
 WITHOUT = """
 import importlib.util, sys
 sys.modules.update(dict.fromkeys({missing!r}))
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: (
-    None if name == "clozeworks" else find_spec(name, *rest)
+    None if name in ("clozeworks", *{missing!r}) else find_spec(name, *rest)
 )
 from benchmarks import gpu
 """
 
 
-def run(missing: tuple[str, ...], code: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+def run(
+    missing: tuple[str, ...], code: str, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    environment = environment or os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-c", WITHOUT.format(missing=missing) + code]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -35,48 +39,65 @@ def run(missing: tuple[str, ...], code: str) -> "subprocess.CompletedProcess[str
 
 
 def cases(output: str) -> list[list[str]]:
-    return [line.split() for line in output.splitlines() if line.startswith("tiny")]
+    return [line.split() for line in output.splitlines() if line.startswith("tiny  ")]
 
 
-def test_with_torch_and_transformers_alone_it_measures_the_rows_that_it_carries():
-    missing = (*UNUSED, "msgspec", "pyarrow", "tensorboard")
-    late = f"{SMALL} --run-minutes 9"
-    runs = f"gpu.main({SMALL.split()!r}); gpu.main({late.split()!r})"
-    code = f"{runs}; gpu.stop_after(0); gpu.time.sleep(60)"
-    done = run(missing, code)
-    assert (done.returncode, done.stderr) == (1, "")
+def test_with_torch_and_numpy_alone_it_measures_the_rows_that_it_carries():
+    options = ["tiny", *SMALL]
+    parts = ["run", *SMALL]
+    code = f"gpu.main({options!r}); gpu.main({parts!r}); gpu.stop_after(0); gpu.time.sleep(60)"
+    done = run((*UNUSED, *RUN_NEEDS), code)
+    # The profiler writes lines of its own there.
+    assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stdout.endswith("\nStopped: --minutes are over.\n")
     assert done.stdout.count("Rows: rows.npz\n") == 2
-    assert (
-        done.stdout.count("`pretrain` is left out: it needs msgspec, pyarrow, tensorboard.\n") == 2
-    )
-    lines = cases(done.stdout)
-    expected = [
-        ["tiny", n, "0.1", trainer]
-        for trainer in ("clozeworks", "transformers")
-        for n in ("128", "512")
+    measured = cases(done.stdout)
+    assert [line[:5] for line in measured] == [
+        ["tiny", length, "0.1", "clozeworks", "eager"] for length in ("128", "512")
     ]
-    assert [line[:4] for line in lines] == 2 * expected
-    assert all(float(line[4].replace(",", "")) > 0 for line in lines[:4])
-    assert all(line[4:] == ["left", "out:", "no", "time"] for line in lines[4:])
+    assert all(float(line[5].replace(",", "")) > 0 for line in measured)
+    assert "3 updates:\n" in done.stdout and "aten::addmm" in done.stdout
+    assert "`pretrain` needs msgspec, pyarrow, safetensors, tokenizers; its parts" in done.stdout
+    assert "of its time: evaluation" in done.stdout
 
 
 def test_it_measures_given_instances_and_a_run_on_them(tmp_path):
     given = [
         str(write_instances(tmp_path / str(n), rows_per_group=70, max_length=n)) for n in (16, 24)
     ]
-    options = [*given, *SMALL.split(), "--run-minutes", "0.01"]
-    broken = "gpu.peer_loss = lambda *_: gpu.torch.ones(2) @ gpu.torch.ones(3)\n"
-    done = run(
-        UNUSED, f"{broken}gpu.main({options!r}); gpu.main({[*options, '--lengths', '128']!r})"
-    )
-    assert done.returncode == 2 and "no rows of up to 128 tokens" in done.stderr
+    options = ["tiny", *given, *SMALL, "--lengths", "16,24"]
+    trained = ["run", *given, *SMALL, "--lengths", "16"]
+    other = ["tiny", *given, *SMALL]
+    # A peer may raise any error, which ends only its own case.
+    broken = "def broken(*_): raise ImportError('no kernel')\ngpu.peer_loss = broken\n"
+    code = f"{broken}gpu.main({options!r}); gpu.main({trained!r}); gpu.main({other!r})"
+    done = run(UNUSED, code)
+    assert done.returncode == 1 and "no rows of up to 128 tokens" in done.stderr
     assert f"Rows: {', '.join(given)}\n" in done.stdout
-    assert [line[1:4] for line in cases(done.stdout)[:2]] == [
-        [n, "0.1", "clozeworks"] for n in ("16", "24")
+    assert [line[1:4] for line in cases(done.stdout)] == [
+        [length, "0.1", "clozeworks"] for length in ("16", "24")
     ]
-    assert (
-        "tiny, transformers: failed with the error above\n" in done.stdout
-        and "RuntimeError" in done.stderr
-    )
+    assert "tiny, transformers, eager: failed with the error above\n" in done.stdout
+    assert "ImportError: no kernel" in done.stderr
     assert "`pretrain` of tiny," in done.stdout and "of its time: evaluation" in done.stdout
+
+
+@pytest.mark.skipif(null_gpu.missing() is not None, reason=str(null_gpu.missing()))
+def test_all_of_it_runs_on_a_gpu(tmp_path):
+    environment = null_gpu.build(tmp_path)
+    sizes = ["tiny", *SMALL]
+    parts = ["run", *SMALL]
+    code = f"""
+import null_gpu
+null_gpu.install()
+from clozeworks.model.pretraining import packing
+packing.check_packing = lambda *_: None
+gpu.main({sizes!r})
+gpu.TRAINED = "tiny"
+gpu.main({parts!r})
+"""
+    done = run((*UNUSED, *RUN_NEEDS), code, environment)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "NVIDIA H100 80GB HBM3, 85.9 GB, compute capability 9.0\npeak 989" in done.stdout
+    assert [line[4:6] for line in cases(done.stdout)] == [["compiled,", "packed"]] * 2
+    assert "of its time: evaluation" in done.stdout

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.finetuning import train as loop
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune, make_model
@@ -363,15 +364,17 @@ def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
     plain, compiled = classifier(checkpoint), classifier(checkpoint)
     calls = []
 
-    def compile_without_code(model: TaskModel) -> None:
-        calls.append(model)
-        torch.nn.Module.compile(model, backend="eager", fullgraph=True)
+    compile_parts = Encoder.compile_parts
 
-    monkeypatch.setattr(TaskModel, "compile", compile_without_code)
+    def compile_without_code(encoder: Encoder) -> None:
+        calls.append(encoder)
+        compile_parts(encoder, backend="eager", fullgraph=True)
+
+    monkeypatch.setattr(Encoder, "compile_parts", compile_without_code)
     train_model(plain, make_training(sentences(16)))
     assert not calls
     train_model(compiled, make_training(sentences(16), compile=True))
-    assert calls == [compiled]
+    assert calls == [compiled.encoder]
     assert_same_weights(plain, compiled, atol=1e-6)
 
 

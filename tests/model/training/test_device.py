@@ -1,24 +1,39 @@
-"""Check which devices a model is compiled for."""
+"""Check what is known of devices: compilers, memory, speed, and their errors."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
+from clozeworks.model.encoders.config import ModelConfig, ModernBertConfig
 from clozeworks.model.training import device
-from clozeworks.model.training.device import compiles
+from clozeworks.model.training.device import (
+    compiles,
+    oom_as_user_error,
+    peak_flops,
+    tokens_at_once,
+)
 from clozeworks.pipeline.errors import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.mark.parametrize(
-    "compilers, triton, expected",
+    "compilers, triton, header, expected",
     [
-        (("g++", "gcc"), True, {CPU: "compiled if asked", GPU: "compiled"}),
-        (("g++", "gcc"), False, {CPU: "compiled if asked", GPU: "cannot"}),
-        (("clang",), True, {CPU: "cannot", GPU: "compiled"}),
-        ((), True, {CPU: "cannot", GPU: "cannot"}),
+        (("g++", "gcc"), True, True, {CPU: "compiled if asked", GPU: "compiled"}),
+        (("g++", "gcc"), False, True, {CPU: "compiled if asked", GPU: "cannot"}),
+        (("g++", "gcc"), True, False, {CPU: "compiled if asked", GPU: "cannot"}),
+        (("clang",), True, True, {CPU: "cannot", GPU: "compiled"}),
+        ((), True, True, {CPU: "cannot", GPU: "cannot"}),
     ],
 )
-def test_a_model_is_compiled_where_it_can_be(compilers, triton, expected, monkeypatch):
+def test_a_model_is_compiled_where_it_can_be(
+    compilers, triton, header, expected, monkeypatch, tmp_path
+):
+    (tmp_path / "Python.h").write_text("")
+    monkeypatch.setattr(
+        device, "python_header", lambda: tmp_path / ("Python.h" if header else "none")
+    )
     for name in ("CC", "CXX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(device.shutil, "which", lambda name: name in compilers)
@@ -27,9 +42,78 @@ def test_a_model_is_compiled_where_it_can_be(compilers, triton, expected, monkey
         assert compiles(None, where) is (found == "compiled")
         assert compiles(False, where) is False
         if found == "cannot":
-            with pytest.raises(
-                UserError, match=r"^`compile` needs .*; install g(cc|\+\+), or leave the option out"
-            ):
+            advice = r"install g(cc and python3-dev|\+\+), or leave the option out"
+            with pytest.raises(UserError, match=f"^`compile` needs .*; {advice}"):
                 compiles(True, where)
         else:
             assert compiles(True, where)
+
+
+@pytest.mark.parametrize(
+    "name, tflops",
+    [
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 NVL", 835),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA H200", 989),
+        ("NVIDIA GH200 480GB", 989),
+        ("NVIDIA B200", 2250),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A10", 125),
+        ("NVIDIA A10G", 70),
+        ("NVIDIA L40", 181),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA GeForce RTX 4090", 165),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("Tesla T4", 65),
+        ("Tesla V100-SXM2-32GB", 125),
+        ("Tesla V100-PCIE-16GB", 112),
+        ("NVIDIA Future 1", None),
+    ],
+)
+def test_a_gpu_has_the_speed_of_its_data_sheet(name, tflops, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    assert peak_flops(GPU) == (tflops and tflops * 1e12)
+
+
+@pytest.mark.parametrize(
+    "config, gigabytes, tokens",
+    [
+        (ModelConfig.named("base"), 80, 32768),
+        (ModelConfig.named("large"), 80, 32768),
+        (ModelConfig.named("base"), 24, 32768),
+        (ModelConfig.named("large"), 24, 8192),
+        (ModelConfig.named("base"), 16, 16384),
+        (ModelConfig.named("large"), 16, 4096),
+        (ModernBertConfig.named("base"), 16, 8192),
+        (ModelConfig.named("large"), 4, 1024),
+    ],
+)
+def test_a_micro_batch_fits_into_the_memory_of_a_gpu(config, gigabytes, tokens, monkeypatch):
+    properties = SimpleNamespace(total_memory=gigabytes * 1e9)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert tokens_at_once(config, GPU) == tokens
+    assert tokens_at_once(config, CPU) == 4096
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError(
+            "NCCL error: unhandled cuda error. Last error: Cuda failure 2 'out of memory'"
+        ),
+    ],
+)
+def test_running_out_of_memory_says_which_option_to_lower(error):
+    with pytest.raises(UserError, match="lower `batch_size`"), oom_as_user_error("batch_size"):
+        raise error
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="shapes"), oom_as_user_error("batch_size"):
+        raise RuntimeError("shapes do not match")

@@ -1,0 +1,104 @@
+"""The GPU path, traced on a device that computes nothing (see `null_gpu`): a graph for each kind of
+layer, none later, no waits, few bytes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import null_gpu
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(null_gpu.missing() is not None, reason=str(null_gpu.missing())),
+]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> Callable[..., dict[str, Any]]:
+    """Run a scenario of `traced_gpu` in a process that has the null GPU."""
+    environment = null_gpu.build(tmp_path_factory.mktemp("null-gpu"))
+
+    def run(*arguments: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "traced_gpu", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def without_weights(graph: dict[str, Any], num_tokens: int) -> list[tuple[str, list[int]]]:
+    """Return the formats and shapes of a graph's results that have a row for each token."""
+    return [result for result in graph["results"] if result[1][:1] == [num_tokens]]
+
+
+def half_formats(results: list[tuple[str, list[int]]]) -> set[str]:
+    """Return the formats of all but single numbers for each token, such as a variance."""
+    return {number_format for number_format, shape in results if shape[1:] != [1]}
+
+
+@pytest.mark.parametrize(
+    "kind, dropout, num_graphs, most_bytes",
+    [
+        # Bytes that generated kernels read and write for each token of a layer, forward and
+        # backward, divided by the hidden size; see benchmarks/results/2026-11-23-gpu-traced.md.
+        ("bert", "0.1", 3, (35, 88)),
+        ("modernbert", "0.0", 5, (50, 100)),
+    ],
+)
+def test_a_kind_of_layer_has_one_graph_for_all_batches(
+    kind, dropout, num_graphs, most_bytes, trace
+):
+    found = trace("updates", kind, dropout)
+    # Embeddings, layers, the head with its loss; ModernBERT's first layer has one LayerNorm less,
+    # and others attend within a window.
+    assert found["num_graphs"] == num_graphs
+    assert (found["num_later_graphs"], found["num_breaks"], found["num_waits"]) == (0, 0, 0)
+    assert found["num_drained"] == 6
+
+    graphs = found["graphs"]
+    assert len(graphs) == 2 * num_graphs
+    assert not any("rng_state" in name for graph in graphs for name in graph["inputs"])
+    assert not any("fp64" in kernel for kernel in found["kernels"])
+    size = found["num_tokens"] * found["hidden_size"]
+    # The embeddings, then the layers; last the head.
+    for forward, backward in list(zip(graphs[::2], graphs[1::2], strict=True))[1:-1]:
+        assert not forward["is_backward"] and backward["is_backward"]
+        assert forward["elementwise_bytes"] <= most_bytes[0] * size
+        assert backward["elementwise_bytes"] <= most_bytes[1] * size
+        saved = without_weights(forward, found["num_tokens"])
+        if kind == "bert":
+            assert half_formats(saved) == {"torch.bfloat16", "torch.bool"}
+
+
+@pytest.mark.parametrize(
+    "kind, cases, num_graphs",
+    [
+        ("bert", ("dropout", "dropout+ranks+recompute", "padded"), 3),
+        ("modernbert", ("dropout+recompute", "padded"), 5),
+    ],
+)
+def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(
+    kind, cases, num_graphs, trace, tmp_path
+):
+    found = trace("runs", str(tmp_path), kind, *cases)
+    assert found.keys() == set(cases)
+    for name, case in found.items():
+        assert case["status"] == "finished" and case["num_breaks"] == 0
+        # Two lengths, evaluations and checkpoints lie between. Only padded rows within a window
+        # have another graph if they are long, for the blocks that they are cut into.
+        assert case["graphs"][:10] == [num_graphs] * 10
+        assert case["graphs"][-1] <= num_graphs + (name == "padded" and kind == "modernbert")
+        assert not any(case["waits"][2:])
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_fine_tuning_never_waits_in_an_update(kind, trace):
+    for task in trace("tasks", kind).values():
+        assert not any(task["waits"][2:])
+        assert len(set(task["graphs"][2:])) == 1 and task["graphs"][-1] <= 4
+        assert task["num_later_graphs"] == 0 and task["num_outputs"] == 120
