@@ -23,7 +23,6 @@ from clozeworks.model.finetuning.finetune import finetune, make_model
 from clozeworks.model.finetuning.train import Training, batch_rows, train_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
-from clozeworks.model.training.device import MICRO_BATCH_TOKENS
 from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -75,11 +74,10 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpoint, monkeypatch):
+def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpoint):
     training = make_training(sentences(32))
-    assert len(loop._make_batches(training, np.arange(32))) == 1
-    monkeypatch.setitem(MICRO_BATCH_TOKENS, "cpu", 100)
-    parts = loop._make_batches(training, np.arange(32))
+    assert len(loop._make_batches(training, np.arange(32), 4096)) == 1
+    parts = loop._make_batches(training, np.arange(32), 100)
     assert all(part.input_ids_BL.numel() <= 100 for part in parts)
     assert sum(len(part.input_ids_BL) for part in parts) == 32
 
@@ -88,7 +86,7 @@ def test_ranks_without_a_row_count_nothing(checkpoint):
     features = sentences(3)
     ranks = [Ranks(rank, 4, torch.device("cpu")) for rank in range(4)]
     trainings = [Training(features, FinetuneConfig(), RECIPE, 1e-3, 3, each) for each in ranks]
-    parts = [loop._make_batches(training, np.arange(3)) for training in trainings]
+    parts = [loop._make_batches(training, np.arange(3), 4096) for training in trainings]
     assert [[part.share for part in own] for own in parts] == [[1 / 3]] * 3 + [[0]]
 
 

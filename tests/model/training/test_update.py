@@ -92,7 +92,7 @@ def finetuning(_: str, ranks: Ranks, micro_batch_size: int) -> Work:
     training = train.Training(tagged(), config, Recipe(FEATURES, 1.0, (1e-3,)), 1e-3, 0, ranks)
     model = TokenClassifier(SHAPE, 3)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
-    batches = train._make_batches(training, np.arange(FEATURES))
+    batches = train._make_batches(training, np.arange(FEATURES), 4096)
     return Work(model, batches, lambda micro_batch: train._loss(model, micro_batch))
 
 
