@@ -249,7 +249,8 @@ def oom_as_user_error(option: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not any(words in str(error) for words in OUT_OF_MEMORY):
+        said_so = any(words in str(error) for words in OUT_OF_MEMORY)
+        if not said_so and not isinstance(error, torch.OutOfMemoryError):
             raise
         raise UserError(
             f"A batch does not fit into the memory of this device; lower `{option}`."
