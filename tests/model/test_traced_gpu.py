@@ -77,7 +77,7 @@ def test_a_kind_of_layer_has_one_graph_for_all_batches(
 
 def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_path):
     cases = ("dropout", "dropout+ranks+recompute", "padded")
-    found = trace("runs", str(tmp_path), "bert", *cases)
+    found = trace("runs", str(tmp_path), *cases)
     assert found.keys() == set(cases)
     for case in found.values():
         assert case["status"] == "finished" and case["num_breaks"] == 0
