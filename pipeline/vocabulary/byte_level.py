@@ -14,7 +14,9 @@ that do not, such as ModernBERT's, the first sentence of a document is the excep
 
 As in `tokenize`, only distinct chunks are tokenised. A cut may be where GPT-2's rule always ends a
 word: before a space that follows a visible character, and between ASCII letters or digits and ASCII
-punctuation. A cut behind an apostrophe would tear "'t" apart.
+punctuation. A cut behind an apostrophe would tear "'t" apart. One case differs from `tokenizers`:
+where accents are stripped, a word of nothing but accents is a space of its own here, and there part
+of the white space around it.
 """
 
 import unicodedata

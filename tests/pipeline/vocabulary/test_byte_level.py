@@ -68,10 +68,9 @@ def test_ids_are_those_of_tokenizers(texts: list[str], normalization: Normalizat
     peer.encode_special_tokens = True
     ids, offsets = vocabulary.text_tokenizer().encode(pa.array(texts, pa.string()))
     for text, (start, stop) in zip(texts, pairwise(offsets.tolist()), strict=True):
-        # Stripped of its accents, a text of nothing else is empty, and one that begins with them
-        # may begin with a space: the only texts whose own space is not the one we put.
-        stripped = peer.normalizer.normalize_str(text)
-        if text and (not stripped or stripped[0] == " ") and text[0] != " ":
+        # A word of nothing but accents leaves two spaces side by side when they are stripped. The
+        # peer sees these as one word, we as the ends of two: the only difference.
+        if any(not peer.normalizer.normalize_str(word) for word in text.split()):
             continue
         assert ids[start:stop].tolist() == peer.encode(text, add_special_tokens=False).ids
 
