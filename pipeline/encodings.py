@@ -1,4 +1,4 @@
-"""Find out in which encoding a text is, and read it as UTF-8.
+"""Find out in which encoding a text is; `text_streams` reads it as UTF-8.
 
 A text is UTF-8, or UTF-16 or UTF-32 with a byte order mark; all others are detected by ``chardet``,
 from a sample. The sample's lines are cut into parts, and each part is detected on its own: only
@@ -10,15 +10,12 @@ docs/sources.md has a table of how often it was right.
 """
 
 import codecs
-import io
 import re
 import shlex
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from .errors import UserError
 from .languages import scripts_of_language
@@ -63,7 +60,8 @@ _FEW_MIXED = 2
 _MAX_MIXED_SHARE = 0.02
 _MAX_MIXED_SHARE_IN_PLACES = 0.5
 _NUM_PLACES = 16
-_BLOCK_BYTES = 1 << 16
+BLOCK_BYTES = 1 << 16
+"""Bytes of a text that are read and judged at once."""
 # Behind the sample: a part of 2 kB in 16 kB, which takes chardet a tenth of the time of reading.
 _BYTES_PER_PART = 1 << 14
 _REST_PART_BYTES = 1 << 11
@@ -198,8 +196,8 @@ def check_rest(stream: BinaryIO, detection: Detection) -> Detection:
 
     For texts that cannot be sampled from all over, because they are compressed.
     """
-    rest = _Rest(detection.encoding)
-    while block := stream.read(_BLOCK_BYTES):
+    rest = RestOfText(detection.encoding)
+    while block := stream.read(BLOCK_BYTES):
         if not rest.agrees(block):
             break
     doubt = detection.doubt
@@ -213,7 +211,7 @@ def check_rest(stream: BinaryIO, detection: Detection) -> Detection:
     )
 
 
-class _Rest:
+class RestOfText:
     """Whether a text goes on in the encoding of its beginning: a few lines of each block are
     detected on their own.
 
@@ -439,86 +437,3 @@ def refusal(
         guess = detection.encoding.upper()
     command = f"iconv -f {guess} -t UTF-8 {shlex.quote(path)}"
     return UserError(f"{finding} {advice}: {command}")
-
-
-def checked_rest(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
-    """Return a stream of the same bytes, of a text of which only the beginning was detected.
-
-    Reading it raises `UserError`, which names the text, if it does not go on in that encoding.
-    """
-    return stream_of(_checked_blocks(stream, encoding, name))
-
-
-def _checked_blocks(stream: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
-    rest = _Rest(encoding)
-    num_bytes = SAMPLE_BYTES
-    while block := stream.read(_BLOCK_BYTES):
-        if not rest.agrees(block):
-            raise _changed(name, encoding, num_bytes)
-        num_bytes += len(block)
-        yield block
-    if not rest.is_agreed():
-        raise _changed(name, encoding, num_bytes)
-
-
-def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
-    """Return a stream of the same text in UTF-8, without byte order mark; UTF-8 stays as it is.
-
-    Bytes that the encoding does not have become U+FFFD. If there are many, reading the stream
-    raises `UserError`, which names the text.
-    """
-    if encoding == UTF_8:
-        return stream
-    return stream_of(_recoded_blocks(stream, encoding, name))
-
-
-def _recoded_blocks(stream: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    num_bytes = 0
-    while block := stream.read(_BLOCK_BYTES):
-        text = decoder.decode(block)
-        if not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
-            raise _changed(name, encoding, num_bytes)
-        num_bytes += len(block)
-        yield text.encode(UTF_8, "replace")
-    yield decoder.decode(b"", final=True).encode(UTF_8, "replace")
-
-
-def _changed(name: str, encoding: str, num_bytes: int) -> UserError:
-    return UserError(
-        f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: give "
-        "another `encoding`, or convert the file to UTF-8."
-    )
-
-
-def with_head(head: bytes, stream: BinaryIO) -> BinaryIO:
-    """Return a stream from which `head`, which was read from it already, is read again."""
-    rest = iter(lambda: stream.read(_BLOCK_BYTES), b"")
-    return stream_of(chain([head], rest))
-
-
-def stream_of(blocks: Iterable[bytes]) -> BinaryIO:
-    """Return a stream of the bytes of blocks, with ``peek`` and ``readline``."""
-    return cast(BinaryIO, io.BufferedReader(_BlockStream(iter(blocks)), _BLOCK_BYTES))
-
-
-class _BlockStream(io.RawIOBase):
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._block = memoryview(b"")
-
-    def readable(self) -> bool:
-        """As `io.BufferedReader` asks."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Fill `buffer` with bytes of one block; return how many, 0 at the end."""
-        while not self._block:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._block = memoryview(block)
-        piece = self._block[: len(buffer)]
-        buffer[: len(piece)] = piece
-        self._block = self._block[len(piece) :]
-        return len(piece)

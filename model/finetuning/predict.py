@@ -16,10 +16,11 @@ import numpy as np
 import torch
 
 from ...pipeline import storage
-from ...pipeline.encodings import AUTO, UTF_8, check_encoding, recoded
+from ...pipeline.encodings import AUTO, UTF_8, check_encoding
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.storage.stage import MANIFEST
+from ...pipeline.text_streams import recoded
 from ..checkpoint import TASK, files_digest, load_weights, read_config
 from ..mirror import local_copy
 from ..tasks.catalogue import file_suffixes, read_task

@@ -14,9 +14,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import AUTO, detect, read_sample, recoded, refusal
+from ...pipeline.encodings import AUTO, detect, read_sample, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
+from ...pipeline.text_streams import recoded
 from ..training.ranks import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")

@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from ..config import IngestConfig
-from ..encodings import SAMPLE_BYTES, checked_rest, detect, sample_of, with_head
+from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..execution.counters import Counters
+from ..text_streams import checked_rest, with_head
 from .books import read_book
 from .compression import (
     ARCHIVE_ALLOWANCE,

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from ..encodings import recoded
 from ..execution.counters import Counters
+from ..text_streams import recoded
 
 COMPRESSED_SUFFIXES = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 

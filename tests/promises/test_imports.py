@@ -22,6 +22,7 @@ CONTRACTS = {
         "schemas",
         "seeding",
         "data_card",
+        "text_streams",
     )
 }
 STORAGE = CONTRACTS | {"pipeline.storage"}
