@@ -439,10 +439,12 @@ class ModernBertConfig:
         """Return one of `MODERNBERT_SIZES` with some fields changed (None leaves a field as it is).
 
         Sizes that are not ModernBERT's own get a feed-forward part with as many weights as BERT's:
-        its three matrices are 8/3 times as wide as the hidden size, to the nearest multiple of 64.
+        its three matrices are 8/3 times as wide as the hidden size, to the nearest multiple of 64;
+        narrower ones get initial weights whose products are as large as in ModernBERT-base.
 
-        >>> ModernBertConfig.named("mini").intermediate_size
-        704
+        >>> mini = ModernBertConfig.named("mini")
+        >>> mini.intermediate_size, mini.initializer_range
+        (704, 0.0346)
         """
         layers, hidden, heads = MODERNBERT_SIZES[size]
         shape: dict[str, Any] = {
@@ -454,6 +456,10 @@ class ModernBertConfig:
         hidden = shape["hidden_size"]
         by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
         shape.setdefault("intermediate_size", MODERNBERT_INTERMEDIATE.get(hidden, by_weights))
+        # The fewer numbers a product adds up, the larger its weights have to be. ModernBERT's own
+        # sizes keep theirs.
+        by_width = cls.initializer_range * (cls.hidden_size / hidden) ** 0.5
+        shape.setdefault("initializer_range", max(cls.initializer_range, round(by_width, 4)))
         # ModernBERT itself was trained with 10,000 on rows of 1,024 tokens, then extended to 8,192.
         longest = shape.get("max_position_embeddings", cls.max_position_embeddings)
         if longest <= SHORT_ROWS:

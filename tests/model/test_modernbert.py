@@ -184,7 +184,7 @@ def test_hidden_states_of_all_layers_equal_transformers():
 
 
 def test_initial_weights_are_those_of_transformers_module_by_module():
-    shape = ModernBertConfig.named("tiny", **vocabulary_fields(3000))
+    shape = ModernBertConfig.named("tiny", initializer_range=0.02, **vocabulary_fields(3000))
     ours = make_pretrain_model(shape)
     initialise(ours, shape, torch.Generator().manual_seed(0))
     torch.manual_seed(0)
@@ -264,6 +264,16 @@ def test_named_sizes_have_the_published_numbers_of_parameters():
         ours = ModernBertConfig.named(size, **vocabulary_fields(97))
         bert = ModelConfig.named(size, vocab_size=97, max_position_embeddings=1)
         assert ours.num_parameters() == pytest.approx(bert.num_parameters(), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("size", "sigma"),
+    [("tiny", 0.049), ("mini", 0.0346), ("small", 0.0245), ("base", 0.02), ("large", 0.02)],
+)
+def test_narrow_encoders_begin_with_larger_weights(size, sigma):
+    assert ModernBertConfig.named(size).initializer_range == sigma
+    assert ModernBertConfig.named(size, initializer_range=0.01).initializer_range == 0.01
+    assert ModelConfig.named(size).initializer_range == 0.02  # BERT's stays
 
 
 NEW_FIELDS: dict[str, Any] = {
