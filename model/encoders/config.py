@@ -113,6 +113,8 @@ class ModelConfig:
     """How the names of its classes in ``transformers`` begin."""
     default_dropout: ClassVar[float] = 0.1
     """In pre-training."""
+    corrects_bias: ClassVar[bool] = False
+    """Whether its pre-training corrects Adam's averages for their start at 0."""
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
     """What ``tokenizer_config.json`` has to say for this kind of model."""
 
@@ -275,6 +277,7 @@ class ModernBertConfig:
     hf_prefix: ClassVar[str] = "ModernBert"
     objectives: ClassVar[tuple[str, ...]] = ("mlm",)
     default_dropout: ClassVar[float] = 0.0
+    corrects_bias: ClassVar[bool] = True
     is_decoder: ClassVar[bool] = False
     # It has no segments: without this, `transformers` passes token types that the model refuses.
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {

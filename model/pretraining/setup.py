@@ -307,10 +307,8 @@ def start(
         model = new_model(config, [phase.directory for phase in setup.phases])
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(setup.ranks.device).train()
-    if config.optimizer == "muon":
-        optimizer = make_muon(model, config.weight_decay)
-    else:
-        optimizer = make_optimizer(model, config.weight_decay)
+    make = make_muon if config.optimizer == "muon" else make_optimizer
+    optimizer = make(model, config.weight_decay, bias_correction=model.config.corrects_bias)
     updater: Updater[PretrainBatch] = Updater(
         model,
         optimizer,

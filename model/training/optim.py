@@ -108,7 +108,9 @@ class MuonAndAdam(Optimizer):
         self.adam.load_state_dict(state_dict["adam"])
 
 
-def make_muon(model: nn.Module, weight_decay: float = 0.01) -> MuonAndAdam:
+def make_muon(
+    model: nn.Module, weight_decay: float = 0.01, *, bias_correction: bool = False
+) -> MuonAndAdam:
     """Return Muon for the matrices of the model's layers, and `make_optimizer` for all else."""
     matrices = []
     for name, parameter in model.named_parameters():
@@ -119,7 +121,7 @@ def make_muon(model: nn.Module, weight_decay: float = 0.01) -> MuonAndAdam:
     for matrix in matrices:
         # As the first update would make it, so that a checkpoint has it from the start.
         muon.state[matrix] = {"momentum_buffer": torch.zeros_like(matrix)}
-    adam = make_optimizer(model, weight_decay, without=matrices)
+    adam = make_optimizer(model, weight_decay, bias_correction=bias_correction, without=matrices)
     return MuonAndAdam(muon, adam)
 
 

@@ -18,9 +18,11 @@ from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import make_extractor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.model.pretraining.setup import new_model
 from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
@@ -127,6 +129,24 @@ def test_vectors_are_not_decayed_and_matrices_are(run):
     vectors = {names[id(parameter)] for parameter in not_decayed["params"]}
     assert {"model.final_norm.weight", "model.layers.1.attn_norm.weight", "decoder.bias"} <= vectors
     assert vectors == {name for name in names.values() if "norm" in name or "bias" in name}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize(("architecture", "size"), [("bert", 0.1 / 0.001**0.5), ("modernbert", 1)])
+def test_the_first_update_of_a_modernbert_is_not_larger(
+    instances, tmp_path, optimizer, architecture, size
+):
+    """Without bias correction, as in BERT, Adam's first update is sqrt(10) times the rate."""
+    fields = {"architecture": architecture, "objective": "mlm", "optimizer": optimizer}
+    options = {"warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
+    config = PretrainConfig(**OPTIONS | SHAPE | fields | options | {"steps": 1})
+    before = new_model(config, [open_instances(instances)]).state_dict()
+    pretrain(config, [instances], tmp_path / "run")
+    after = read_model(tmp_path / "run").state_dict()
+    embeddings = next(name for name in before if "embeddings" in name and name in after)
+    changed = (after[embeddings] - before[embeddings]).abs().max().item()
+    assert changed == pytest.approx(size * 1e-3, rel=0.02)
 
 
 @pytest.mark.slow
