@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 from clozeworks.pipeline import UserError
@@ -115,7 +116,7 @@ def draw(points: Sequence[Point]) -> bytes:
     from matplotlib.figure import Figure
 
     # Text stays text, and the same points give the same bytes.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "curves", "text.color": TEXT_COLOUR}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "curves", "text.color": TEXT_COLOUR}
     for name in ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"):
         settings[name] = TEXT_COLOUR
     names = list(dict.fromkeys(point.name for point in points))

@@ -86,7 +86,7 @@ class Plan:
 def learning(
     instances: str,
     output: Path,
-    model: str,
+    model: Any,
     tokens: int,
     batch_size: int,
     learning_rate: float,
@@ -207,7 +207,7 @@ def _train_theirs(plan: Plan, seed: int) -> float | None:
         warmup_steps=plan.steps // 10,
         weight_decay=recipe.weight_decay,
         bf16=recipe.precision == "bf16",
-        save_steps=recipe.archive_every,
+        save_steps=plan.archived_steps.step,
         seed=seed,
         use_cpu=True,
         ignore_data_skip=True,  # the data set skips rows itself, at once

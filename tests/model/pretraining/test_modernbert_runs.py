@@ -138,9 +138,9 @@ def test_the_first_update_of_a_modernbert_is_not_larger(
     instances, tmp_path, optimizer, architecture, size
 ):
     """Without bias correction, as in BERT, Adam's first update is sqrt(10) times the rate."""
-    fields = {"architecture": architecture, "objective": "mlm", "optimizer": optimizer}
-    options = {"warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
-    config = PretrainConfig(**OPTIONS | SHAPE | fields | options | {"steps": 1})
+    fields: dict[str, Any] = OPTIONS | SHAPE | {"architecture": architecture, "objective": "mlm"}
+    fields |= {"steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
+    config = PretrainConfig(**fields, optimizer=optimizer)
     before = new_model(config, [open_instances(instances)]).state_dict()
     pretrain(config, [instances], tmp_path / "run")
     after = read_model(tmp_path / "run").state_dict()
