@@ -21,6 +21,7 @@ from .results import SearchSummary
 _PIPELINES = {
     "squad": "question-answering",
     "ner": "token-classification",
+    "pos": "token-classification",
     "swag": "multiple-choice",
     "similarity": "sentence-similarity",
 }

@@ -102,32 +102,38 @@ class FinetuneConfig:
     )
     text: str | None = option(
         None,
-        "Column of the text, for classify and similarity; the default is a usual name (text, "
-        "sentence1, …).",
-        group="Your own data (classify, similarity)",
+        "Column of the text, for classify, multilabel and similarity; the default is a usual name "
+        "(text, sentence1, …).",
+        group="Your own data (classify, multilabel, similarity)",
     )
     text_pair: str | None = option(
         None,
         "Column of the second text of a pair; the default is none for classify, for similarity a "
         "usual name (sentence2, positive, …).",
-        group="Your own data (classify, similarity)",
+        group="Your own data (classify, multilabel, similarity)",
     )
     label: str | None = option(
         None,
         "Column of the class or score; the default is label, for similarity score.",
-        group="Your own data (classify, similarity)",
+        group="Your own data (classify, multilabel, similarity)",
     )
     class_weights: Literal["none", "balanced"] | None = option(
         None,
         "Weight of a class in the loss, for classify: the same for all (none, the default), or in "
         "inverse proportion to its examples (balanced).",
-        group="Your own data (classify, similarity)",
+        group="Your own data (classify, multilabel, similarity)",
     )
     regression: bool | None = option(
         None,
         "Read whole numbers, such as ratings from 1 to 5, as scores instead of classes, for "
         "classify.",
-        group="Your own data (classify, similarity)",
+        group="Your own data (classify, multilabel, similarity)",
+    )
+    separator: str | None = option(
+        None,
+        "Between the labels of an example that are one text, for multilabel; the default is a "
+        "comma.",
+        group="Your own data (classify, multilabel, similarity)",
     )
     temperature: float | None = option(
         None,
@@ -148,8 +154,9 @@ class FinetuneConfig:
     )
     stride: int | None = option(
         None,
-        "Tokens from one window of a long passage to the next, for squad; the default is 128.",
-        group="Question answering (squad)",
+        "Tokens from one window of a long text to the next: for squad, where the default is 128, "
+        "and for classify and multilabel, which cut long texts by default.",
+        group="Long texts",
     )
     max_question_length: int | None = option(
         None,

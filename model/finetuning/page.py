@@ -266,6 +266,10 @@ def _mistake(row: dict[str, Any]) -> Mistake | None:
             truth=_tagged(row["words"], truth),
             texts=[" ".join(row["words"])],
         )
+    if "tag_probabilities" in row:
+        return _wrong_tags(row)
+    if "labels" in row:
+        return _wrong_labels(row)
     if "probabilities" not in row or row["label"] == truth:
         return None
     return Mistake(
@@ -276,9 +280,37 @@ def _mistake(row: dict[str, Any]) -> Mistake | None:
     )
 
 
+def _wrong_tags(row: dict[str, Any]) -> Mistake | None:
+    """Return the words with a wrong part of speech, as confident as the most confident of them."""
+    words = zip(row["words"], row["tags"], row["truth"], row["tag_probabilities"], strict=True)
+    wrong = [each for each in words if each[1] != each[2]]
+    if not wrong:
+        return None
+    return Mistake(
+        confidence=max(probability for *_, probability in wrong),
+        given=" ".join(f"{word} ({tag})" for word, tag, _, _ in wrong),
+        truth=" ".join(f"{word} ({truth})" for word, _, truth, _ in wrong),
+        texts=[" ".join(row["words"])],
+    )
+
+
+def _wrong_labels(row: dict[str, Any]) -> Mistake | None:
+    """Return the mistake in any number of labels, as confident as the most confident wrong one."""
+    wrong = set(row["labels"]) ^ set(row["truth"])
+    if not wrong:
+        return None
+    probabilities = [row["probabilities"][label] for label in wrong]
+    return Mistake(
+        confidence=max(max(share, 1 - share) for share in probabilities),
+        given=", ".join(row["labels"]) or "no label",
+        truth=", ".join(row["truth"]) or "no label",
+        texts=list(_texts(row)),
+    )
+
+
 def _texts(row: Mapping[str, Any]) -> Iterable[str]:
     for name, value in row.items():
-        if name not in ("label", "probabilities", "truth"):
+        if name not in ("label", "labels", "probabilities", "truth"):
             yield str(value)
 
 

@@ -257,7 +257,7 @@ def evaluate_task(
         )
     data = local_copy(data)
     suffixes = file_suffixes(finetuned.task)
-    single = single_file(data, suffixes)
+    single = single_file(data)
     if single:
         files = {"": [single]}
     else:

@@ -14,8 +14,11 @@ from . import tables
 from .choice import Choice, read_choice
 from .classification import Classification, read_classify
 from .glue import GLUE
+from .multilabel import MultiLabel, read_multilabel
 from .ner import EntityRecognition, read_ner
 from .options import TaskOptions, check_task
+from .pos import SUFFIXES as POS_SUFFIXES
+from .pos import PartOfSpeech, read_pos
 from .similarity import Similarity, read_similarity
 from .squad import Squad, read_squad
 from .task import Size, Task
@@ -42,10 +45,12 @@ def _glue(task: Classification) -> TaskEntry:
 TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify),
+    "multilabel": TaskEntry(MultiLabel, read_multilabel),
     "similarity": TaskEntry(Similarity, read_similarity),
-    "squad": TaskEntry(Squad, read_squad, (".json",)),
+    "squad": TaskEntry(Squad, read_squad, (".json", ".jsonl", ".parquet")),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner, suffixes=()),
+    "pos": TaskEntry(PartOfSpeech, read_pos, POS_SUFFIXES),
 }
 
 

@@ -7,7 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +30,8 @@ from ..tokenizer import TextTokenizer
 from .class_report import ClassReport
 from .metrics import label_report, measure
 from .options import TaskOptions
-from .tables import TableRow, listed, read_rows, shown
+from .squad_windows import window_spans
+from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .task import (
     Answer,
     Feature,
@@ -100,12 +103,18 @@ class LabelTask(Task):
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
     ) -> Scores:
         """Return the task's metrics; `outputs` are logits (K,)."""
-        logits_NK = np.stack(outputs)
+        logits_NK = self._logits(outputs, features, len(examples))
         if self.labels:
             predictions_N = logits_NK.argmax(1)
         else:
             predictions_N = logits_NK[:, 0]
         return self._measure(predictions_N, examples)
+
+    def _logits(
+        self, outputs: Outputs, features: Sequence[Feature], num_examples: int
+    ) -> np.ndarray:
+        """Return the logits (N, K) of the examples."""
+        return np.stack(outputs)
 
     def stratum(self, example: Any) -> Any:
         """Return the index of the class; a regression has none."""
@@ -137,10 +146,11 @@ class LabelTask(Task):
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
     ) -> list[Answer]:
         """Return each example's label and the probability of each class, or its score."""
+        logits_NK = self._logits(outputs, features, len(examples))
         if not self.labels:
-            return [{"score": float(logits_K[0])} for logits_K in outputs]
+            return [{"score": float(logits_K[0])} for logits_K in logits_NK]
         answers = []
-        for logits_K in outputs:
+        for logits_K in logits_NK:
             # In float64, so that the probabilities in the file sum to 1.
             probabilities_K = softmax(logits_K.astype(np.float64)).tolist()
             probabilities = dict(zip(self.labels, probabilities_K, strict=True))
@@ -171,6 +181,8 @@ class Classification(LabelTask):
     class_weights: tuple[float, ...] = ()
     """Of the loss, in the order of the classes; all are 1 by default."""
     max_length: Size = 128
+    stride: Size | None = None
+    """Tokens from the start of a text's window to the start of the next; None cuts long texts."""
     encoding: str = AUTO
     """Of files that are not UTF-8; no setting of the trained model."""
     metrics: tuple[str, ...] = ()
@@ -184,18 +196,33 @@ class Classification(LabelTask):
     """The server expects the names of the classes instead of their indices."""
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
-        """Yield the examples in a table; raises `UserError` naming file and line."""
+        """Yield the examples in a table; raises `UserError` naming file and line.
+
+        Labelled rows without a text, without a label and of an unknown class are left out and
+        counted.
+        """
         # The server expects a prediction for every line, so no line of a test file may be left out.
         max_short_share = self.max_short_share if labelled else 0.0
-        for row in read_rows(path, self._columns, max_short_share, self.encoding):
-            text = row.text(_column(row, self.text))
-            text_pair = None
-            if self.text_pair:
-                text_pair = row.text(_column(row, self.text_pair))
-            target = None
-            if labelled:
-                target = self._target(row)
-            yield TextExample(text, text_pair, target)
+        rows = read_rows(path, self._columns, max_short_share, self.encoding)
+        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+
+    def _example(self, row: TableRow, labelled: bool) -> TextExample:
+        text = row.text(_column(row, self.text))
+        text_pair = None
+        if self.text_pair:
+            text_pair = row.text(_column(row, self.text_pair))
+        if not labelled:
+            return TextExample(text, text_pair, None)
+        # GLUE's files are taken as they are.
+        is_empty = not text.strip() and not (text_pair or "").strip()
+        if is_empty and not self.is_of_glue:
+            raise UnusableRowError(f"{row.where}: the text is empty.", "without a text")
+        return TextExample(text, text_pair, self._target(row))
+
+    @property
+    def is_of_glue(self) -> bool:
+        """Whether the columns and classes are those of GLUE."""
+        return bool(self.metrics)
 
     def _columns(self, fields: list[str]) -> tuple[str, ...] | None:
         # CoLA: its train and dev files have no header line, its test file has one.
@@ -221,11 +248,15 @@ class Classification(LabelTask):
         if text in self.labels:
             return self.labels.index(text)
         # Published forms of GLUE give classes by name or by index.
-        is_of_glue = bool(self.metrics)
-        if is_of_glue and text.isdecimal() and int(text) < len(self.labels):
+        if self.is_of_glue and text.isdecimal() and int(text) < len(self.labels):
             return int(text)
-        raise UserError(
-            f"{row.where}: the label {shown(text)} in {column} is not one of {listed(self.labels)}."
+        raise self._unknown_class(row, text)
+
+    def _unknown_class(self, row: TableRow, text: str) -> UnusableRowError:
+        return UnusableRowError(
+            f"{row.where}: the label {shown(text)} in {_column(row, self.label)} is not one of "
+            f"{listed(self.labels)}.",
+            "of a class that is not in the training data",
         )
 
     def group(self, example: TextExample) -> str:
@@ -239,23 +270,46 @@ class Classification(LabelTask):
         return {"text": example.text, "text_pair": example.text_pair}
 
     def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per example."""
+        """Return one feature per example, or per window of a long text."""
         tokens_a = tokenizer.token_ids([example.text for example in examples])
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
             tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
+        features = []
+        for index, example in enumerate(examples):
+            target = None
+            if example.target is not None:
+                target = self._as_array(example.target)
+            for window in self._windows(tokens_a[index]):
+                row = tokenizer.row(window, tokens_b[index], self.max_length)
+                features.append(Feature((row,), target, index))
+        return features
+
+    def _as_array(self, target: Any) -> np.ndarray:
         # As the losses need it: cross-entropy takes indices, the squared error numbers.
         dtype = np.float32
         if self.labels:
             dtype = np.int64
-        features = []
-        for index, example in enumerate(examples):
-            row = tokenizer.row(tokens_a[index], tokens_b[index], self.max_length)
-            target = None
-            if example.target is not None:
-                target = np.array(example.target, dtype=dtype)
-            features.append(Feature((row,), target, index))
-        return features
+        return np.array(target, dtype=dtype)
+
+    def _windows(self, tokens: list[int]) -> Iterator[list[int]]:
+        if self.stride is None:
+            yield tokens
+            return
+        room = self.max_length - 2  # without [CLS] and [SEP]
+        for start, end in window_spans(len(tokens), room, self.stride):
+            yield tokens[start:end]
+
+    def _logits(
+        self, outputs: Outputs, features: Sequence[Feature], num_examples: int
+    ) -> np.ndarray:
+        """Return the logits (N, K) of the examples, the mean over the windows of each."""
+        if self.stride is None:
+            return np.stack(outputs)
+        windows: list[list[np.ndarray]] = [[] for _ in range(num_examples)]
+        for feature, logits_K in zip(features, outputs, strict=True):
+            windows[feature.example].append(logits_K)
+        return np.stack([np.mean(logits, axis=0) for logits in windows])
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
@@ -325,6 +379,8 @@ class Classification(LabelTask):
         }
         if self.class_weights:
             settings["class_weights"] = list(self.class_weights)
+        if self.stride:
+            settings["stride"] = self.stride
         return settings
 
     def hf_settings(self) -> dict[str, Any]:
@@ -348,6 +404,39 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     fractions make it a regression.
     Raises `UserError` for missing columns, and for labels that cannot be classes.
     """
+    table = read_own_table(files, options)
+    label = table.label
+    counts: Counter[str] = Counter()
+    all_rows = _counted(table.rows, label, counts)
+    labels: tuple[str, ...] = ()
+    if options.regression:
+        for row in all_rows:
+            row.number(label)
+    else:
+        labels = _labels(all_rows, label, str(files[0]))
+    class_weights: tuple[float, ...] = ()
+    if options.class_weights == "balanced":
+        if not labels:
+            raise UserError(f"`class_weights` is balanced, but {label} holds scores, not classes.")
+        # As scikit-learn's: the mean weight of an example is 1.
+        class_weights = tuple(counts.total() / (len(labels) * counts[name]) for name in labels)
+    return Classification(
+        name="classify", labels=labels, class_weights=class_weights, **table.settings
+    )
+
+
+class OwnTable(NamedTuple):
+    """The rows of a table of the user's own, and the settings that say how to read it."""
+
+    rows: Iterator[TableRow]
+    label: str
+    """Name of the column."""
+    settings: dict[str, Any]
+    """Fields of `Classification`."""
+
+
+def read_own_table(files: Sequence[Path], options: TaskOptions) -> OwnTable:
+    """Open the training `files`; raises `UserError` for missing columns."""
     encoding = options.encoding or AUTO
     rows = chain.from_iterable(read_rows(file, encoding=encoding) for file in files)
     first = next(rows, None)
@@ -362,37 +451,24 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     text_pair: tuple[str, ...] = ()
     if options.text_pair:
         text_pair = (options.text_pair,)
+    if options.stride and text_pair:
+        raise UserError("`stride` makes windows of single texts; leave out `text_pair` or it.")
+    settings = {
+        "text": (text,),
+        "text_pair": text_pair,
+        "label": (label,),
+        **options.given("max_length", "stride", "encoding"),
+    }
     # The first row is read already, so it goes before the others again.
-    counts: Counter[str] = Counter()
-    all_rows = _counted(chain([first], rows), label, counts)
-    labels: tuple[str, ...] = ()
-    if options.regression:
-        for row in all_rows:
-            row.number(label)
-    else:
-        labels = _labels(all_rows, label, str(files[0]))
-    class_weights: tuple[float, ...] = ()
-    if options.class_weights == "balanced":
-        if not labels:
-            raise UserError(f"`class_weights` is balanced, but {label} holds scores, not classes.")
-        # As scikit-learn's: the mean weight of an example is 1.
-        class_weights = tuple(counts.total() / (len(labels) * counts[name]) for name in labels)
-    return Classification(
-        name="classify",
-        text=(text,),
-        text_pair=text_pair,
-        label=(label,),
-        labels=labels,
-        class_weights=class_weights,
-        **options.given("max_length", "encoding"),
-    )
+    return OwnTable(chain([first], rows), label, settings)
 
 
 def _counted(rows: Iterable[TableRow], column: str, counts: Counter[str]) -> Iterator[TableRow]:
-    """Yield the rows, and count their labels."""
+    """Yield the rows that have a label, and count the labels."""
     for row in rows:
-        counts[row.label(column)] += 1
-        yield row
+        with suppress(UnusableRowError):  # `usable` counts them
+            counts[row.label(column)] += 1
+            yield row
 
 
 def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
@@ -403,6 +479,8 @@ def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...
     for row in rows:
         num_rows += 1
         first_seen.setdefault(row.label(column), row.where)
+    if not first_seen:
+        raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
     if _are_numbers(first_seen, column):
         if not all(float(text).is_integer() for text in first_seen):
             return ()

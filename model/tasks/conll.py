@@ -10,8 +10,9 @@ A file has one word per line with its tag, and a blank line after each sentence:
 
 Columns are separated by tabs, or by spaces on a line without tabs; the first is the word, the last
 its tag. Lines that begin with ``-DOCSTART-`` separate documents; without them each sentence is its
-own document. In a table (JSON Lines, Parquet) a row is a sentence, with a list of words in
-``tokens`` and one of tags in ``ner_tags``.
+own document. In a table (JSON Lines, Parquet, a data set of the Hub) a row is a sentence, with a
+list of words in ``tokens`` and one of tags in ``ner_tags``. Files in CoNLL-U (``.conllu``) have the
+word second and its part of speech fourth.
 
 The same rules read every scheme of tags: IOB1 (an entity begins with I-, or with B- right after
 another of its type), BIO (always B-), IOBES (E- ends, S- is a single word) and BILOU, which calls
@@ -20,20 +21,50 @@ these two L- and U-. They also define the entities of invalid sequences, which a
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
-from .tables import TableRow, check_file, listed, open_text, read_rows, shown, text_lines
+from .tables import (
+    TableRow,
+    UnusableRowError,
+    check_file,
+    is_hub,
+    listed,
+    open_text,
+    read_rows,
+    shown,
+    text_lines,
+    usable,
+)
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
 TABLES = (".json", ".jsonl", ".parquet")
-TAG_COLUMNS = ("ner_tags", "tags", "labels")
-"""Of a table, whose column of words is ``tokens`` or ``words``."""
-_TAG = re.compile(rf"{OUTSIDE}|[BIESLU]-.+")
+CONLLU_COLUMNS = 10
+
+
+class TagForm(NamedTuple):
+    """What the tags of words say, and how they are written."""
+
+    columns: tuple[str, ...]
+    """Alternative names in a table, whose column of words is ``tokens`` or ``words``."""
+    pattern: re.Pattern[str]
+    example: str
+    """For messages."""
+
+
+ENTITY_TAGS = TagForm(
+    ("ner_tags", "tags", "labels"),
+    re.compile(rf"{OUTSIDE}|[BIESLU]-.+"),
+    f"{OUTSIDE}, B-person or I-person",
+)
+PART_OF_SPEECH_TAGS = TagForm(
+    ("pos_tags", "upos", "pos", "tags", "labels"), re.compile(".+"), "NOUN or VERB"
+)
 
 
 class Sentence(NamedTuple):
@@ -55,19 +86,21 @@ def split_words(line: str) -> Sentence:
 def read_conll(
     path: Path,
     labelled: bool,
-    types: Sequence[str] | None = None,
+    form: TagForm = ENTITY_TAGS,
     encoding: str = AUTO,
 ) -> Iterator[list[Sentence]]:
     """Yield the sentences of each document; empty documents are left out.
 
-    Tags must be of one of `types`, if given. Raises `UserError` naming file and line for an invalid
-    tag, and for a line whose number of columns differs from the first.
+    Rows of a table without tags are left out and counted if `labelled`. Raises `UserError` naming
+    file and line for an invalid tag, and for a line whose number of columns differs from the first.
     """
-    check_file(path)
-    if path.suffix in TABLES:
-        for row in read_rows(path, encoding=encoding):
-            yield [_sentence_of_row(row, labelled, types)]
+    if is_hub(path) or path.suffix in TABLES:
+        rows = read_rows(path, encoding=encoding)
+        sentence_of_row = partial(_sentence_of_row, labelled=labelled, form=form)
+        for sentence in usable(rows, sentence_of_row, labelled):
+            yield [sentence]
         return
+    check_file(path)
     if path.suffix == ".csv":
         raise UserError(f"{path} is a .csv file; give CoNLL columns, JSON Lines or Parquet.")
     document: list[Sentence] = []
@@ -75,14 +108,16 @@ def read_conll(
     has_marks = False
     num_columns = 0
     with open_text(path, encoding) as file:
+        lines = text_lines(file, str(path))
+        if path.suffix == ".conllu":
+            lines = _word_and_tag_lines(lines)
         # A blank line more, as the last sentence ends even if the file does not end in one.
-        lines = chain(text_lines(file, str(path)), [("", "")])
-        for where, line in lines:
+        for where, line in chain(lines, [("", "")]):
             columns = _columns(line)
             is_mark = columns[0] == DOCUMENT_START
             if line.strip() and not is_mark:
                 num_columns = num_columns or len(columns)
-                _check(columns, num_columns, labelled, types, where)
+                _check(columns, num_columns, labelled, form, where)
                 sentence.append(_WordLine(columns[0], columns[-1], line))
                 continue
             # The line is blank or a mark: the sentence ends here, and perhaps the document.
@@ -97,16 +132,37 @@ def read_conll(
         yield document
 
 
-def _sentence_of_row(row: TableRow, labelled: bool, types: Sequence[str] | None) -> Sentence:
+def _word_and_tag_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a CoNLL-U file as word and part of speech; comments are left out."""
+    for where, line in lines:
+        if line.startswith("# newdoc"):
+            yield where, DOCUMENT_START
+        elif not line.strip():
+            yield where, ""
+        elif not line.startswith("#"):
+            columns = line.split("\t")
+            if len(columns) != CONLLU_COLUMNS:
+                raise UserError(
+                    f"{where}: the number of columns is {len(columns)}, not {CONLLU_COLUMNS} as in "
+                    "CoNLL-U."
+                )
+            # 3-4 is a contraction, whose words follow; 5.1 is a word that is not in the text.
+            if columns[0].isdecimal():
+                yield where, f"{columns[1]}\t{columns[3]}"
+
+
+def _sentence_of_row(row: TableRow, labelled: bool, form: TagForm) -> Sentence:
     """Return the sentence in a row of lists: words, and their tags."""
     words = _list_of_texts(row, ("tokens", "words"))
     if not labelled:
         return Sentence(words, None)
-    tags = _list_of_texts(row, TAG_COLUMNS)
+    if not words:
+        raise UnusableRowError(f"{row.where}: there are no words.", "without words")
+    tags = _list_of_texts(row, form.columns)
     if len(tags) != len(words):
         raise UserError(f"{row.where}: {len(words)} words have {len(tags)} tags.")
     for tag in tags:
-        _check_tag(tag, types, row.where)
+        _check_tag(tag, form, row.where)
     return Sentence(words, tags)
 
 
@@ -115,12 +171,14 @@ def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
         if name not in row.values:
             continue
         values = row.values[name]
+        if values is None:
+            raise UnusableRowError(f"{row.where}: {name} is empty.", f"without {name}")
         is_list = isinstance(values, list)
         if is_list and all(isinstance(value, str) for value in values):
             return tuple(values)
         # The numbers' meaning is known only where the set comes from.
         raise UserError(
-            f"{row.where}: {name} is {shown(values)}, not a list of texts (tags such as B-person, "
+            f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags themselves, "
             "not their numbers)."
         )
     raise UserError(f"{row.where}: there is no column {names[0]}, only {listed(row.values)}.")
@@ -165,7 +223,7 @@ def _is_tagged(line: str) -> bool:
     columns = _columns(line)
     if columns[0] == DOCUMENT_START:
         return True
-    return len(columns) > 1 and _TAG.fullmatch(columns[-1]) is not None
+    return len(columns) > 1 and ENTITY_TAGS.pattern.fullmatch(columns[-1]) is not None
 
 
 def _columns(line: str) -> list[str]:
@@ -180,7 +238,7 @@ def _check(
     columns: Sequence[str],
     num_columns: int,
     labelled: bool,
-    types: Sequence[str] | None,
+    form: TagForm,
     where: str,
 ) -> None:
     if labelled and len(columns) < 2:
@@ -194,18 +252,12 @@ def _check(
         )
     if not labelled:
         return
-    _check_tag(columns[-1], types, where)
+    _check_tag(columns[-1], form, where)
 
 
-def _check_tag(tag: str, types: Sequence[str] | None, where: str) -> None:
-    if not _TAG.fullmatch(tag):
-        raise UserError(
-            f"{where}: the tag is {shown(tag)}, not one such as {OUTSIDE}, B-person or I-person."
-        )
-    if types is not None and tag != OUTSIDE and tag[2:] not in types:
-        raise UserError(
-            f"{where}: the type of {shown(tag)} is not in the training data ({listed(types)})."
-        )
+def _check_tag(tag: str, form: TagForm, where: str) -> None:
+    if not form.pattern.fullmatch(tag):
+        raise UserError(f"{where}: the tag is {shown(tag)}, not one such as {form.example}.")
 
 
 class Entity(NamedTuple):
@@ -263,7 +315,7 @@ def lines_in_bio(lines: Sequence[str]) -> list[str]:
     """
     columns = [_columns(line) for line in lines]
     tags = [line_columns[-1] for line_columns in columns]
-    if min(map(len, columns)) < 2 or not all(map(_TAG.fullmatch, tags)):
+    if min(map(len, columns)) < 2 or not all(map(ENTITY_TAGS.pattern.fullmatch, tags)):
         return list(lines)
     new_tags = bio_tags(entities(tags), len(tags))
     new_lines = []

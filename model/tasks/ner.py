@@ -1,73 +1,44 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
-Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides
-(`sentence_rows`). There is no CRF. Metrics follow ``conlleval`` (`entities`).
-
-Shapes: B rows, L padded length, W words read from a row, K classes.
+Files have CoNLL columns (`conll`), the model is that of `tagging`. There is no CRF. Metrics follow
+``conlleval`` (`entities`).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 from msgspec import Meta
-from scipy.special import softmax
-from torch import Tensor
 
 from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
-from ..encoders.config import EncoderConfig
-from ..tokenizer import TextTokenizer
 from .class_report import ClassReport
 from .conll import (
+    ENTITY_TAGS,
     OUTSIDE,
     Entity,
+    Sentence,
     bio_tags,
     entities,
     entity_scores,
     lines_in_bio,
     read_conll,
-    split_words,
 )
 from .options import TaskOptions
-from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from .task import (
-    IGNORED,
-    Answer,
-    Feature,
-    LinearHead,
-    Outputs,
-    Recipe,
-    Scores,
-    Size,
-    Task,
-    TaskBatch,
-    TaskModel,
-    hf_labels,
-)
-
-
-class TokenClassifier(LinearHead):
-    """An encoder with a linear layer on each hidden state; keys and logits as in
-    ``transformers``.
-    """
-
-    per_token = True
-    uses_pooler = False
-    hf_name = "ForTokenClassification"
-
-    def forward(self, batch: TaskBatch) -> Tensor:
-        """Return logits (B, L, K)."""
-        return self.classify(self.encoder(*batch[:4]))
+from .sentence_rows import SentenceExample
+from .tables import listed, notice_once
+from .tagging import WordTagging, with_tag
+from .task import Answer, Feature, Outputs, Scores, Size
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntityRecognition(Task):
-    """The task; an example is one sentence."""
+class EntityRecognition(WordTagging):
+    """The task."""
 
+    form = ENTITY_TAGS
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
@@ -76,65 +47,34 @@ class EntityRecognition(Task):
     name: str = "ner"
 
     @property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The classes of a word: BIO tags."""
         tags = [OUTSIDE]
         for kind in self.types:
             tags += [f"B-{kind}", f"I-{kind}"]
         return tuple(tags)
 
-    @property
-    def recipe(self) -> Recipe:
-        """The paper's."""
-        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
+    def gold(self, sentence: Sentence) -> list[str]:
+        """Return the tags as BIO, which the model learns whatever the scheme of the file."""
+        return bio_tags(entities(sentence.tags or ()), len(sentence.words))
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
         """Yield the sentences in a file with CoNLL columns.
 
-        Raises `UserError` naming file and line.
+        Entities of unknown types are counted, and are missed whatever the model answers. Raises
+        `UserError` naming file and line.
         """
-        for document in read_conll(path, labelled, self.types, self.encoding):
-            for number in range(len(document)):
-                yield SentenceExample(document, number)
-
-    def parse_line(self, line: str, where: str) -> SentenceExample:
-        """Return the sentence on a line of plain text, split into words at white space."""
-        return SentenceExample([split_words(line)], 0)
-
-    def group(self, example: SentenceExample) -> str:
-        """Return the text of the whole document."""
-        return "\n".join(" ".join(sentence.words) for sentence in example.document)
-
-    def encode(
-        self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer
-    ) -> list[Feature]:
-        """Return one feature per row; a sentence without words has none.
-
-        The target of a word's first token is its class, or 0 without labels; other tokens have
-        `IGNORED`.
-        """
-        class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
-        features = []
-        for row in sentence_rows(examples, tokenizer, self.max_length):
-            if not len(row.words):
-                continue
-            sentence = examples[row.example].sentence
-            # The model learns BIO, whatever the scheme of the file.
-            gold_entities = entities(sentence.tags or ())
-            tags = bio_tags(gold_entities, len(sentence.words))
-            classes_W = [class_of_tag[tags[word]] for word in row.words]
-            # Only words' first tokens have a class, as in the paper:
-            #
-            #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
-            #     -100   O     -100   O     B-loc  -100   -100
-            target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
-            target_L[row.word_positions] = classes_W
-            features.append(Feature((row.row,), target_L, row.example, row))
-        return features
-
-    def model(self, config: EncoderConfig) -> TaskModel:
-        """Return the encoder with a new linear layer."""
-        return TokenClassifier(config, len(self.labels))
+        unknown: Counter[str] = Counter()
+        for example in super().read(path, labelled):
+            for entity in entities(example.sentence.tags or ()):
+                if entity.type not in self.types:
+                    unknown[entity.type] += 1
+            yield example
+        if unknown:
+            notice_once(
+                f"{path}: {unknown.total():,} entities are of types that are not in the training "
+                f"data ({listed(unknown)}); they count as missed."
+            )
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
@@ -157,35 +97,16 @@ class EntityRecognition(Task):
         ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
         is the product of its words' probabilities.
         """
-        labels = self.labels
-        # A place for each word. The rows of a long sentence fill its places in turn, since each
-        # word is read from exactly one row.
-        tags: list[list[str]] = []
-        probabilities: list[list[float]] = []
-        for example in examples:
-            num_words = len(example.sentence.words)
-            tags.append([OUTSIDE] * num_words)
-            probabilities.append([1.0] * num_words)
-        for logits_LK, feature in zip(outputs, features, strict=True):
-            row: SentenceRow = feature.context
-            logits_WK = logits_LK[row.word_positions].astype(np.float64)
-            probabilities_WK = softmax(logits_WK, axis=1)
-            classes_W = probabilities_WK.argmax(1).tolist()
-            highest_W = probabilities_WK.max(1).tolist()
-            for place, word in enumerate(row.words.tolist()):
-                tags[row.example][word] = labels[classes_W[place]]
-                probabilities[row.example][word] = highest_W[place]
         return [
-            _answer(example.sentence.words, example_tags, example_probabilities)
-            for example, example_tags, example_probabilities in zip(
-                examples, tags, probabilities, strict=True
+            _answer(example.sentence.words, sentence.tags, sentence.probabilities)
+            for example, sentence in zip(
+                examples, self.tagged(outputs, features, examples), strict=True
             )
         ]
 
     def truth(self, example: SentenceExample) -> list[str]:
         """Return the tags, as BIO."""
-        gold = entities(example.sentence.tags or ())
-        return bio_tags(gold, len(example.sentence.words))
+        return self.gold(example.sentence)
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
@@ -213,14 +134,10 @@ class EntityRecognition(Task):
             lines = example.sentence.lines or answer["words"]
             lines = lines_in_bio(lines)
             tagged_lines = [
-                _with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
+                with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
             ]
             sentences.append("".join(tagged_lines))
         return {f"{split}.conll": "\n".join(sentences).encode()}
-
-    def hf_settings(self) -> dict[str, Any]:
-        """Return the classes for ``config.json``."""
-        return hf_labels(self.labels)
 
 
 def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
@@ -266,9 +183,3 @@ def _measure(
 ) -> dict[str, float]:
     gold = [entities(example.sentence.tags or ()) for example in examples]
     return entity_scores(predicted, gold)
-
-
-def _with_tag(line: str, tag: str) -> str:
-    if "\t" in line:
-        return f"{line}\t{tag}\n"
-    return f"{line} {tag}\n"

@@ -27,6 +27,7 @@ class TaskOptions:
     encoding: str | None = None
     class_weights: Literal["none", "balanced"] | None = None
     regression: bool | None = None
+    separator: str | None = None
     temperature: float | None = None
     matryoshka: tuple[int, ...] | None = None
 
@@ -39,11 +40,15 @@ class TaskOptions:
 _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ("encoding",)),
-    "classify": ("text", "text_pair", "label", "class_weights", "regression", "encoding"),
+    "classify": (
+        *("text", "text_pair", "label", "class_weights", "regression", "stride", "encoding"),
+    ),
+    "multilabel": ("text", "text_pair", "label", "separator", "stride", "encoding"),
     "similarity": ("text", "text_pair", "label", "encoding", "temperature", "matryoshka"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
     "swag": ("encoding",),
     "ner": ("encoding",),
+    "pos": ("encoding",),
 }
 """By the task's name: the options that other tasks do not take."""
 

@@ -18,7 +18,9 @@ Shapes: N examples, R texts of each, B = N * R rows, L padded length, D hidden s
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -35,7 +37,7 @@ from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
 from .metrics import measure
 from .options import TaskOptions
-from .tables import TableRow, listed, read_rows
+from .tables import TableRow, UnusableRowError, listed, read_rows, usable
 from .task import (
     Answer,
     Feature,
@@ -168,25 +170,27 @@ class Similarity(Task):
         """Yield the examples in a table; raises `UserError` naming file and line.
 
         Scores are read if the table has them, so pairs without scores may be measured on pairs with
-        scores.
+        scores. Rows for training or dev with an empty text or score are left out and counted.
         """
-        for row in read_rows(path, encoding=self.encoding):
-            texts = [row.text(_column(row, self.text) or self.text[0])]
-            pair = _column(row, self.text_pair)
-            if pair:
-                texts.append(row.text(pair))
-            else:
-                texts *= 2  # dropout alone makes a difference
-            score = None
-            score_column = _column(row, self.label)
-            if pair and labelled and score_column:
-                score = row.number(score_column)
-            elif NEGATIVE_COLUMN in row.values:
-                texts.append(row.text(NEGATIVE_COLUMN))
-            for text in texts:
-                if not text.strip():
-                    raise UserError(f"{row.where}: a text is empty; remove this row.")
-            yield TextGroup(tuple(texts), score)
+        rows = read_rows(path, encoding=self.encoding)
+        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+
+    def _example(self, row: TableRow, labelled: bool) -> TextGroup:
+        texts = [row.text(_column(row, self.text) or self.text[0])]
+        pair = _column(row, self.text_pair)
+        if pair:
+            texts.append(row.text(pair))
+        else:
+            texts *= 2  # dropout alone makes a difference
+        score = None
+        score_column = _column(row, self.label)
+        if pair and labelled and score_column:
+            score = row.number(score_column)
+        elif NEGATIVE_COLUMN in row.values:
+            texts.append(row.text(NEGATIVE_COLUMN))
+        if labelled and not all(text.strip() for text in texts):
+            raise UnusableRowError(f"{row.where}: a text is empty.", "with an empty text")
+        return TextGroup(tuple(texts), score)
 
     def parse_line(self, line: str, where: str) -> TextGroup:
         """Return the pair on a line of plain text, separated by a tab."""
@@ -374,7 +378,12 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
     score_column = _column(first, task.label)
     if not _column(first, task.text_pair) or not score_column:
         return task
-    scores = [row.number(score_column) for row in chain([first], rows)]
+    scores: list[float] = []
+    for row in chain([first], rows):
+        with suppress(UnusableRowError):  # `read` counts them
+            scores.append(row.number(score_column))
+    if not scores:
+        raise UserError(f"{files[0]}: {score_column} is empty in every row.")
     score_range = (min(scores), max(scores))
     if score_range[0] == score_range[1]:
         raise UserError(

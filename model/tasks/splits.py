@@ -38,7 +38,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     without any, and for files of one split with different suffixes.
     """
     path = local_copy(data)
-    single = single_file(path, suffixes)
+    single = single_file(path)
     if single:
         return {"train": [single]}
     if is_hub(path):
@@ -84,11 +84,10 @@ def _hub_splits(name: str) -> dict[str, list[Path]]:
     }
 
 
-def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None:
+def single_file(data: Path) -> Path | None:
     """Return local `data` if it is one file, or one split of a data set of the Hub.
 
-    Return None if there may be several. Raises `UserError` if there is no such split, or tasks with
-    files of these `suffixes` do not read tables.
+    Return None if there may be several. Raises `UserError` if there is no such split.
     """
     if not is_hub(data):
         if data.is_file():
@@ -97,11 +96,6 @@ def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None
     # Imported late: it needs the `datasets` library.
     from ...pipeline.storage.hub import named_split
 
-    if suffixes != SUFFIXES:
-        raise UserError(
-            f"{data} is a table, but this task reads files of another format; give a folder of "
-            "those."
-        )
     split = named_split(str(data))
     if split:
         return hub_split(str(data), split)

@@ -1,4 +1,5 @@
-"""Read the official JSON of SQuAD: questions, each with its passage and answers.
+"""Read the official JSON of SQuAD: questions, each with its passage and answers. Tables with a
+question per row, as on the Hub, are read too (`_QuestionRow`).
 
 The structs below have the fields of the file that are used, and msgspec checks their types::
 
@@ -17,13 +18,14 @@ from msgspec import Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import describe_fault
-from .tables import check_file
+from .tables import check_file, is_hub, read_rows
 
 MIN_ARTICLES = 10
 """With this many, whole articles are held out for development; with fewer, single passages."""
 Version = Literal["1.1", "2.0"]
 _VERSIONS: dict[str, Version] = {"1": "1.1", "2": "2.0"}
 _UTF8_BOM = b"\xef\xbb\xbf"
+TABLES = (".jsonl", ".parquet")
 
 
 class GoldAnswer(Struct, frozen=True):
@@ -72,6 +74,24 @@ class _SquadFile(Struct, Generic[_Q]):
     version: Any = ""
 
 
+class _RowAnswers(Struct):
+    text: list[str]
+    answer_start: list[int]
+
+
+class _QuestionRow(Struct, kw_only=True):
+    """A row of a table, as the Hub has SQuAD::
+
+    id, title, context, question, answers: {"text": ["..."], "answer_start": [4]}
+    """
+
+    id: str | int
+    question: str
+    context: str
+    title: Any = None
+    answers: _RowAnswers | None = None
+
+
 class Question(NamedTuple):
     """A question on a passage."""
 
@@ -105,14 +125,17 @@ class QuestionFile(NamedTuple):
 
 
 def read_questions(path: Path, labelled: bool) -> QuestionFile:
-    """Return the questions of a SQuAD file in order.
+    """Return the questions of a SQuAD file, or of a table of such questions, in order.
 
     It is SQuAD 2.0 if its version says so or a question is marked as impossible. Raises `UserError`
     naming the file and the field that is missing or of the wrong type, or the question whose id is
     repeated.
     """
-    check_file(path)
-    content = _parse(path, labelled)
+    if is_hub(path) or path.suffix in TABLES:
+        content = _parse_rows(path, labelled)
+    else:
+        check_file(path)
+        content = _parse(path, labelled)
     # Questions on one article are alike, so they must not be both trained on and held out.
     titles = {str(article.title) for article in content.data}
     groups_are_articles = len(titles) >= MIN_ARTICLES
@@ -151,6 +174,32 @@ def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
         raise UserError(
             f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
         ) from None
+
+
+def _parse_rows(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
+    """Return a table's rows as the file that they were made from; SQuAD 2.0 has questions without
+    answers.
+    """
+    articles: list[_Article[_FileQuestion]] = []
+    has_silence = False
+    for row in read_rows(path):
+        try:
+            values = msgspec.convert(row.values, _QuestionRow)
+        except ValueError as error:
+            raise UserError(
+                f"{row.where} is not a question as in SQuAD ({describe_fault(error)})."
+            ) from None
+        question = _FileQuestion(id=values.id, question=values.question)
+        if labelled:
+            if values.answers is None:
+                raise UserError(f"{row.where} has no column answers.")
+            answers = map(GoldAnswer, values.answers.text, values.answers.answer_start)
+            question = _LabelledQuestion(
+                id=values.id, question=values.question, answers=tuple(answers)
+            )
+            has_silence = has_silence or not question.answers
+        articles.append(_Article([_Paragraph(values.context, [question])], values.title))
+    return _SquadFile(articles, version="2.0" if has_silence else "")
 
 
 def _question(record: _FileQuestion, passage: str, group: str, path: Path) -> Question:

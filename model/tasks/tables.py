@@ -2,13 +2,14 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -25,6 +26,16 @@ Headerless = Callable[[list[str]], Sequence[str] | None]
 """Returns the columns of a TSV from the fields of its first line; None if these are the header."""
 _HUB = "hf:"
 _UTF8_BOM = b"\xef\xbb\xbf"
+T = TypeVar("T")
+
+
+class UnusableRowError(UserError):
+    """A row lacks something that others have; `usable` leaves it out and counts it."""
+
+    def __init__(self, message: str, reason: str):
+        super().__init__(message)
+        self.reason = reason
+        """Follows the number of such rows, for instance "without a label"."""
 
 
 class TableRow(NamedTuple):
@@ -38,6 +49,10 @@ class TableRow(NamedTuple):
     def text(self, column: str) -> str:
         """Return the text in `column`; raises `UserError` if it holds none."""
         value = self.value(column)
+        if value is None:
+            raise UnusableRowError(
+                f"{self.where}: the text in {column} is empty.", "without a text"
+            )
         if not isinstance(value, str):
             raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
         return value
@@ -53,8 +68,16 @@ class TableRow(NamedTuple):
         # JSON Lines and Parquet have numbers, and pandas makes a column with gaps one of floats:
         # the class 3 must be the same as in a CSV.
         value = self.value(column)
-        if value is None or value == "":
-            raise UserError(f"{self.where}: the label in {column} is empty.")
+        is_nan = isinstance(value, float) and math.isnan(value)  # how pandas writes a gap
+        if value is None or value == "" or is_nan:
+            raise UnusableRowError(
+                f"{self.where}: the label in {column} is empty.", "without a label"
+            )
+        if isinstance(value, list):
+            raise UserError(
+                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a "
+                "number; lists are for the task multilabel."
+            )
         if not isinstance(value, str | int | float):
             raise UserError(
                 f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
@@ -115,6 +138,41 @@ def read_rows(
             )
 
 
+def usable(
+    rows: Iterable[TableRow], example: Callable[[TableRow], T], labelled: bool
+) -> Iterator[T]:
+    """Yield the `example` of each row of a file.
+
+    Of `labelled` rows, those for which it raises `UnusableRowError` are left out, and a notice
+    counts them by reason; if that leaves none, the first error is raised. Other rows need a
+    prediction each, so none may be left out.
+    """
+    if not labelled:
+        yield from map(example, rows)
+        return
+    counts: Counter[str] = Counter()
+    first_faults: dict[str, UnusableRowError] = {}
+    num_rows = 0
+    for row in rows:
+        num_rows += 1
+        try:
+            made = example(row)
+        except UnusableRowError as fault:
+            counts[fault.reason] += 1
+            first_faults.setdefault(fault.reason, fault)
+            continue
+        yield made
+    if not counts:
+        return
+    if counts.total() == num_rows:
+        raise next(iter(first_faults.values()))
+    for reason, count in counts.items():
+        notice_once(
+            f"{count:,} of {num_rows:,} rows {reason} are left out; the first: "
+            f"{first_faults[reason]}"
+        )
+
+
 def check_file(path: Path) -> None:
     """Raise `UserError` unless `path` is a file."""
     if path.is_dir():
@@ -165,13 +223,14 @@ def open_text(path: Path, encoding: str = AUTO) -> Iterator[BinaryIO]:
         if detection.doubt:
             raise refusal(str(path), detection)
         if detection.is_detected:
-            _notice_once(f"{path} is not UTF-8: read as {detection.describe()}.")
+            notice_once(f"{path} is not UTF-8: read as {detection.describe()}.")
         file.seek(0)
         yield recoded(file, detection.encoding, str(path))
 
 
 @cache  # a file is read several times: to find its form, and for each run
-def _notice_once(line: str) -> None:
+def notice_once(line: str) -> None:
+    """Print a notice, the first time only."""
     print_notice(line)
 
 
@@ -199,8 +258,24 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
     if split:
         place = f"{name}, split {split}"
     data_set = open_set(name, split or None)
+    names_by_column = _listed_classes(data_set.rows.features)
     for number, values in enumerate(data_set.rows, 1):
+        for column, names in names_by_column.items():
+            values[column] = [names[index] for index in values[column]]
         yield TableRow(f"{place}, row {number}", values)
+
+
+def _listed_classes(features: Any) -> dict[str, list[str]]:
+    """Return the names of the classes by column, for columns with a list of classes' numbers.
+
+    Single classes stay numbers, as tasks know them by those too.
+    """
+    names_by_column = {}
+    for column, feature in (features or {}).items():
+        names = getattr(getattr(feature, "feature", None), "names", None)
+        if names:
+            names_by_column[column] = names
+    return names_by_column
 
 
 def _tsv_rows(

@@ -181,13 +181,21 @@ def test_bad_columns_are_named(tmp_path, text, message):
     assert message in str(error.value)
 
 
-def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
+def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path, checkpoint, capsys):
     task = EntityRecognition(types=("loc", "per"))
     path = write(tmp_path / "dev.conll", "a B-per\nb B-org\n")
-    with pytest.raises(
-        UserError, match=r"line 2: the type of 'B-org' is not in the training data \(loc, per\)"
-    ):
-        list(task.read(path, labelled=True))
+    examples = list(task.read(path, labelled=True))
+    assert (
+        f"{path}: 1 entities are of types that are not in the training data (org); they count as "
+        "missed."
+    ) in capsys.readouterr().err
+    features = task.encode(examples, TextTokenizer(checkpoint))
+    (feature,) = features
+    assert feature.target is not None
+    assert feature.target.tolist() == [IGNORED, 3, IGNORED, IGNORED]
+    perfect = np.full((4, 5), -9, dtype=np.float32)
+    perfect[[1, 2], [3, 0]] = 9
+    assert task.scores([perfect], features, examples)["recall"] == 0.5
     assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
     with pytest.raises(UserError, match="does not exist"):
         list(task.read(tmp_path / "none", labelled=True))
@@ -195,7 +203,9 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give CoNLL columns"):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
-    with pytest.raises(UserError, match="`stride` is for squad; ner does not take it"):
+    with pytest.raises(
+        UserError, match="`stride` is for classify, multilabel, squad; ner does not take it"
+    ):
         find_entry("ner", TaskOptions(stride=64))
 
 

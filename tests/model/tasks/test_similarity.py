@@ -111,10 +111,9 @@ def test_the_columns_say_what_is_learned(tmp_path):
     "lines, message",
     [
         (("a\tb", "1\t2"), "has the columns a, b; choose with `text`"),
-        ((PAIRS[0], "\tb\t1", "c\td\t2"), "train.tsv, line 2: a text is empty"),
         ((PAIRS[0], "a\tb\thigh"), "line 2: the score in score is 'high', not a number"),
         ((PAIRS[0], "a\tb\t1", "c\td\t1"), "every row has 1 in score"),
-        ((PAIRS[0], "a\tb\t1", "c\td\t"), "line 3: the label in score is empty"),
+        ((PAIRS[0], "a\tb\t", "c\td\t"), "score is empty in every row"),
     ],
 )
 def test_bad_rows_are_named(tmp_path, lines, message):
@@ -122,6 +121,18 @@ def test_bad_rows_are_named(tmp_path, lines, message):
     with pytest.raises(UserError) as error:
         read(path)
     assert message in str(error.value)
+
+
+def test_rows_without_a_text_or_a_score_are_left_out_and_counted(tmp_path, capsys):
+    lines = (*PAIRS, "\tb\t1", "c\td\t", "c\td\t")
+    task, examples = read(write(tmp_path / "train.tsv", *lines))
+    assert len(examples) == 3
+    told = capsys.readouterr().err
+    assert "1 of 6 rows with an empty text are left out; the first: " in told
+    assert "train.tsv, line 5: a text is empty." in told
+    assert "2 of 6 rows without a label are left out; the first: " in told
+    # Each row to predict needs an answer.
+    assert len(list(task.read(tmp_path / "train.tsv", labelled=False))) == 6
 
 
 @needs_shared_data

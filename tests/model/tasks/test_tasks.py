@@ -217,8 +217,8 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
         (
             "a.jsonl",
-            '{"sentence": "fine", "label": 1}\n{"sentence": "b", "label": true}\n',
-            "line 2: the label 'True'",
+            '{"sentence": "b", "label": true}\n',
+            "line 1: the label 'True'",
         ),
         ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
         ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1 is not valid JSON"),
@@ -518,7 +518,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
     [
         ("a,b\nx,1\n", "has the columns a, b; choose with `text` and `label`"),
         ("text,label\n", "contains no rows"),
-        ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
+        ("text,label\nx,\ny,\n", "label is empty in every row; is it the column of the label?"),
         (
             "text,label\nx,1\ny,0\nz,maybe\n",
             "line 4: the label 'maybe' in label follows '1'; give labels that are all words or "
@@ -558,7 +558,8 @@ def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
     with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
         find_entry("sst", TaskOptions())
     with pytest.raises(
-        UserError, match="`text_pair` is for classify, similarity; sst2 does not take it"
+        UserError,
+        match="`text_pair` is for classify, multilabel, similarity; sst2 does not take it",
     ):
         find_entry("sst2", TaskOptions(text_pair="b"))
 
@@ -692,8 +693,6 @@ def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
         read("sst2", splits["test"][0])
     with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
         read("rte", splits["train"][0])
-    with pytest.raises(UserError, match="is a table, but this task reads files of another format"):
-        find_splits(f"hf:{hub_folder}", (".json",))
 
 
 def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
@@ -850,3 +849,43 @@ def test_ratings_may_be_scores(tmp_path):
     write(path, "text\tlabel\ngood\tyes\nbad\tno\n")
     with pytest.raises(UserError, match="line 2: the score in label is 'yes', not a number"):
         read_classify([path], TaskOptions(regression=True))
+
+
+def test_rows_without_a_text_or_a_label_and_unknown_classes_are_left_out_and_counted(
+    tmp_path, capsys
+):
+    train = write(tmp_path / "train.csv", "text,label\na,yes\nb,no\nc,yes\nd,no\ne,\n ,no\n")
+    task = classify(train)
+    assert task.labels == ("no", "yes")
+    assert [example.target for example in task.read(train, True)] == [1, 0, 1, 0]
+    told = capsys.readouterr().err
+    assert "1 of 6 rows without a label are left out; the first: " in told
+    assert "train.csv, line 6: the label in label is empty" in told
+    assert "1 of 6 rows without a text are left out; the first: " in told
+    dev = write(tmp_path / "dev.csv", "text,label\na,yes\nb,perhaps\n")
+    assert [example.target for example in task.read(dev, True)] == [1]
+    assert (
+        "1 of 2 rows of a class that is not in the training data are left out; the first: "
+        f"{dev}, line 3: the label 'perhaps' in label is not one of no, yes."
+    ) in capsys.readouterr().err
+    # Each row to predict needs an answer.
+    assert len(list(task.read(train, False))) == 6
+
+
+def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, checkpoint):
+    path = write(tmp_path / "a.csv", "text,label\n" + "the film was very,1\nbad,0\n" * 2)
+    task = read_classify([path], TaskOptions(max_length=8, stride=3))
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    tokenizer = TextTokenizer(checkpoint)
+    words = "the film was very good the film was bad"
+    examples = [TextExample(words, None, 1), TextExample("bad", None, 0)]
+    features = task.encode(examples, tokenizer)
+    assert [feature.example for feature in features] == [0, 0, 1]
+    assert [feature.rows[0].num_cut for feature in features] == [0, 0, 0]
+    inside = [feature.rows[0].input_ids[1:-1].tolist() for feature in features[:2]]
+    expected = [word for (word,) in tokenizer.token_ids(words.split())]
+    assert inside == [expected[:6], expected[3:9]]
+    logits = [np.array(values, dtype=np.float32) for values in ([0, 4], [1, 0], [1, 0])]
+    assert [answer["label"] for answer in task.answers(logits, features, examples)] == ["1", "0"]
+    with pytest.raises(UserError, match="`stride` makes windows of single texts"):
+        read_classify([path], TaskOptions(text_pair="label", stride=3))

@@ -1,0 +1,150 @@
+"""Give each word of a sentence a class, at its first token; what named entities and parts of speech
+have in common.
+
+A row holds a sentence with context on both sides (`sentence_rows`).
+
+Shapes: B rows, L padded length, W words read from a row, K classes.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+from torch import Tensor
+
+from ...pipeline.encodings import AUTO
+from ..encoders.config import EncoderConfig
+from ..tokenizer import TextTokenizer
+from .conll import Sentence, TagForm, read_conll, split_words
+from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
+from .task import (
+    IGNORED,
+    Feature,
+    LinearHead,
+    Outputs,
+    Recipe,
+    Task,
+    TaskBatch,
+    TaskModel,
+    hf_labels,
+)
+
+
+class TokenClassifier(LinearHead):
+    """An encoder with a linear layer on each hidden state; keys and logits as in
+    ``transformers``.
+    """
+
+    per_token = True
+    uses_pooler = False
+    hf_name = "ForTokenClassification"
+
+    def forward(self, batch: TaskBatch) -> Tensor:
+        """Return logits (B, L, K)."""
+        return self.classify(self.encoder(*batch[:4]))
+
+
+class TaggedSentence(NamedTuple):
+    """The model's most probable class of each word."""
+
+    tags: list[str]
+    probabilities: list[float]
+
+
+class WordTagging(Task):
+    """The task; an example is one sentence."""
+
+    form: ClassVar[TagForm]
+    labels: tuple[str, ...]
+    """The classes of a word, in order."""
+    encoding: str = AUTO
+    """Of files that are not UTF-8; no setting of the trained model."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's."""
+        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
+
+    @abstractmethod
+    def gold(self, sentence: Sentence) -> Sequence[str]:
+        """Return the right class of each word; the first for all words without tags."""
+
+    def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
+        """Yield the sentences in a file with CoNLL columns.
+
+        Raises `UserError` naming file and line.
+        """
+        for document in read_conll(path, labelled, self.form, self.encoding):
+            for number in range(len(document)):
+                yield SentenceExample(document, number)
+
+    def parse_line(self, line: str, where: str) -> SentenceExample:
+        """Return the sentence on a line of plain text, split into words at white space."""
+        return SentenceExample([split_words(line)], 0)
+
+    def group(self, example: SentenceExample) -> str:
+        """Return the text of the whole document."""
+        return "\n".join(" ".join(sentence.words) for sentence in example.document)
+
+    def encode(
+        self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer
+    ) -> list[Feature]:
+        """Return one feature per row; a sentence without words has none.
+
+        The target of a word's first token is its class, or 0 without labels; other tokens, and
+        words of an unknown class, have `IGNORED`.
+        """
+        class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
+        features = []
+        for row in sentence_rows(examples, tokenizer, self.max_length):
+            if not len(row.words):
+                continue
+            tags = self.gold(examples[row.example].sentence)
+            classes_W = [class_of_tag.get(tags[word], IGNORED) for word in row.words]
+            # Only words' first tokens have a class, as in the paper:
+            #
+            #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
+            #     -100   O     -100   O     B-loc  -100   -100
+            target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
+            target_L[row.word_positions] = classes_W
+            features.append(Feature((row.row,), target_L, row.example, row))
+        return features
+
+    def model(self, config: EncoderConfig) -> TaskModel:
+        """Return the encoder with a new linear layer."""
+        return TokenClassifier(config, len(self.labels))
+
+    def tagged(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> list[TaggedSentence]:
+        """Return the class of each word of each sentence; `outputs` are logits (L, K)."""
+        # A place for each word. The rows of a long sentence fill its places in turn, since each
+        # word is read from exactly one row.
+        sentences = []
+        for example in examples:
+            num_words = len(example.sentence.words)
+            sentences.append(TaggedSentence([self.labels[0]] * num_words, [1.0] * num_words))
+        for logits_LK, feature in zip(outputs, features, strict=True):
+            row: SentenceRow = feature.context
+            logits_WK = logits_LK[row.word_positions].astype(np.float64)
+            probabilities_WK = softmax(logits_WK, axis=1)
+            classes_W = probabilities_WK.argmax(1).tolist()
+            highest_W = probabilities_WK.max(1).tolist()
+            for place, word in enumerate(row.words.tolist()):
+                sentences[row.example].tags[word] = self.labels[classes_W[place]]
+                sentences[row.example].probabilities[word] = highest_W[place]
+        return sentences
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return the classes for ``config.json``."""
+        return hf_labels(self.labels)
+
+
+def with_tag(line: str, tag: str) -> str:
+    """Return a file's line of columns with one more, and the line end."""
+    if "\t" in line:
+        return f"{line}\t{tag}\n"
+    return f"{line} {tag}\n"

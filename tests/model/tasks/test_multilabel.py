@@ -1,0 +1,136 @@
+"""Any number of labels for a text: the forms of the data, the loss, and the metrics."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+import transformers
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import finetune, make_model
+from clozeworks.model.finetuning.page import render_results
+from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.tasks.catalogue import restore_task
+from clozeworks.model.tasks.multilabel import MultiLabel, read_multilabel
+from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.task import make_batch
+from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
+
+OPTIONS = TaskOptions()
+# In the form of GoEmotions, with some of its classes.
+ROWS = (
+    {"text": "good film", "label": ["joy", "love"]},
+    {"text": "a bad bad book", "label": ["anger"]},
+    {"text": "the film", "label": []},
+    {"text": "is it very good ?", "label": ["joy"]},
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("bert") / "checkpoint")
+
+
+def write_rows(path: Path, rows: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_labels_are_a_list_or_separated(tmp_path):
+    listed = write_rows(tmp_path / "a.jsonl", ROWS)
+    task = read_multilabel([listed], TaskOptions())
+    assert task.labels == ("anger", "joy", "love")
+    targets = [example.target for example in task.read(listed, labelled=True)]
+    assert targets == [(1, 2), (0,), (), (1,)]
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    separated = tmp_path / "a.tsv"
+    lines = [f"{row['text']}\t{'; '.join(row['label'])}\n" for row in ROWS]
+    separated.write_text("text\tlabel\n" + "".join(lines))
+    chosen = read_multilabel([separated], TaskOptions(separator=";"))
+    assert chosen.labels == task.labels
+    assert [example.target for example in chosen.read(separated, labelled=True)] == targets
+
+
+def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
+    task = MultiLabel(text=("text",), labels=("anger", "joy"))
+    rows = [*ROWS, {"text": "a", "label": None}, {"text": "", "label": []}]
+    path = write_rows(tmp_path / "dev.jsonl", rows)
+    assert [example.target for example in task.read(path, labelled=True)] == [(0,), (), (1,)]
+    told = capsys.readouterr().err
+    assert "1 of 6 rows without labels are left out; the first: " in told
+    assert "1 of 6 rows without a text are left out; the first: " in told
+    assert f"{path}, line 1: the label 'love' in label is not one of anger, joy." in told
+    with pytest.raises(UserError, match="line 1: the labels in label are 3, neither a list nor te"):
+        read_multilabel([write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}])], OPTIONS)
+    with pytest.raises(UserError, match="label holds 1 different labels; training needs 2"):
+        read_multilabel([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": "b"}])], OPTIONS)
+
+
+def test_the_loss_is_that_of_transformers(checkpoint):
+    task = MultiLabel(text=("text",), labels=("anger", "joy", "love"), max_length=16)
+    examples = [task.parse_line(row["text"], "")._replace(target=(0, 2)) for row in ROWS]
+    batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
+    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), 0).eval()
+    settings = transformers.BertConfig.from_pretrained(checkpoint, **task.hf_settings())
+    theirs = transformers.BertForSequenceClassification(settings).eval()
+    theirs.load_state_dict(model.state_dict())
+    expected = theirs(
+        batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target
+    )
+    torch.testing.assert_close(model.loss(model(batch), batch), expected.loss)
+
+
+def test_metrics_are_those_of_scikit_learn_and_a_label_needs_half_the_probability():
+    task = MultiLabel(text=("text",), labels=("anger", "joy", "love"))
+    examples = [
+        task.parse_line("a", "")._replace(target=target) for target in ((0, 1), (), (2,), (1,))
+    ]
+    logits = np.array([[1, 1, -1], [-1, 2, -1], [-3, -1, -0.1], [-1, 3, 1]], dtype=np.float32)
+    truths = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]]
+    scores = task.scores(list(logits), [], examples)
+    for average in ("micro", "macro"):
+        expected = sklearn.metrics.f1_score(truths, logits > 0, average=average)
+        assert scores[f"{average}_f1"] == pytest.approx(expected)
+    answers = task.answers(list(logits), [], examples)
+    assert [answer["labels"] for answer in answers] == [
+        ["anger", "joy"], ["joy"], [], ["joy", "love"],
+    ]  # fmt: skip
+    assert answers[0]["probabilities"]["anger"] == pytest.approx(1 / (1 + np.exp(-1)))
+    report = task.class_report(answers, examples)["classes"]
+    assert report["joy"] == {
+        "precision": pytest.approx(2 / 3), "recall": 1, "f1": pytest.approx(0.8), "count": 2,
+    }  # fmt: skip
+    # "joy" is the most frequent: 2 of 4 right, 2 of 4 found.
+    assert task.baseline(examples, examples)["micro_f1"] == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+def test_it_learns_loads_in_transformers_and_shows_its_mistakes(tmp_path, checkpoint):
+    words = {"joy": "good", "anger": "bad", "love": "dull"}
+    rows = []
+    for index in range(96):
+        labels = [label for bit, label in enumerate(words) if index >> bit & 1]
+        text = "the film " + " ".join(words[label] for label in labels)
+        rows.append({"text": text, "label": labels})
+    write_rows(tmp_path / "data/train.jsonl", rows)
+    write_rows(tmp_path / "data/dev.jsonl", [*rows[:8], {"text": "good", "label": ["anger"]}])
+    config = FinetuneConfig(
+        max_length=16, batch_size=8, epochs=20, learning_rates=(3e-3,), device="cpu"
+    )
+    output = tmp_path / "model"
+    summary = finetune("multilabel", tmp_path / "data", checkpoint, output, config)
+    assert summary["best"]["scores"]["micro_f1"] > 0.8
+    measured = evaluate_task(output, tmp_path / "data/dev.jsonl", "cpu")
+    assert measured["macro_f1"] == summary["best"]["scores"]["macro_f1"]
+    predict(output, tmp_path / "data/dev.jsonl", tmp_path / "answers.jsonl", "cpu")
+    answer = json.loads((tmp_path / "answers.jsonl").read_text().splitlines()[3])
+    classifier = transformers.pipeline("text-classification", str(output), top_k=None)
+    theirs = {each["label"]: each["score"] for each in classifier(answer["text"])}
+    assert answer["probabilities"] == pytest.approx(theirs, abs=1e-4)
+    assert "anger" in render_results(output)

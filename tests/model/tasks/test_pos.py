@@ -1,0 +1,127 @@
+"""Parts of speech: the forms of the data, accuracy, and a whole run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import transformers
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.page import render_results
+from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.tasks.catalogue import restore_task
+from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.pos import PartOfSpeech, read_pos
+from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
+
+# In the form of Universal Dependencies: comments, a contraction, a word that the text leaves out.
+CONLLU = """# newdoc id = 1
+# text = Don't read it.
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\tVB\t_\t3\taux\t_\t_
+2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
+3\tread\tread\tVERB\tVB\t_\t0\troot\t_\t_
+4\tit\tit\tPRON\tPRP\t_\t3\tobj\t_\tSpaceAfter=No
+5\t.\t.\tPUNCT\t.\t_\t3\tpunct\t_\t_
+
+1\tFilms\tfilm\tNOUN\tNNS\t_\t0\troot\t_\t_
+1.1\tbore\tbore\tVERB\tVBP\t_\t_\t_\t0:root\t_
+
+# newdoc id = 2
+1\tBooks\tbook\tNOUN\tNNS\t_\t0\troot\t_\t_
+
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
+    conllu = write(tmp_path / "train.conllu", CONLLU)
+    task = read_pos([conllu], TaskOptions())
+    assert task.labels == ("AUX", "NOUN", "PART", "PRON", "PUNCT", "VERB")
+    examples = list(task.read(conllu, labelled=True))
+    assert [len(example.document) for example in examples] == [2, 2, 1]
+    assert examples[0].sentence.words == ("Do", "n't", "read", "it", ".")
+    assert task.truth(examples[0]) == ["AUX", "PART", "VERB", "PRON", "PUNCT"]
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+
+    sentences = [(example.sentence.words, example.sentence.tags or ()) for example in examples]
+    columns = ""
+    rows = ""
+    for words, tags in sentences:
+        columns += "".join(map("{} {}\n".format, words, tags)) + "\n"
+        rows += json.dumps({"tokens": words, "upos": tags}) + "\n"
+    for path in (
+        write(tmp_path / "train.conll", columns),
+        write(tmp_path / "train.jsonl", rows),
+    ):
+        read = [example.sentence for example in task.read(path, labelled=True)]
+        assert [(sentence.words, sentence.tags) for sentence in read] == sentences
+    with pytest.raises(
+        UserError, match=r"line 1: the number of columns is 2, not 10 as in CoNLL-U"
+    ):
+        read_pos([write(tmp_path / "bad.conllu", "1\tDo\n")], TaskOptions())
+    with pytest.raises(UserError, match="contains fewer than two different tags"):
+        read_pos([write(tmp_path / "one.conll", "a X\n")], TaskOptions())
+
+
+def test_unknown_tags_are_counted_and_wrong(tmp_path, capsys):
+    checkpoint = make_checkpoint(tmp_path / "bert")
+    task = PartOfSpeech(labels=("NOUN", "VERB"))
+    path = write(tmp_path / "dev.conll", "film NOUN\nbad ADJ\nis VERB\nvery ADV\n")
+    examples = list(task.read(path, labelled=True))
+    assert (
+        f"{path}: 2 words have tags that are not in the training data (ADJ, ADV); they count as "
+        "wrong."
+    ) in capsys.readouterr().err
+    features = task.encode(examples, TextTokenizer(checkpoint))
+    logits = np.zeros((6, 2), dtype=np.float32)
+    logits[3, 1] = np.log(3)
+    assert task.scores([logits], features, examples) == {"accuracy": 0.5}
+    (answer,) = task.answers([logits], features, examples)
+    assert answer["tags"] == ["NOUN", "NOUN", "VERB", "NOUN"]
+    assert answer["tag_probabilities"] == pytest.approx([0.5, 0.5, 0.75, 0.5])
+    assert task.official([answer], examples, "dev") == {
+        "dev.conll": b"film NOUN NOUN\nbad ADJ NOUN\nis VERB VERB\nvery ADV NOUN\n"
+    }
+    assert task.baseline(examples, examples) == {"accuracy": 0.25}
+
+
+@pytest.mark.slow
+def test_it_learns_and_loads_in_transformers(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "bert")
+    words = {"the": "DET", "a": "DET", "film": "NOUN", "book": "NOUN", "is": "VERB", "bad": "ADJ"}
+    draw = np.random.default_rng(0)
+    for split, size in (("train", 48), ("dev", 8)):
+        text = ""
+        for _ in range(size):
+            for word in draw.choice(list(words), 6):
+                text += f"{word}\t{words[word]}\n"
+            text += "\n"
+        write(tmp_path / f"data/{split}.conll", text)
+    config = FinetuneConfig(
+        max_length=16, batch_size=8, epochs=6, learning_rates=(3e-3,), device="cpu"
+    )
+    output = tmp_path / "model"
+    summary = finetune("pos", tmp_path / "data", checkpoint, output, config)
+    assert summary["best"]["scores"]["accuracy"] > 0.9
+    assert set(summary["dev_classes"]["classes"]) == {"ADJ", "DET", "NOUN", "VERB"}
+    measured = evaluate_task(output, tmp_path / "data", "cpu")
+    assert measured["accuracy"] == summary["best"]["scores"]["accuracy"]
+    write(tmp_path / "texts.txt", "the film is bad\n")
+    predict(output, tmp_path / "texts.txt", tmp_path / "answers.jsonl", "cpu")
+    answer = json.loads((tmp_path / "answers.jsonl").read_text())
+    tagger = transformers.pipeline("token-classification", str(output))
+    theirs = tagger("the film is bad")
+    assert [each["entity"] for each in theirs] == answer["tags"]
+    assert [each["score"] for each in theirs] == pytest.approx(
+        answer["tag_probabilities"], abs=1e-4
+    )
+    assert "pos" in render_results(output)
