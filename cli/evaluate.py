@@ -7,7 +7,7 @@ import click
 
 from ..pipeline.errors import UserError
 from .glossary import METRICS, PRETRAINING, epilog
-from .options import device_option
+from .options import device_option, ensemble_option
 from .summary import CommandSummary, figure, warn
 
 BASELINE = "baseline_"
@@ -39,6 +39,7 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
     help="Encoding of labelled examples that are not UTF-8; auto detects it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@ensemble_option
 @device_option
 def evaluate(
     model: str,
@@ -49,6 +50,7 @@ def evaluate(
     metric: Literal["squad", "korquad"] | None,
     encoding: str,
     as_json: bool,
+    members: tuple[str, ...],
     device: str,
 ) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
@@ -69,7 +71,7 @@ def evaluate(
                 "--split, --batch-size and --context are for instances, but "
                 f"{model} is a fine-tuned model."
             )
-        measured = evaluate_task(model, data, device, metric, encoding=encoding)
+        measured = evaluate_task(model, data, device, metric, encoding=encoding, members=members)
         where = {}
     elif storage.exists(data):
         raise UserError(
@@ -79,6 +81,8 @@ def evaluate(
     else:
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
+        if members:
+            raise UserError(f"--with is for fine-tuned models, but {model} is not one.")
         if metric:
             raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
         split = split or "validation"
@@ -98,11 +102,15 @@ def evaluate(
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in measured.items():
-        if name.startswith(BASELINE):
+        if name.startswith(BASELINE) or name == "members":
             continue
         shown = figure(value)
         if f"{BASELINE}{name}" in measured:
             by = "token frequencies" if name in UNIGRAM else "a constant answer"
             shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"
         rows.append((name.replace("_", " "), shown))
+    # Of an ensemble, each model on its own.
+    for number, (directory, scores) in enumerate(measured.get("members", {}).items(), 1):
+        words = [f"{name.replace('_', ' ')} {figure(value)}" for name, value in scores.items()]
+        rows.append((f"model {number} alone", f"{', '.join(words)} ({directory})"))
     return rows

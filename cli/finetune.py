@@ -72,6 +72,8 @@ def finetune(
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    from ..model.finetuning.results import describe_run
+
     best = summary["best"]
     examples = f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev"
     if summary["held_out"]:
@@ -87,8 +89,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (f"dev {_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
         (
             "best run",
-            f"learning rate {best['learning_rate']:g}, seed {best['seed']}, "
-            f"after {best['step']:,} steps",
+            f"{describe_run(best)}, after {best['step']:,} steps",
         ),
     ]
     for name, score in best["scores"].items():

@@ -2,7 +2,7 @@
 
 import click
 
-from .options import device_option
+from .options import device_option, ensemble_option
 from .summary import CommandSummary
 
 
@@ -28,9 +28,16 @@ from .summary import CommandSummary
     show_default=True,
     help="Encoding of DATA if it is not UTF-8, for example cp1251; auto detects it in files.",
 )
+@ensemble_option
 @device_option
 def predict(
-    model: str, data: str, output: str, official: bool, encoding: str, device: str
+    model: str,
+    data: str,
+    output: str,
+    official: bool,
+    encoding: str,
+    members: tuple[str, ...],
+    device: str,
 ) -> CommandSummary | None:
     """Predict with the fine-tuned model in DIR: the text, its answer and probabilities for each
     example in DATA.
@@ -41,7 +48,9 @@ def predict(
     """
     from ..model.finetuning.predict import predict as run_predict
 
-    num_predicted = run_predict(model, data, output, device, official=official, encoding=encoding)
+    num_predicted = run_predict(
+        model, data, output, device, official=official, encoding=encoding, members=members
+    )
     if output == "-":
         return None  # a summary would follow the predictions
     return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])

@@ -47,6 +47,13 @@ class TextTokenizer:
         self.unknown = self._special("[UNK]", directory)
         self._is_byte_level = isinstance(self._tokenizer.model, BPE)
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both cut every text into the same ids."""
+        return (
+            isinstance(other, TextTokenizer)
+            and self._tokenizer.to_str() == other._tokenizer.to_str()
+        )
+
     def _special(self, token: str, directory: str | Path) -> int:
         token_id = self._tokenizer.token_to_id(token)
         if token_id is None:

@@ -13,7 +13,6 @@ from ...pipeline.licenses import check_license
 from ..tasks.options import MAX_TASK_SIZE, TaskOptions
 
 _AT_LEAST_1 = (
-    "batch_size",
     "micro_batch_size",
     "checkpoint_every",
     "evaluate_every",
@@ -35,13 +34,15 @@ class FinetuneConfig:
         "Longest row in tokens, with [CLS] and [SEP]; the default is 128, "
         "for squad 384 (in windows).",
     )
-    batch_size: int | None = option(
+    batch_size: tuple[int, ...] | int | None = option(
         None,
-        "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16.",
+        "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16. "
+        "Each of several, such as 16,32, has runs of its own.",
     )
-    epochs: float | None = option(
+    epochs: tuple[float, ...] | float | None = option(
         None,
-        "Passes over the training examples; the default is 3, for SQuAD 2.0 2.",
+        "Passes over the training examples; the default is 3, for SQuAD 2.0 2. Each of several, "
+        "such as 2,3,4, has runs of its own.",
     )
     learning_rates: tuple[float, ...] | None = option(
         None,
@@ -92,6 +93,12 @@ class FinetuneConfig:
     dropout: float = option(
         0.1,
         "Dropout rate, in hidden states, attention and before the new layer.",
+        group="Optimisation",
+    )
+    keep_head: bool = option(
+        False,
+        "Start from the last layer of CHECKPOINT, a model fine-tuned with the same labels, instead "
+        "of a new one (fine-tuning in two steps).",
         group="Optimisation",
     )
     random_weights: bool = option(
@@ -214,6 +221,17 @@ class FinetuneConfig:
     )
 
     def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs"):
+            values = getattr(self, name)
+            if isinstance(values, tuple) and len(values) == 1:
+                object.__setattr__(self, name, values[0])  # as it is given in Python
+            elif isinstance(values, tuple):
+                are_different = len(set(values)) == len(values) > 0
+                check(are_different, name, values, "must be different numbers")
+        for size in _all_of(self.batch_size):
+            check(size >= 1, "batch_size", size, "must be at least 1")
+        for number in _all_of(self.epochs):
+            check(0 < number < math.inf, "epochs", number, "must be above 0 and finite")
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
@@ -223,8 +241,6 @@ class FinetuneConfig:
             check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
         length_ok = self.max_length is None or self.max_length >= 8
         check(length_ok, "max_length", self.max_length, "must be at least 8")
-        epochs_ok = self.epochs is None or 0 < self.epochs < math.inf
-        check(epochs_ok, "epochs", self.epochs, "must be above 0 and finite")
         temperature_ok = self.temperature is None or 0 < self.temperature < math.inf
         check(temperature_ok, "temperature", self.temperature, "must be above 0 and finite")
         sizes = self.matryoshka or ()
@@ -239,6 +255,8 @@ class FinetuneConfig:
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
         warmup_ok = 0 <= self.warmup_share <= 1
         check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
+        both = self.keep_head and self.random_weights
+        check(not both, "keep_head", self.keep_head, "contradicts `random_weights`")
         check_license(self.license)
         if self.encoding != AUTO:
             check_encoding(self.encoding)
@@ -258,3 +276,18 @@ class FinetuneConfig:
         """Return the values of the options `names`, those that are None left out."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def varied(self) -> dict[str, tuple[float, ...]]:
+        """The batch sizes, and the epochs, if there are several of them."""
+        values = {"batch_size": self.batch_size, "epochs": self.epochs}
+        return {name: value for name, value in values.items() if isinstance(value, tuple)}
+
+
+def _all_of(value: tuple[float, ...] | float | None) -> tuple[float, ...]:
+    """Return one or several values, or none, as a tuple."""
+    if value is None:
+        return ()
+    if isinstance(value, tuple):
+        return value
+    return (value,)

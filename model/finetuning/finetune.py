@@ -47,7 +47,7 @@ from ..checkpoint import (
 )
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
-from ..mirror import mirrored, upload
+from ..mirror import local_copy, mirrored, upload
 from ..tasks.catalogue import task_settings
 from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskData, read_data
@@ -70,9 +70,13 @@ from .results import (
     BestRun,
     RunRecord,
     SearchSummary,
+    Trial,
+    describe_run,
     draw_confusion,
     read_summary,
     results_table,
+    run_name,
+    run_order,
 )
 from .train import CHECKPOINT, Training, train_model
 
@@ -101,10 +105,31 @@ class Job:
     """The task's own, with what the user chose."""
     output: Path
 
-    def grid(self) -> list[tuple[float, int]]:
-        """Return the learning rate and the seed of each run."""
-        seeds = range(self.config.seed, self.config.seed + self.config.seeds)
-        return list(product(self.recipe.learning_rates, seeds))
+    def grid(self) -> list[Trial]:
+        """Return what tells each run from the others."""
+        choices = {
+            "learning_rate": self.recipe.learning_rates,
+            **self.config.varied,
+            "seed": range(self.config.seed, self.config.seed + self.config.seeds),
+        }
+        return [
+            Trial(**dict(zip(choices, values, strict=True)))  # type: ignore[typeddict-item]
+            for values in product(*choices.values())
+        ]
+
+    def trial_of(self, record: RunRecord) -> Trial:
+        """Return what tells a recorded run from the others."""
+        names = ("learning_rate", "seed", *self.config.varied)
+        return Trial(**{name: record[name] for name in names})  # type: ignore[typeddict-item]
+
+    def recipe_of(self, trial: Trial) -> Recipe:
+        """Return the recipe of a run."""
+        return self.recipe._replace(**{name: trial[name] for name in self.config.varied})
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """The batch size of each run."""
+        return [self.recipe_of(trial).batch_size for trial in self.grid()]
 
     @property
     def files(self) -> OutputDirectory:
@@ -118,15 +143,15 @@ class Job:
         advice = "Delete it and rerun; this run is repeated."
         paths = (self.output / RUNS).glob(f"*/{RECORD}")
         records = [parse_json(path.read_bytes(), RunRecord, path, advice) for path in paths]
-        return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+        return sorted(records, key=run_order)
 
-    def directory(self, rate: float, seed: int) -> Path:
+    def directory(self, trial: Trial) -> Path:
         """Return where the record and the logs of a run are."""
-        return self.output / RUNS / f"learning-rate-{rate}-seed-{seed}"
+        return self.output / RUNS / run_name(trial)
 
-    def is_done(self, rate: float, seed: int) -> bool:
+    def is_done(self, trial: Trial) -> bool:
         """Return whether the run is recorded: its scores, and its model if that is the best."""
-        return (self.directory(rate, seed) / RECORD).exists()
+        return (self.directory(trial) / RECORD).exists()
 
 
 def finetune(
@@ -175,6 +200,8 @@ def _prepare(
     if config.select and _metric_name(config.select) not in metrics:
         raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
     shape = read_config(checkpoint)
+    if config.keep_head:
+        _check_head(data.task, shape, checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
@@ -188,8 +215,32 @@ def _prepare(
         )
     if not config.random_weights:
         _report_untrained(checkpoint, shape, [train, *dev.values()])
-    recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
+    given = config.given(*Recipe._fields)
+    chosen = {name: value for name, value in given.items() if name not in config.varied}
+    recipe = data.task.recipe._replace(**chosen)
     return Job(source, data, train, dev, checkpoint, config, recipe, output)
+
+
+def _check_head(task: Task, shape: EncoderConfig, checkpoint: str) -> None:
+    """Raise `UserError` unless the checkpoint has a head of this kind, for the same labels."""
+    if not task.has_new_weights:
+        raise UserError(f"`keep_head` is for tasks with a head of their own, not {task.name}.")
+    path = local_copy(checkpoint) / CONFIG
+    saved = parse_json(path.read_bytes(), dict[str, Any], path)
+    expected = {"architectures": [_architecture(task.model(shape))], **task.hf_settings()}
+    for name in ("architectures", "id2label"):
+        if saved.get(name) != expected.get(name):
+            raise UserError(
+                f"`keep_head`: {name} of {checkpoint} is {shown(saved.get(name))}, not "
+                f"{shown(expected.get(name))} as here."
+            )
+
+
+def _architecture(model: TaskModel) -> str:
+    """Return the name of the model's class in ``transformers``, if it has one there."""
+    if model.hf_name:
+        return f"{model.encoder.config.hf_prefix}{model.hf_name}"
+    return type(model).__name__
 
 
 def _report_untrained(
@@ -216,7 +267,7 @@ def _finetune(
     claim = claimed(str(job.output), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
     with (
         unwritable_as_user_error(job.output, NO_SPACE),
-        join_ranks(job.config.device, job.recipe.batch_size) as ranks,
+        join_ranks(job.config.device, min(job.batch_sizes)) as ranks,
         kept_generators(ranks.device),
         ranks.on_first(claim),
     ):
@@ -262,7 +313,7 @@ def _identity(job: Job) -> dict[str, Any]:
     # other run.
     chosen = {**job.recipe._asdict(), "max_length": task.max_length}
     for name, value in chosen.items():
-        if name in options:
+        if name in options and name not in job.config.varied:
             options[name] = value
     identity = {
         "task": task.name,
@@ -314,7 +365,7 @@ def _is_complete(job: Job) -> bool:
     """Return whether all runs are done, the card has this licence, and the predictions are of these
     test files.
     """
-    if not all(job.is_done(rate, seed) for rate, seed in job.grid()):
+    if not all(map(job.is_done, job.grid())):
         return False
     card = job.output / CARD
     if not card.is_file():
@@ -337,14 +388,14 @@ def _search(
 ) -> bool:
     """Do all runs that are not done, and keep the best; return False if one was asked to stop."""
     grid = job.grid()
-    for number, (rate, seed) in enumerate(grid, 1):
-        title = f"run {number} of {len(grid)} (learning rate {rate:g}, seed {seed})"
+    for number, trial in enumerate(grid, 1):
+        title = f"run {number} of {len(grid)} ({describe_run(trial)})"
         # Only the first rank looks for the record, for it may be writing it when the others look.
         # Its 1 or 0 reaches them as a sum.
-        is_recorded = ranks.rank == 0 and job.is_done(rate, seed)
+        is_recorded = ranks.rank == 0 and job.is_done(trial)
         num_recorded = ranks.sum(torch.tensor([float(is_recorded)], device=ranks.device))
         is_done = num_recorded.item() > 0
-        if not is_done and not _run(job, rate, seed, ranks, _titled(progress, title), stop):
+        if not is_done and not _run(job, trial, ranks, _titled(progress, title), stop):
             return False
         if ranks.rank == 0:
             _keep_best(job)
@@ -361,21 +412,21 @@ def _titled(progress: ProgressCallback | None, title: str) -> ProgressCallback:
 
 def _run(
     job: Job,
-    rate: float,
-    seed: int,
+    trial: Trial,
     ranks: Ranks,
     report: ProgressCallback,
     stop: StopRequest | None,
 ) -> bool:
     """Train and evaluate once, and record it; return False if it was asked to stop."""
-    directory = job.directory(rate, seed)
+    directory = job.directory(trial)
+    seed = trial["seed"]
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
     on_dev = DevMeasurement(job, model)
     training = Training(
         job.train,
         job.config,
-        job.recipe,
-        rate,
+        job.recipe_of(trial),
+        trial["learning_rate"],
         seed,
         ranks,
         directory,
@@ -408,8 +459,7 @@ def _run(
         task=task.name,
         variant=f"{task.variant} {direction}".strip(),
         checkpoint="random weights" if job.config.random_weights else job.checkpoint,
-        seed=seed,
-        learning_rate=rate,
+        **trial,
         tuned=tuned,
         scores=on_dev.scores,
         step=trained.step if best.step < 0 else best.step,
@@ -477,10 +527,7 @@ def _selected_first(scores: dict[str, float], select: str | None) -> dict[str, f
 def _write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> None:
     """Write a model directory that `transformers` loads, with ``task.json``."""
     shape = model.encoder.config
-    architecture = type(model).__name__
-    if model.hf_name:
-        architecture = f"{shape.hf_prefix}{model.hf_name}"
-    config = shape.to_hf(architecture)
+    config = shape.to_hf(_architecture(model))
     config |= task.hf_settings()
     weights = model.state_dict()
     if not model.uses_pooler:
@@ -524,8 +571,8 @@ def _best(records: Sequence[RunRecord]) -> RunRecord:
     then the lowest seed.
     """
 
-    def best_first(record: RunRecord) -> tuple[float, float, int]:
-        return -_main(record["scores"]), -record["learning_rate"], record["seed"]
+    def best_first(record: RunRecord) -> tuple[Any, ...]:
+        return -_main(record["scores"]), *run_order(record)
 
     return min(records, key=best_first)
 
@@ -545,7 +592,7 @@ def _keep_best(job: Job) -> None:
     records = job.records()
     best = _best(records)
     for record in records:
-        directory = job.directory(record["learning_rate"], record["seed"])
+        directory = job.directory(record)
         model = directory / MODEL
         if record is best and (model / TASK).exists():
             (job.output / TASK).unlink(missing_ok=True)
@@ -567,8 +614,8 @@ def _keep_best(job: Job) -> None:
 
 
 def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
-    """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler, or a ModernBERT's
-    layers before the head, that are not there are new too.
+    """Return the encoder of `checkpoint`, on the CPU, with a new head unless `keep_head`; a pooler,
+    or a ModernBERT's layers before the head, that are not there are new too.
     """
     shape = read_config(checkpoint).with_dropout(config.dropout)
     head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
@@ -584,6 +631,8 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
         initialise(module, shape, generator)
     if config.random_weights:
         initialise(encoder, shape, generator)
+    elif config.keep_head:
+        load_weights(model, checkpoint, new=encoder.optional_weights)
     else:
         # Only these, so that the last layer of another task in the checkpoint is left there.
         parts = nn.ModuleDict(model.pretrained_parts)
@@ -620,13 +669,14 @@ def _card(job: Job, summary: SearchSummary) -> str:
     task = job.data.task
     has_hf_head = "architectures" not in task.hf_settings()
     shape = read_config(job.output)
+    recipe = job.recipe_of(summary["best"])
     return task_card(
         task,
         job.source,
         job.records()[0]["checkpoint"],
         read_languages(job.checkpoint),
         job.config,
-        {"batch_size": job.recipe.batch_size, "epochs": f"{job.recipe.epochs:g}"},
+        {"batch_size": recipe.batch_size, "epochs": f"{recipe.epochs:g}"},
         summary,
         shape,
         in_transformers=has_hf_head and not shape.is_decoder,
@@ -647,8 +697,7 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "task": job.data.task.name,
         "metric": next(iter(baseline)),
         "best": BestRun(
-            learning_rate=best["learning_rate"],
-            seed=best["seed"],
+            **job.trial_of(best),
             tuned=best["tuned"],
             scores=best["scores"],
             step=best.get("step", 0),

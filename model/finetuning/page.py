@@ -23,8 +23,11 @@ from .results import (
     ResultLine,
     RunRecord,
     SearchSummary,
+    describe_run,
     read_results,
     read_summary,
+    run_name,
+    run_order,
 )
 
 NUM_MISTAKES = 20
@@ -36,8 +39,8 @@ _ADVICE = "Delete it, or rerun `clozeworks finetune`."
 class RunLine:
     """A row of the table of runs."""
 
-    learning_rate: float
-    seed: int
+    name: str
+    """Its hyperparameters in words."""
     scores: Mapping[str, float]
     seconds: float
     is_best: bool
@@ -122,8 +125,8 @@ def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
     records = _records(directory)
     best = max(records, key=lambda record: record["scores"][metrics[0]])
     if summary:
-        chosen = (summary["best"]["learning_rate"], summary["best"]["seed"])
-        (best,) = [each for each in records if (each["learning_rate"], each["seed"]) == chosen]
+        chosen = run_name(summary["best"])
+        (best,) = [each for each in records if run_name(each) == chosen]
     mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl")
     report = best.get("dev_classes", {"classes": {}, "confusion": []})
     classes = report["classes"]
@@ -156,13 +159,12 @@ def _records(directory: Path) -> list[RunRecord]:
     if not paths:
         raise UserError(f"{directory} has {RESULTS}, but no runs/; copy the whole directory.")
     records = [parse_json(path.read_bytes(), RunRecord, path, _ADVICE) for path in paths]
-    return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+    return sorted(records, key=run_order)
 
 
 def _run_line(record: RunRecord, is_best: bool) -> RunLine:
     return RunLine(
-        learning_rate=record["learning_rate"],
-        seed=record["seed"],
+        name=describe_run(record),
         scores=record["scores"],
         seconds=record["seconds"],
         is_best=is_best,
@@ -184,9 +186,9 @@ def _curves(
 ) -> list[Curve]:
     """Return the plots of the training loss and of the first metric on dev."""
     values: dict[str, dict[str, list[tuple[int, float]]]] = {"train loss": {}, f"dev {metric}": {}}
-    best_name = _run_name(best)
+    best_name = run_name(best)
     for record in records:
-        name = _run_name(record)
+        name = run_name(record)
         path = directory / "runs" / name / "metrics.csv"
         if not path.exists():
             continue
@@ -197,10 +199,6 @@ def _curves(
                     point = (int(row["step"]), float(row[column]))
                     values[title].setdefault(name, []).append(point)
     return [_curve(title, runs, best_name) for title, runs in values.items() if runs]
-
-
-def _run_name(record: RunRecord) -> str:
-    return f"learning-rate-{record['learning_rate']}-seed-{record['seed']}"
 
 
 def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: str) -> Curve:

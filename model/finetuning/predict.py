@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,14 +24,23 @@ from ...pipeline.storage.stage import MANIFEST
 from ...pipeline.text_streams import recoded
 from ..checkpoint import TASK, files_digest, load_weights, read_config
 from ..mirror import local_copy
-from ..tasks.catalogue import file_suffixes, read_task
+from ..tasks.catalogue import file_suffixes, read_task, task_settings
 from ..tasks.conll import has_columns
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file, split_of
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
-from ..tasks.tables import check_file, is_hub, open_text, text_lines
-from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
+from ..tasks.tables import check_file, is_hub, open_text, shown, text_lines
+from ..tasks.task import (
+    Answer,
+    Feature,
+    Outputs,
+    Task,
+    TaskModel,
+    make_batch,
+    num_cut,
+    report_cut,
+)
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import (
     autocast,
@@ -57,6 +67,22 @@ class Finetuned(NamedTuple):
     task: Task
     tokenizer: TextTokenizer
     model: TaskModel
+    members: "tuple[Finetuned, ...]" = ()
+    """All models of an ensemble, the first included; empty for a model on its own."""
+
+    def outputs(self, features: Sequence[Feature]) -> Outputs:
+        """Return the outputs for each feature, averaged over the models of an ensemble."""
+        return self.averaged(self.outputs_of_models(features))
+
+    def outputs_of_models(self, features: Sequence[Feature]) -> list[Outputs]:
+        """Return the outputs of each model."""
+        return [infer(member.model, features) for member in self.members or (self,)]
+
+    def averaged(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Return the outputs for each feature from those of each model."""
+        if not self.members:
+            return outputs[0]
+        return [self.task.averaged(of_feature) for of_feature in zip(*outputs, strict=True)]
 
 
 def load_finetuned(
@@ -82,6 +108,43 @@ def load_finetuned(
         unused = model.encoder.optional_weights
     load_weights(model, directory, new=unused)
     return Finetuned(task, tokenizer, model.to(device).eval())
+
+
+def load_ensemble(
+    directories: Sequence[str | Path], device: torch.device, task: Task | None = None
+) -> Finetuned:
+    """Load several models of one task as one, whose thresholds are the means of theirs; one alone
+    is no ensemble.
+
+    Raises `UserError` if their labels or other settings differ, or their vocabularies.
+    """
+    members = tuple(load_finetuned(directory, device, task) for directory in directories)
+    first = members[0]
+    if len(members) == 1:
+        return first
+    expected = _untuned_settings(first.task)
+    for member, directory in zip(members, directories, strict=True):
+        settings = _untuned_settings(member.task)
+        for name in sorted(expected.keys() | settings.keys()):
+            if expected.get(name) != settings.get(name):
+                raise UserError(
+                    f"{directory} was fine-tuned with {name} {shown(settings.get(name))}, "
+                    f"{directories[0]} with {shown(expected.get(name))}: they make no ensemble."
+                )
+        if member.tokenizer != first.tokenizer:
+            raise UserError(
+                f"{directory} has another vocabulary than {directories[0]}: they make no ensemble."
+            )
+    tuned = {
+        name: float(np.mean([getattr(member.task, name) for member in members]))
+        for name in first.task.tuned_settings
+    }
+    return first._replace(task=replace(cast(Any, first.task), **tuned), members=members)
+
+
+def _untuned_settings(task: Task) -> dict[str, Any]:
+    settings = task_settings(task)
+    return {name: settings[name] for name in settings.keys() - set(task.tuned_settings)}
 
 
 @torch.inference_mode()
@@ -130,6 +193,7 @@ def predict(
     official: bool = False,
     task: Task | None = None,
     encoding: str = AUTO,
+    members: Sequence[str | Path] = (),
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
@@ -139,7 +203,9 @@ def predict(
     line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
     `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
     was given an object. Text that is not UTF-8 is read in `encoding`; it is detected by default.
-    Raises `UserError` for bad input, and then writes nothing.
+    `members` are the directories of further models of the same task: the predictions are those of
+    the ensemble, whose probabilities, scores of spans and regressions are the means of its
+    models'. Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -152,7 +218,8 @@ def predict(
             f"`output` {output}: give a file that ends in {', '.join(PREDICTION_SUFFIXES)}, "
             "or - for the terminal."
         )
-    finetuned = _in_encoding(load_finetuned(directory, find_device(device), task), encoding)
+    loaded = load_ensemble((directory, *members), find_device(device), task)
+    finetuned = _in_encoding(loaded, encoding)
     data = "-" if str(data) == "-" else str(local_copy(data))
     if official:
         return _predict_official(finetuned, data, str(output), encoding)
@@ -220,7 +287,7 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
         features = task.encode(chunk, finetuned.tokenizer)
         num_examples += len(chunk)
         num_examples_cut += num_cut(features)
-        outputs = infer(finetuned.model, features)
+        outputs = finetuned.outputs(features)
         answers = task.answers(outputs, features, chunk)
         for example, answer in zip(chunk, answers, strict=True):
             yield {**task.texts(example), **answer}
@@ -234,6 +301,7 @@ def evaluate_task(
     metric: Metric | None = None,
     task: Task | None = None,
     encoding: str = AUTO,
+    members: Sequence[str | Path] = (),
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.
@@ -241,9 +309,13 @@ def evaluate_task(
     Metrics of MNLI's second dev set start with ``mismatched_``; those of the best constant answer
     start with ``baseline_``. Files on which the model was trained are named in a notice. `metric`
     replaces the one that a model for SQuAD was tuned with. `task` is needed if `finetune` was given
-    an object. Raises `UserError` for bad input.
+    an object. With the directories of further models as `members` (see `predict`), the metrics are
+    those of the ensemble, and ``members`` has those of each model by its directory. Raises
+    `UserError` for bad input.
     """
-    finetuned = _in_encoding(load_finetuned(directory, find_device(device), task), encoding)
+    directories = (directory, *members)
+    loaded = load_ensemble(directories, find_device(device), task)
+    finetuned = _in_encoding(loaded, encoding)
     if metric:
         if not isinstance(finetuned.task, Squad):
             raise UserError(
@@ -266,15 +338,17 @@ def evaluate_task(
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."
         )
-    summary = read_summary(local_copy(directory))
+    summaries = [read_summary(local_copy(each)) for each in directories]
     scores: dict[str, Any] = {}
+    scores_of_members: dict[str, dict[str, float]] = defaultdict(dict)
     for prefix, paths in files.items():
         examples = read_labelled(finetuned.task, paths)
-        if summary:
+        for summary in filter(None, summaries):
             _report_training_files(summary, paths)
         features = finetuned.task.encode(examples, finetuned.tokenizer)
         report_cut(finetuned.task, ", ".join(map(str, paths)), num_cut(features), len(examples))
-        outputs = infer(finetuned.model, features)
+        outputs_of_models = finetuned.outputs_of_models(features)
+        outputs = finetuned.averaged(outputs_of_models)
         measured = finetuned.task.scores(outputs, features, examples)
         scores[f"{prefix}examples"] = len(examples)
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
@@ -282,7 +356,22 @@ def evaluate_task(
         constant = finetuned.task.baseline(examples, examples)
         for name in measured.keys() & constant.keys():
             scores[f"{BASELINE}{prefix}{name}"] = constant[name]
+        # Without an ensemble there are no members.
+        for member, name, outputs in zip(
+            finetuned.members, directories, outputs_of_models, strict=False
+        ):
+            measured = _with_tuned(finetuned.task, member.task).scores(outputs, features, examples)
+            for metric_name, value in measured.items():
+                scores_of_members[str(name)][f"{prefix}{metric_name}"] = value
+    if scores_of_members:
+        scores["members"] = dict(scores_of_members)
     return scores
+
+
+def _with_tuned(task: Task, other: Task) -> Task:
+    """Return `task` with the thresholds of `other`."""
+    tuned = {name: getattr(other, name) for name in task.tuned_settings}
+    return replace(cast(Any, task), **tuned)
 
 
 def _report_training_files(summary: SearchSummary, files: Sequence[Path]) -> None:

@@ -20,6 +20,8 @@ from ..tasks.class_report import ClassReport
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
+VARIED = ("batch_size", "epochs")
+"""Hyperparameters that a run is named for only if the search has several values of them."""
 RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
 LAST_COLUMN = "seconds"
 MAX_NUMBERED = 25
@@ -32,11 +34,53 @@ NOT_SCORES = ("total", "_thresh")
 _ADVICE = "Move it away, or rerun `clozeworks finetune`."
 
 
-class BestRun(TypedDict):
-    """The best run of a search."""
+class Trial(TypedDict):
+    """What tells a run of a search from the others."""
 
     learning_rate: float
     seed: int
+    batch_size: NotRequired[int]
+    """Only if the search has several."""
+    epochs: NotRequired[float]
+    """Only if the search has several."""
+
+
+def run_name(trial: Trial) -> str:
+    """Return the name of a run's folder.
+
+    >>> run_name({"learning_rate": 5e-05, "seed": 0, "batch_size": 16})
+    'learning-rate-5e-05-seed-0-batch-size-16'
+    """
+    name = f"learning-rate-{trial['learning_rate']}-seed-{trial['seed']}"
+    for field, value in _varied(trial).items():
+        name += f"-{field.replace('_', '-')}-{value:g}"
+    return name
+
+
+def describe_run(trial: Trial) -> str:
+    """Return the run's hyperparameters in words.
+
+    >>> describe_run({"learning_rate": 5e-05, "seed": 0, "epochs": 2.0})
+    'learning rate 5e-05, seed 0, epochs 2'
+    """
+    words = f"learning rate {trial['learning_rate']:g}, seed {trial['seed']}"
+    for field, value in _varied(trial).items():
+        words += f", {field.replace('_', ' ')} {value:g}"
+    return words
+
+
+def _varied(trial: Trial) -> dict[str, Any]:
+    return {name: trial[name] for name in VARIED if name in trial}
+
+
+def run_order(trial: Trial) -> tuple[float, int, str]:
+    """Return a key that sorts runs: the highest learning rate first, then the lowest seed."""
+    return -trial["learning_rate"], trial["seed"], run_name(trial)
+
+
+class BestRun(Trial):
+    """The best run of a search."""
+
     tuned: dict[str, Any]
     """The settings chosen on the dev examples."""
     scores: Annotated[dict[str, int | float], Meta(min_length=1)]
@@ -96,6 +140,8 @@ class RunRow(Struct):
     learning_rate: float
     seconds: float
     variant: str = ""  # version 0.1 had no such column
+    batch_size: int | None = None
+    epochs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -199,10 +245,11 @@ def _read_data_digest(directory: Path) -> str:
 def results_table(records: Sequence[RunRecord]) -> bytes:
     """Return the content of ``results.csv``: a line per run."""
     metrics = list(records[0]["scores"])
+    varied = [name for name in VARIED if name in records[0]]
     text = io.StringIO()
     writer = csv.DictWriter(
         text,
-        [*RUN_COLUMNS, *metrics, LAST_COLUMN],
+        [*RUN_COLUMNS, *varied, *metrics, LAST_COLUMN],
         extrasaction="ignore",  # what was tuned, which only some tasks have
         lineterminator="\n",
     )
@@ -217,7 +264,7 @@ def read_runs(file: Path) -> list[RecordedRun]:
     lines = read_csv(file.read_bytes(), file, _ADVICE)
     rows = convert(lines, list[RunRow], file, _ADVICE, strict=False)
     # All other columns are metrics.
-    scores = [_without(line, (*RUN_COLUMNS, LAST_COLUMN)) for line in lines]
+    scores = [_without(line, (*RUN_COLUMNS, *VARIED, LAST_COLUMN)) for line in lines]
     numbers = convert(scores, list[dict[str, Finite]], file, _ADVICE, strict=False)
     return [RecordedRun(row, values) for row, values in zip(rows, numbers, strict=True)]
 

@@ -25,6 +25,7 @@ from clozeworks.model.finetuning import finetune as trainer
 from clozeworks.model.finetuning import predict as predictor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
@@ -199,6 +200,37 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(
     dense = [name for name in a if "dense" in name and name in untrained]
     assert dense
     assert not any(torch.equal(a[name], untrained[name]) for name in dense)
+
+
+@pytest.mark.slow
+def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_path, capsys):
+    rates = {"learning_rates": (1e-3,), "seed": 3}
+    output = tmp_path / "run"
+    config = quick(batch_size=(8, 16), epochs=(1, 2), **rates)
+    summary = finetune("sst2", small_data, checkpoint, output, config)
+    assert summary["runs"] == 4
+    lines = results(output)
+    assert [(line["batch_size"], line["epochs"]) for line in lines] == [
+        ("16", "1"), ("16", "2"), ("8", "1"), ("8", "2"),
+    ]  # fmt: skip
+    assert {folder.name for folder in (output / "runs").iterdir()} == {
+        f"learning-rate-0.001-seed-3-batch-size-{size}-epochs-{epochs}"
+        for size in (8, 16)
+        for epochs in (1, 2)
+    }
+    # Each is the run that has these values alone, and the best one is kept.
+    alone = quick(batch_size=16, epochs=2, **rates)
+    finetune("sst2", small_data, checkpoint, tmp_path / "alone", alone)
+    assert results(tmp_path / "alone")[0]["accuracy"] == lines[1]["accuracy"]
+    best = summary["best"]
+    assert (best["batch_size"], best["epochs"]) in [(8, 1), (8, 2), (16, 1), (16, 2)]
+    card = (output / "README.md").read_text()
+    assert f"| batch_size | {best['batch_size']} |" in card
+    assert "batch size 16, epochs 2" in render_results(output)
+    main(["results", str(output)])
+    assert "accuracy" in capsys.readouterr().out
+    # One value in a tuple is that value.
+    assert quick(batch_size=(8,)) == quick(batch_size=8)
 
 
 def read_whole(folder: Path) -> dict[str, bytes | str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import conlleval
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -32,10 +33,11 @@ from clozeworks.model.tasks.conll import (
     read_conll,
     split_words,
 )
-from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, read_ner
+from clozeworks.model.tasks.ner import EntityRecognition, read_ner
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
-from clozeworks.model.tasks.splits import find_splits
+from clozeworks.model.tasks.splits import find_splits, read_data
+from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tasks.task import IGNORED, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -566,3 +568,39 @@ def test_outputs_without_features_are_none(checkpoint):
     model = TokenClassifier(read_config(checkpoint), 3)
     assert infer(model, []) == []
     assert entities([]) == [] and bio_tags([Entity(0, 1, "x")], 1) == ["B-x"]
+
+
+@needs_shared_data
+def test_a_set_of_the_hub_has_numbered_tags(tmp_path):
+    path = WNUT / "emerging.dev.conll"
+    task = read_ner([path], TaskOptions())
+    expected = [example.sentence[:2] for example in task.read(path, labelled=True)][:50]
+    names = list(task.labels)
+    rows = [
+        {"id": str(index), "tokens": words, "ner_tags": [names.index(tag) for tag in tags or ()]}
+        for index, (words, tags) in enumerate(expected)
+    ]
+    features = datasets.Features(
+        id=datasets.Value("string"),
+        tokens=datasets.List(datasets.Value("string")),
+        ner_tags=datasets.List(datasets.ClassLabel(names=names)),
+    )
+    saved = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict({"train": saved, "test": saved}).save_to_disk(tmp_path / "set")
+    data = read_data("ner", f"hf:{tmp_path / 'set'}", TaskOptions())
+    read = sorted(example.sentence[:2] for example in [*data.train, *data.dev[""]])
+    assert read == sorted(expected)
+
+
+def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):
+    rows = [
+        {"tokens": ["a", "b"], "tags": ["B-x", "O"]},
+        {"tokens": ["a"], "tags": None},
+        {"tokens": [], "tags": []},
+    ]
+    path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert len(list(read_conll(path, labelled=True))) == 1
+    told = capsys.readouterr().err
+    assert f"1 of 3 rows without tags are left out; the first: {path}, line 2" in told
+    assert f"1 of 3 rows without words are left out; the first: {path}, line 3" in told
+    assert len(list(read_conll(path, labelled=False))) == 3

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -929,3 +930,56 @@ def test_slices_of_the_official_files_end_to_end(source, checkpoint, tmp_path):
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     dev = tmp_path / "data" / "dev.json"
     assert predict(tmp_path / "run", dev, tmp_path / "out.tsv", "cpu") == summary["dev_examples"]
+
+
+def hub_rows(source: Path) -> list[dict[str, Any]]:
+    """Return the questions of an official file as the Hub has them: ``rajpurkar/squad``."""
+    rows = []
+    for article in json.loads(source.read_text(encoding="utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            for record in paragraph["qas"]:
+                answers = {
+                    name: [answer[name] for answer in record["answers"]]
+                    for name in ("text", "answer_start")
+                }
+                rows.append(
+                    {
+                        "id": record["id"],
+                        "title": article["title"],
+                        "context": paragraph["context"],
+                        "question": record["question"],
+                        "answers": answers,
+                    }
+                )
+    return rows
+
+
+@needs_shared_data
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [VERSION_1, VERSION_2], ids=["1.1", "2.0"])
+def test_a_table_and_a_set_of_the_hub_have_the_questions_of_the_official_file(source, tmp_path):
+    expected = [each._replace(where="") for each in read_questions(source, True).questions]
+    rows = hub_rows(source)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    table = write(tmp_path / "table/train.jsonl", lines)
+    saved = datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)})
+    saved.save_to_disk(tmp_path / "set")
+    for data in (table, f"hf:{tmp_path / 'set'}", f"hf:{tmp_path / 'set'}:train"):
+        read = read_data("squad", data, TaskOptions())
+        assert read.task == read_squad([source], TaskOptions())
+        questions = sorted([*read.train, *read.dev[""]], key=lambda question: question.id)
+        assert [each._replace(where="") for each in questions] == sorted(
+            expected, key=lambda question: question.id
+        )
+    assert len(list(read.task.read(table, labelled=False))) == len(expected)
+
+
+def test_rows_that_are_no_questions_are_named(tmp_path):
+    row = {"id": "1", "question": "who?", "context": "the film"}
+    path = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
+    assert len(read_questions(path, labelled=False).questions) == 1
+    with pytest.raises(UserError, match=r"a\.jsonl, line 1 has no column answers"):
+        read_questions(path, labelled=True)
+    write(path, json.dumps({**row, "context": 3}) + "\n")
+    with pytest.raises(UserError, match=r"line 1 is not a question as in SQuAD .*context"):
+        read_questions(path, labelled=False)
