@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -17,6 +18,7 @@ from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.multilabel import MultiLabel, read_multilabel
 from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tasks.task import make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -55,6 +57,25 @@ def test_labels_are_a_list_or_separated(tmp_path):
     chosen = read_multilabel([separated], TaskOptions(separator=";"))
     assert chosen.labels == task.labels
     assert [example.target for example in chosen.read(separated, labelled=True)] == targets
+
+
+def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
+    names = ["anger", "joy", "love"]
+    rows = [{**row, "label": [names.index(name) for name in row["label"]]} for row in ROWS]
+    features = datasets.Features(
+        text=datasets.Value("string"), label=datasets.List(datasets.ClassLabel(names=names))
+    )
+    saved = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict({"train": saved}).save_to_disk(tmp_path / "set")
+    (path,) = find_splits(f"hf:{tmp_path / 'set'}")["train"]
+    task = read_multilabel([path], OPTIONS)
+    assert task.labels == tuple(names)
+    assert [example.target for example in task.read(path, labelled=True)] == [
+        (1, 2),
+        (0,),
+        (),
+        (1,),
+    ]
 
 
 def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
