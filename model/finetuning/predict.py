@@ -125,7 +125,7 @@ def load_ensemble(
     expected = _untuned_settings(first.task)
     for member, directory in zip(members, directories, strict=True):
         settings = _untuned_settings(member.task)
-        for name in sorted(expected.keys() | settings.keys()):
+        for name in ("task", *sorted(expected.keys() | settings.keys())):
             if expected.get(name) != settings.get(name):
                 raise UserError(
                     f"{directory} was fine-tuned with {name} {shown(settings.get(name))}, "

@@ -210,8 +210,8 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
     summary = finetune("sst2", small_data, checkpoint, output, config)
     assert summary["runs"] == 4
     lines = results(output)
-    assert [(line["batch_size"], line["epochs"]) for line in lines] == [
-        ("16", "1"), ("16", "2"), ("8", "1"), ("8", "2"),
+    assert [(line["batch_size"], float(line["epochs"])) for line in lines] == [
+        ("16", 1), ("16", 2), ("8", 1), ("8", 2),
     ]  # fmt: skip
     assert {folder.name for folder in (output / "runs").iterdir()} == {
         f"learning-rate-0.001-seed-3-batch-size-{size}-epochs-{epochs}"
