@@ -42,6 +42,7 @@ from .squad_windows import (
     window_spans,
     window_target,
 )
+from .tables import notice_once
 from .task import (
     Answer,
     Feature,
@@ -132,10 +133,19 @@ class Squad(Task):
             raise UserError(
                 f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}."
             )
+        unanswered: list[Question] = []
         for question in questions:
             if labelled and self.version == "1.1" and not question.answers:
-                raise UserError(f"{question.where} has no answers; only SQuAD 2.0 allows that.")
-            yield question
+                unanswered.append(question)
+            else:
+                yield question
+        if len(unanswered) == len(questions) and unanswered:
+            raise UserError(f"{unanswered[0].where} has no answers, nor has any other.")
+        if unanswered:
+            notice_once(
+                f"{path}: {len(unanswered):,} of {len(questions):,} questions without answers are "
+                f"left out, as only SQuAD 2.0 has them; the first: {unanswered[0].where}."
+            )
 
     def parse_line(self, line: str, where: str) -> Question:
         """Return the question on a line of plain text: question, tab, passage."""

@@ -363,7 +363,7 @@ QA = "data[0].paragraphs[0].qas[0]"
         ),
         (
             squad_json({**qa(6), "answers": []}),
-            "a.json, question 6 has no answers; only SQuAD 2.0 allows that",
+            "a.json, question 6 has no answers, nor has any other",
         ),
         (
             squad_json(qa(), context="the \ud83d film"),
@@ -983,3 +983,15 @@ def test_rows_that_are_no_questions_are_named(tmp_path):
     write(path, json.dumps({**row, "context": 3}) + "\n")
     with pytest.raises(UserError, match=r"line 1 is not a question as in SQuAD .*context"):
         read_questions(path, labelled=False)
+
+
+def test_questions_without_answers_are_left_out_of_squad_1_and_counted(tmp_path, capsys):
+    content = squad_json(qa(), {"id": "6", "question": "who?", "answers": []}, version="1.1")
+    path = write(tmp_path / "a.json", content)
+    task = Squad(version="1.1")
+    assert [question.id for question in task.read(path, labelled=True)] == ["1"]
+    assert (
+        f"{path}: 1 of 2 questions without answers are left out, as only SQuAD 2.0 has them; the "
+        f"first: {path}, question 6."
+    ) in capsys.readouterr().err
+    assert len(list(task.read(path, labelled=False))) == 2

@@ -1,0 +1,86 @@
+"""TriviaQA's own files: the beginnings of documents with an answer, as in the paper's footnote."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.splits import read_data
+from clozeworks.model.tasks.squad import read_squad
+from clozeworks.model.tasks.triviaqa import NUM_TOKENS
+from clozeworks.pipeline.errors import UserError
+
+# In the form of qa/wikipedia-train.json.
+QUESTION: dict[str, Any] = {
+    "Answer": {
+        "Aliases": ["Sunset Blvd", "Sunset Boulevard"],
+        "MatchedWikiEntityName": "Sunset Boulevard",
+        "NormalizedAliases": ["sunset blvd", "sunset boulevard"],
+        "NormalizedMatchedWikiEntityName": "sunset boulevard",
+        "NormalizedValue": "sunset boulevard",
+        "Type": "WikipediaEntity",
+        "Value": "Sunset Boulevard",
+    },
+    "EntityPages": [
+        {"DocSource": "TagMe", "Filename": "Sunset.txt", "Title": "Sunset"},
+        {"DocSource": "TagMe", "Filename": "Late.txt", "Title": "Late"},
+        {"DocSource": "TagMe", "Filename": "Missing.txt", "Title": "Missing"},
+    ],
+    "Question": "Which Lloyd Webber musical premiered in the US on 10th December 1993?",
+    "QuestionId": "tc_33",
+    "QuestionSource": "http://www.triviacountry.com/",
+    "SearchResults": [],
+}
+TEXT = "The musical\n\nSUNSET  boulevards (not it) and sunset boulevard, which opened.\n"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    evidence = tmp_path / "evidence" / "wikipedia"
+    evidence.mkdir(parents=True)
+    (evidence / "Sunset.txt").write_text(TEXT + "word " * 500)
+    (evidence / "Late.txt").write_text("word " * NUM_TOKENS + "Sunset Boulevard")
+    content = {"Data": [QUESTION], "Domain": "Wikipedia", "Split": "train", "Version": 1.0}
+    (tmp_path / "qa").mkdir()
+    (tmp_path / "qa/wikipedia-train.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_documents_whose_beginning_has_an_answer_are_passages(folder, capsys):
+    path = folder / "qa/wikipedia-train.json"
+    task = read_squad([path], TaskOptions())
+    assert task.version == "1.1"
+    (question,) = task.read(path, labelled=True)
+    assert question.id == "tc_33--Sunset.txt"
+    assert len(question.passage.split()) == NUM_TOKENS
+    answer = question.located_answer
+    assert answer is not None
+    # Whole words, in any case; the alias with a period and the plural before it are not meant.
+    assert (answer.text, answer.answer_start) == ("sunset boulevard", TEXT.index("sunset"))
+    assert task.truth(question) == ["sunset boulevard", "Sunset Blvd"]
+    assert (
+        f"{path}: 1 of 3 documents have an answer in their first 400 tokens; the others (1 without "
+        "a file) are left out."
+    ) in capsys.readouterr().err
+    # All that there are are answered.
+    ids = [question.id for question in task.read(path, labelled=False)]
+    assert ids == ["tc_33--Sunset.txt", "tc_33--Late.txt"]
+
+
+def test_a_questions_documents_stay_together_and_mistakes_are_named(folder, tmp_path):
+    other = {**QUESTION, "QuestionId": "tc_34", "EntityPages": QUESTION["EntityPages"][:1]}
+    path = folder / "qa/wikipedia-train.json"
+    (folder / "evidence/wikipedia/Late.txt").write_text("of Sunset Boulevard")
+    path.write_text(json.dumps({"Data": [QUESTION, other]}))
+    data = read_data("squad", folder / "qa", TaskOptions())
+    groups = [{question.group for question in part} for part in (data.train, data.dev[""])]
+    assert len(data.train) + len(data.dev[""]) == 3
+    assert groups[0].isdisjoint(groups[1])
+    path.write_text(json.dumps({"Data": [{"EntityPages": 3}]}))
+    with pytest.raises(UserError, match=r"is not in TriviaQA's format \(.*QuestionId"):
+        read_squad([path], TaskOptions())
+    path.write_text(json.dumps({"Data": [QUESTION]}))
+    (folder / "evidence").rename(folder / "elsewhere")
+    with pytest.raises(UserError, match="needs its documents: unpack evidence/wikipedia beside it"):
+        read_squad([path], TaskOptions())
