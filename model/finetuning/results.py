@@ -70,7 +70,7 @@ def describe_run(trial: Trial) -> str:
 
 
 def _varied(trial: Trial) -> dict[str, Any]:
-    return {name: trial[name] for name in VARIED if name in trial}
+    return {name: value for name, value in trial.items() if name in VARIED}
 
 
 def run_order(trial: Trial) -> tuple[float, int, str]:

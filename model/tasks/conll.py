@@ -97,8 +97,8 @@ def read_conll(
     if is_hub(path) or path.suffix in TABLES:
         rows = read_rows(path, encoding=encoding)
         sentence_of_row = partial(_sentence_of_row, labelled=labelled, form=form)
-        for sentence in usable(rows, sentence_of_row, labelled):
-            yield [sentence]
+        for row_sentence in usable(rows, sentence_of_row, labelled):
+            yield [row_sentence]
         return
     check_file(path)
     if path.suffix == ".csv":

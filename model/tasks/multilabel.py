@@ -29,6 +29,8 @@ from .options import TaskOptions
 from .tables import TableRow, UnusableRowError, shown
 from .task import Answer, Feature, Outputs, Scores, TaskBatch, hf_labels
 
+ZERO: Any = 0.0
+"""What is undefined counts as 0; scikit-learn's stubs know only words."""
 MAX_CLASSES = 5000
 """More are a mistake: the words of a text instead of its labels."""
 
@@ -123,7 +125,7 @@ class MultiLabel(Classification):
             [[label in answer["labels"] for label in self.labels] for answer in answers]
         )
         figures = precision_recall_fscore_support(
-            self._truths(examples), given_NK, average=None, zero_division=0.0
+            self._truths(examples), given_NK, average=None, zero_division=ZERO
         )
         classes: dict[str, dict[str, int | float]] = {}
         for index, label in enumerate(self.labels):
@@ -147,7 +149,7 @@ class MultiLabel(Classification):
 
 def _f1(truths_NK: np.ndarray, given_NK: np.ndarray) -> Scores:
     return {
-        f"{average}_f1": float(f1_score(truths_NK, given_NK, average=average, zero_division=0.0))
+        f"{average}_f1": float(f1_score(truths_NK, given_NK, average=average, zero_division=ZERO))
         for average in ("micro", "macro")
     }
 

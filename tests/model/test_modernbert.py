@@ -14,8 +14,8 @@ from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
 from clozeworks.model.tasks.choice import ChoiceModel
 from clozeworks.model.tasks.classification import SequenceClassifier
-from clozeworks.model.tasks.ner import TokenClassifier
 from clozeworks.model.tasks.squad import SpanClassifier
+from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tasks.task import TaskBatch, TaskModel
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError

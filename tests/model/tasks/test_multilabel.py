@@ -151,7 +151,7 @@ def test_it_learns_loads_in_transformers_and_shows_its_mistakes(tmp_path, checkp
     assert measured["macro_f1"] == summary["best"]["scores"]["macro_f1"]
     predict(output, tmp_path / "data/dev.jsonl", tmp_path / "answers.jsonl", "cpu")
     answer = json.loads((tmp_path / "answers.jsonl").read_text().splitlines()[3])
-    classifier = transformers.pipeline("text-classification", str(output), top_k=None)
+    classifier: Any = transformers.pipeline("text-classification", str(output), top_k=None)
     (labels,) = classifier([answer["text"]])
     theirs = {each["label"]: each["score"] for each in labels}
     assert answer["probabilities"] == pytest.approx(theirs, abs=1e-4)

@@ -18,7 +18,7 @@ from clozeworks.model.finetuning import train
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.pretraining import pretrain
 from clozeworks.model.pretraining.setup import open_directories, set_up
-from clozeworks.model.tasks.ner import TokenClassifier
+from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TokenRow, make_batch, num_targets
 from clozeworks.model.training import ranks as module_of_ranks
 from clozeworks.model.training.optim import make_optimizer
