@@ -186,7 +186,7 @@ def _parse_triviaqa(path: Path, content: bytes, labelled: bool) -> _SquadFile[_F
     articles: dict[str, _Article[_FileQuestion]] = {}
     for found in read_triviaqa(path, content, labelled):
         question = _FileQuestion(
-            id=f"{found.question_id}--{found.document}", question=found.question
+            id=f"{found.question_id}:{found.document}", question=found.question
         )
         if labelled:
             question = _LabelledQuestion(

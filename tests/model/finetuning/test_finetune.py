@@ -225,7 +225,7 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
     best = summary["best"]
     assert (best["batch_size"], best["epochs"]) in [(8, 1), (8, 2), (16, 1), (16, 2)]
     card = (output / "README.md").read_text()
-    assert f"| batch_size | {best['batch_size']} |" in card
+    assert f"| batch size | {best['batch_size']} |" in card
     assert "batch size 16, epochs 2" in render_results(output)
     main(["results", str(output)])
     assert "accuracy" in capsys.readouterr().out

@@ -52,7 +52,7 @@ def test_documents_whose_beginning_has_an_answer_are_passages(folder, capsys):
     task = read_squad([path], TaskOptions())
     assert task.version == "1.1"
     (question,) = task.read(path, labelled=True)
-    assert question.id == "tc_33--Sunset.txt"
+    assert question.id == "tc_33:Sunset.txt"
     assert len(question.passage.split()) == NUM_TOKENS
     answer = question.located_answer
     assert answer is not None
@@ -65,7 +65,7 @@ def test_documents_whose_beginning_has_an_answer_are_passages(folder, capsys):
     ) in capsys.readouterr().err
     # All that there are are answered.
     ids = [question.id for question in task.read(path, labelled=False)]
-    assert ids == ["tc_33--Sunset.txt", "tc_33--Late.txt"]
+    assert ids == ["tc_33:Sunset.txt", "tc_33:Late.txt"]
 
 
 def test_a_questions_documents_stay_together_and_mistakes_are_named(folder, tmp_path):
@@ -78,7 +78,7 @@ def test_a_questions_documents_stay_together_and_mistakes_are_named(folder, tmp_
     assert len(data.train) + len(data.dev[""]) == 3
     assert groups[0].isdisjoint(groups[1])
     path.write_text(json.dumps({"Data": [{"EntityPages": 3}]}))
-    with pytest.raises(UserError, match=r"is not in TriviaQA's format \(.*QuestionId"):
+    with pytest.raises(UserError, match=r"is not in TriviaQA's format \(.*EntityPages"):
         read_squad([path], TaskOptions())
     path.write_text(json.dumps({"Data": [QUESTION]}))
     (folder / "evidence").rename(folder / "elsewhere")
