@@ -87,7 +87,8 @@ class FinetuneConfig:
     )
     bias_correction: bool = option(
         False,
-        "Correct the initial bias of Adam's moments, which BERT does not.",
+        "Correct the initial bias of Adam's moments, which BERT does not: the first few hundred "
+        "updates are smaller. For high learning rates.",
         group="Optimisation",
     )
     dropout: float = option(

@@ -638,8 +638,8 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(
             r"bare\.tsv, line 2: there is no column label",
         ),
         (
-            write_table(tmp_path / "odd.tsv", [("a", "1"), ("a", "good")]),
-            r"odd\.tsv, line 3: the label 'good'",
+            write_table(tmp_path / "odd.tsv", [("a", "good"), ("a", "bad")]),
+            r"odd\.tsv, line 2: the label 'good'",
         ),
     ]:
         with pytest.raises(UserError, match=message):

@@ -176,7 +176,7 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         (
             "a.jsonl",
             ['{"startphrase": "a", "ending0": "b", "ending1": null, "label": 0}'],
-            "ending1 holds None",
+            "the text in ending1 is empty",
         ),
     ],
 )
