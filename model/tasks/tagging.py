@@ -103,7 +103,8 @@ class WordTagging(Task):
             if not len(row.words):
                 continue
             tags = self.gold(examples[row.example].sentence)
-            classes_W = [class_of_tag.get(tags[word], IGNORED) for word in row.words.tolist()]
+            words: list[int] = row.words.tolist()
+            classes_W = [class_of_tag.get(tags[word], IGNORED) for word in words]
             # Only words' first tokens have a class, as in the paper:
             #
             #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
