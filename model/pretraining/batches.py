@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..encoders.heads import IGNORED
+from ..training.device import send
 from .rows import InstanceRows, select, sequences
 
 TOKEN_BLOCK = 1024
@@ -45,12 +46,12 @@ class PretrainBatch(NamedTuple):
     max_length: int = 0
 
     def pin(self) -> "PretrainBatch":
-        """Copy the batch to pinned memory, from which a GPU copies without the CPU waiting."""
+        """Copy the batch to pinned memory, ahead of `to`."""
         return self._map(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "PretrainBatch":
-        """Copy the batch to `device`."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the batch to `device`, without waiting for a GPU."""
+        return self._map(lambda tensor: send(tensor, device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
         tensors = {}
