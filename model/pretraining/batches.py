@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..encoders.attention import TOKEN_BLOCK
 from ..encoders.heads import IGNORED
 from ..training.device import send
 from .rows import InstanceRows, select, sequences
 
-TOKEN_BLOCK = 1024
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
 """The number of sequences in packed rows is padded to a multiple of this."""
