@@ -247,9 +247,9 @@ class Transform(DenseGelu):
         super().__init__(config, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def forward(self, hidden_TD: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         """Return (M, D)."""
-        return self.LayerNorm(super().forward(hidden_TD))
+        return self.LayerNorm(super().forward(hidden))
 
 
 class MaskedLMHead(nn.Module):
