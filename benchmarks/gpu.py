@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"There are no rows of up to {min(missing)} tokens; give INSTANCES of this length."
         )
     print_setting(options)
-    with devices.pinned_attention():  # as in training
+    with devices.pinned_attention(), devices.distinct_sizes():  # as in training
         if options.what == "run":
             measure_run(options, rows)
         else:

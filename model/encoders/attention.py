@@ -29,6 +29,8 @@ BLOCK_QUERIES = 128
 """Queries of a block of windowed attention; each meets the keys of the block and of half a window
 on either side.
 """
+TOKEN_BLOCK = 1024
+"""Tokens of packed rows in training are padded to a multiple of this."""
 PADDING_ROW = -1
 """Row number of tokens that pad, which attend to each other."""
 

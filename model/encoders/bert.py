@@ -6,8 +6,8 @@ Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and
 in fp32 (see `add_and_norm`).
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
-L), D hidden size, E = 3 * D, F feed-forward size, S segments, M predicted tokens, V vocabulary, P
-positions.
+L), G blocks of N packed tokens, D hidden size, E = 3 * D, F feed-forward size, S segments, M
+predicted tokens, V vocabulary, P positions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import PackedRows, PaddedRows, dropout
+from .attention import TOKEN_BLOCK, PackedRows, PaddedRows, dropout
 from .config import ModelConfig
 from .encoder import Encoder
 from .heads import PretrainModel, tied_logits
@@ -49,17 +49,17 @@ def stream_dtype(states: Tensor) -> torch.dtype:
     return states.dtype
 
 
-def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
-    """Return the embedding of each token's segment (T, D)."""
-    if token_type_ids_T.device.type not in HALF_STREAM_DEVICES:
-        return F.embedding(token_type_ids_T, weight_SD)
+def segment_embeddings(token_type_ids: Tensor, weight_SD: Tensor) -> Tensor:
+    """Return the embedding of each token's segment (..., D)."""
+    if token_type_ids.device.type not in HALF_STREAM_DEVICES:
+        return F.embedding(token_type_ids, weight_SD)
     # A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands
     # of tokens share a row, as they do here. The gradient of `where` is a sum over the tokens.
-    types_T1 = token_type_ids_T[:, None]
-    chosen_TD = weight_SD[0].expand(len(types_T1), -1)
+    chosen = weight_SD[0].expand(*token_type_ids.shape, -1)
     for segment in range(1, len(weight_SD)):
-        chosen_TD = torch.where(types_T1 == segment, weight_SD[segment], chosen_TD)
-    return chosen_TD
+        is_segment = (token_type_ids == segment)[..., None]
+        chosen = torch.where(is_segment, weight_SD[segment], chosen)
+    return chosen
 
 
 class Embeddings(nn.Module):
@@ -76,17 +76,15 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.rate = config.hidden_dropout_prob
 
-    def forward(
-        self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor
-    ) -> Tensor:
-        """Return the embedded tokens (T, D)."""
-        words_TD = self.word_embeddings(input_ids_T)
-        segments_TD = segment_embeddings(token_type_ids_T, self.token_type_embeddings.weight)
-        positions_TD = self.position_embeddings(position_ids_T)
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> Tensor:
+        """Return the embedded tokens (..., D)."""
+        words = self.word_embeddings(input_ids)
+        segments = segment_embeddings(token_type_ids, self.token_type_embeddings.weight)
+        positions = self.position_embeddings(position_ids)
         # In the order of `transformers`: a sum of floats depends on it.
-        embedded_TD = self.LayerNorm(words_TD + segments_TD + positions_TD)
-        embedded_TD = dropout(embedded_TD, self.rate, self.training)
-        return embedded_TD.to(stream_dtype(embedded_TD))
+        embedded = self.LayerNorm(words + segments + positions)
+        embedded = dropout(embedded, self.rate, self.training)
+        return embedded.to(stream_dtype(embedded))
 
 
 class SelfAttention(nn.Module):
@@ -148,9 +146,17 @@ class DenseGelu(nn.Module):
         # The exact GELU, or its tanh approximation under any other name.
         self.approximate = "none" if config.hidden_act == "gelu" else "tanh"
 
-    def forward(self, hidden_TD: Tensor) -> Tensor:
-        """Return (T, F)."""
-        return F.gelu(self.dense(hidden_TD), approximate=self.approximate)
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (T, F) from (T, D), or (G, N, F) from blocks of tokens (G, N, D)."""
+        # Compared with the constant, so that the compiler knows the size of a block.
+        if hidden.dim() == 2 or hidden.shape[1] != TOKEN_BLOCK:
+            return F.gelu(self.dense(hidden), approximate=self.approximate)
+        # The bias's gradient is a sum over the tokens: over those of a block, in the kernel that
+        # computes GELU's gradient, then over the blocks. In one step, as a linear layer has it, a
+        # kernel of its own reads that gradient, the largest of a layer, once more.
+        inner_GNF = F.linear(hidden, self.dense.weight)
+        bias_GF = self.dense.bias.to(inner_GNF.dtype).expand(len(hidden), -1)
+        return F.gelu(inner_GNF + bias_GF[:, None], approximate=self.approximate)
 
 
 class Layer(nn.Module):
@@ -162,11 +168,13 @@ class Layer(nn.Module):
         self.intermediate = DenseGelu(config, config.intermediate_size)
         self.output = ResidualOutput(config, config.intermediate_size)
 
-    def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
-        """Return the next hidden states (T, D)."""
+    def forward(self, states: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
+        """Return the next hidden states, of the same shape: (T, D) or in blocks (G, N, D)."""
+        hidden_TD = states.flatten(0, -2)
         context_TD = self.attention.self(hidden_TD, layout)
         hidden_TD = self.attention.output(context_TD, hidden_TD)
-        return self.output(self.intermediate(hidden_TD), hidden_TD)
+        inner = self.intermediate(hidden_TD.view_as(states))
+        return self.output(inner.flatten(0, -2), hidden_TD).view_as(states)
 
 
 class Layers(nn.Module):
@@ -216,13 +224,13 @@ class BertModel(Encoder[ModelConfig]):
 
     def compute_states(
         self,
-        tokens_T: Tensor,
-        types_T: Tensor,
-        positions_T: Tensor,
+        tokens: Tensor,
+        types: Tensor,
+        positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """Return the states (T, D) of the embeddings and after each layer."""
-        states = [self.embeddings(tokens_T, types_T, positions_T)]
+        """Return the states of the embeddings and after each layer; see `Encoder`."""
+        states = [self.embeddings(tokens, types, positions)]
         for layer in self.encoder.layer:
             states.append(self.run_layer(layer, states[-1], layout))
         return states
@@ -239,9 +247,9 @@ class Transform(DenseGelu):
         super().__init__(config, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def forward(self, hidden_TD: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         """Return (M, D)."""
-        return self.LayerNorm(super().forward(hidden_TD))
+        return self.LayerNorm(super().forward(hidden))
 
 
 class MaskedLMHead(nn.Module):

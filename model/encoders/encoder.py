@@ -3,8 +3,10 @@
 Trainer, tasks, features and checkpoints see an encoder only through `Encoder`; `catalogue` chooses
 the class by the configuration.
 
+Packed tokens may lie in blocks, so that the compiler knows a factor of their number.
+
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
-L), D hidden size.
+L), G blocks of N packed tokens, D hidden size.
 """
 
 from abc import ABC, abstractmethod
@@ -54,13 +56,13 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
     @abstractmethod
     def compute_states(
         self,
-        tokens_T: Tensor,
-        types_T: Tensor,
-        positions_T: Tensor,
+        tokens: Tensor,
+        types: Tensor,
+        positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """Return the states (T, D) of the embeddings and after each layer, the last as heads take
-        it.
+        """Return the states (..., D) of the embeddings and after each layer, the last as heads take
+        it; tokens are (T,), or in blocks (G, N).
         """
 
     @abstractmethod
@@ -123,16 +125,18 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
 
     def packed_states(
         self,
-        input_ids_T: Tensor,
-        token_type_ids_T: Tensor,
-        position_ids_T: Tensor,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        position_ids: Tensor,
         row_starts: Tensor,
         max_length: int,
     ) -> Tensor:
-        """Return the last hidden states (T, D) of rows as `PackedRows` has them."""
+        """Return the last hidden states (T, D) of rows as `PackedRows` has them; tokens are (T,),
+        or in blocks (G, N).
+        """
         layout = PackedRows(row_starts, max_length, self.config.is_decoder)
-        states = self.compute_states(input_ids_T, token_type_ids_T, position_ids_T, layout)
-        return states[-1]
+        states = self.compute_states(input_ids, token_type_ids, position_ids, layout)
+        return states[-1].flatten(0, -2)
 
     def compile_parts(self, **options: Any) -> None:
         """Compile each of `parts` by itself; `options` are those of ``torch.compile``.

@@ -109,8 +109,8 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
         """Return the summed losses and the numbers of correct predictions.
 
         `IGNORED` labels count in neither. Rows are padded (B, L) as `Encoder.forward` takes them,
-        or packed with `row_starts` as in `PackedRows`; token ids, their types and positions then
-        have any shape of T tokens. `masked_index` are flat indices in B * L or T, `masked_ids` the
+        or packed with `row_starts` as in `PackedRows`; token ids, their types and positions are
+        then (T,) or in blocks. `masked_index` are flat indices in B * L or T, `masked_ids` the
         tokens to predict, all int64. Without labels the next-sentence head is left out and its sums
         are 0.
         """
@@ -120,11 +120,7 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
         else:
             assert position_ids is not None
             hidden = self.encoder.packed_states(
-                input_ids.flatten(),
-                token_type_ids.flatten(),
-                position_ids.flatten(),
-                row_starts,
-                max_length,
+                input_ids, token_type_ids, position_ids, row_starts, max_length
             )
             # Empty rows at the end have no first token; they read the last one of all, which does
             # not count, as their label is `IGNORED`:

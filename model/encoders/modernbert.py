@@ -8,8 +8,8 @@ Under autocast the states between layers stay fp32: they are a sum over all laye
 never resets as it does in BERT.
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
-L), D hidden size, E = 3 * D, F feed-forward size, H heads, K size of a head, M predicted tokens, V
-vocabulary.
+L), G blocks of N packed tokens, D hidden size, E = 3 * D, F feed-forward size, H heads, K size of a
+head, M predicted tokens, V vocabulary.
 """
 
 import math
@@ -79,9 +79,9 @@ class Embeddings(nn.Module):
         self.norm = _norm(config)
         self.rate = config.embedding_dropout
 
-    def forward(self, input_ids_T: Tensor) -> Tensor:
-        """Return the embedded tokens (T, D)."""
-        return dropout(self.norm(self.tok_embeddings(input_ids_T)), self.rate, self.training)
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """Return the embedded tokens (..., D)."""
+        return dropout(self.norm(self.tok_embeddings(input_ids)), self.rate, self.training)
 
 
 class Attention(nn.Module):
@@ -135,11 +135,13 @@ class Layer(nn.Module):
         self.mlp = GatedFeedForward(config)
 
     def forward(
-        self, hidden_TD: Tensor, layout: PaddedRows | PackedRows, rotation: Rotation
+        self, states: Tensor, layout: PaddedRows | PackedRows, rotation: Rotation
     ) -> Tensor:
-        """Return the next hidden states (T, D)."""
+        """Return the next hidden states, of the same shape: (T, D) or in blocks (G, N, D)."""
+        hidden_TD = states.flatten(0, -2)
         hidden_TD = hidden_TD + self.attn(self.attn_norm(hidden_TD), layout, rotation)
-        return hidden_TD + self.mlp(self.mlp_norm(hidden_TD))
+        hidden_TD = hidden_TD + self.mlp(self.mlp_norm(hidden_TD))
+        return hidden_TD.view_as(states)
 
 
 class ModernBertModel(Encoder[ModernBertConfig]):
@@ -168,22 +170,22 @@ class ModernBertModel(Encoder[ModernBertConfig]):
 
     def compute_states(
         self,
-        tokens_T: Tensor,
-        types_T: Tensor,
-        positions_T: Tensor,
+        tokens: Tensor,
+        types: Tensor,
+        positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """Return the states (T, D) of the embeddings and after each layer, the last one normalised;
-        segments are ignored.
+        """Return the states of the embeddings and after each layer, the last one normalised; see
+        `Encoder`. Segments are ignored.
         """
         config = self.config
         head_size = config.hidden_size // config.num_attention_heads
         # Once for all layers with the same base frequency.
         rotations = {
-            theta: Rotation.at(positions_T, head_size, theta)
+            theta: Rotation.at(positions.flatten(), head_size, theta)
             for theta in {config.global_rope_theta, config.local_rope_theta}
         }
-        states = [self.embeddings(tokens_T)]
+        states = [self.embeddings(tokens)]
         for index, layer in enumerate(self.layers):
             rotation = rotations[config.rope_theta(index)]
             states.append(self.run_layer(layer, states[-1], layout, rotation))

@@ -55,10 +55,13 @@ from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.device import (
     autocast,
+    fetch,
     find_device,
+    one_behind,
     oom_as_user_error,
     pinned_attention,
     product_dtype,
+    send,
     trim_memory,
 )
 from ..training.logs import Clock, ProgressCallback
@@ -380,17 +383,22 @@ class Extractor:
         device = next(self.encoder.parameters()).device
         sums_USD = torch.zeros(num_units, len(self.layers), self.encoder.config.hidden_size)
         num_done = 0
-        for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
+
+        def launch(chosen: list[int]) -> Callable[[], tuple[list[int], Tensor]]:
             batch_rows = [rows[index] for index in chosen]
             positions = [units.positions[index] for index in chosen]
-            states_PSD = self._read_states(batch_rows, positions, device)
+            computed = fetch(self._read_states(batch_rows, positions, device))
+            return lambda: (chosen, computed())
+
+        launched = map(launch, _batches(rows, self.config.batch_tokens))
+        for number, (chosen, states_PSD) in enumerate(one_behind(launched)):
             # Added up, as a unit may be read from several positions, and a text from several rows.
             unit_P = np.concatenate([units.units[index] for index in chosen])
             sums_USD.index_add_(0, torch.from_numpy(unit_P), states_PSD)
 
             num_done += len(chosen)
             trim_memory(device, number)
-            num_tokens = sum(len(row.row.input_ids) for row in batch_rows)
+            num_tokens = sum(len(rows[index].row.input_ids) for index in chosen)
             report(num_done / len(rows), num_tokens)
         counts_U = np.bincount(np.concatenate(units.units), minlength=num_units)
         counts_U11 = torch.from_numpy(counts_U)[:, None, None]
@@ -399,7 +407,7 @@ class Extractor:
     def _read_states(
         self, rows: Sequence[SentenceRow], positions: Sequence[np.ndarray], device: torch.device
     ) -> Tensor:
-        """Return the states (P, S, D), fp32 on the CPU, at `positions` of each of the rows."""
+        """Return the states (P, S, D), fp32, at `positions` of each of the rows."""
         features = [Feature((row.row,), None, index) for index, row in enumerate(rows)]
         batch = make_batch(features).to(device)
         dtype = product_dtype(self.config.precision, device)
@@ -411,14 +419,14 @@ class Extractor:
         #     position_P    1 2 1
         lengths = [len(row_positions) for row_positions in positions]
         row_P = np.repeat(np.arange(len(rows)), lengths)
-        at_row_P = torch.from_numpy(row_P).to(device)
-        at_position_P = torch.from_numpy(np.concatenate(positions)).to(device)
+        at_row_P = send(torch.from_numpy(row_P), device)
+        at_position_P = send(torch.from_numpy(np.concatenate(positions)), device)
         # Only what is read leaves the GPU.
         read_states = []
         for layer in self.layers:
             layer_PD = states[layer][at_row_P, at_position_P]
             read_states.append(layer_PD.float())
-        return torch.stack(read_states, 1).cpu()
+        return torch.stack(read_states, 1)
 
     def _combined(self, vectors_USD: np.ndarray) -> list[np.ndarray]:
         match self.config.combine:

@@ -44,7 +44,9 @@ from ..tasks.task import (
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import (
     autocast,
+    fetch,
     find_device,
+    one_behind,
     pinned_attention,
     product_dtype,
     trim_memory,
@@ -155,33 +157,42 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     `evaluate`.
     """
     device = next(model.parameters()).device
+    dtype = product_dtype("auto", device)
+
+    def launch(indices: list[int]) -> Callable[[], tuple[list[int], np.ndarray]]:
+        batch = make_batch([features[index] for index in indices]).to(device)
+        with autocast(device, dtype), uncompiled(), pinned_attention():
+            values = model(batch)
+        computed = fetch(values.float())
+        return lambda: (indices, computed().numpy())
+
     was_training = model.training
     model.eval()
-    order = sorted(range(len(features)), key=lambda index: features[index].length)
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
+    launched = map(launch, _batches(features))
+    for number, (indices, values) in enumerate(one_behind(launched)):
+        for index, value in zip(indices, values, strict=True):
+            if model.per_token:
+                value = value[: features[index].length]
+            # Copied to free the memory of the padded batch.
+            outputs[index] = value.copy()
+        trim_memory(device, number)
+    model.train(was_training)
+    return outputs
+
+
+def _batches(features: Sequence[Feature]) -> Iterator[list[int]]:
+    """Yield batches of indices of features of similar length."""
+    order = sorted(range(len(features)), key=lambda index: features[index].length)
     start = 0
-    num_batches = 0
     while start < len(order):
         # Features are sorted by length, so the first is only a lower bound of the batch's longest:
         # the size is a guess.
         shortest = features[order[start]]
         tokens_per_feature = shortest.length * len(shortest.rows)
         size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // tokens_per_feature + 1)
-        indices = order[start : start + size]
-        batch = make_batch([features[index] for index in indices]).to(device)
-        dtype = product_dtype("auto", device)
-        with autocast(device, dtype), uncompiled(), pinned_attention():
-            values = model(batch)
-        for index, value in zip(indices, values.float().cpu().numpy(), strict=True):
-            if model.per_token:
-                # Copied to free the memory of the padded batch.
-                value = value[: features[index].length].copy()
-            outputs[index] = value
-        trim_memory(device, num_batches)
+        yield order[start : start + size]
         start += size
-        num_batches += 1
-    model.train(was_training)
-    return outputs
 
 
 def predict(

@@ -25,6 +25,7 @@ from ..mirror import upload
 from ..tasks.task import Feature, Recipe, Scores, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import (
     compiles,
+    distinct_sizes,
     drain_every,
     kept_generators,
     oom_as_user_error,
@@ -175,6 +176,7 @@ def train_model(
         _open_log(training, step) as log,
         closing(batches),
         pinned_attention(),
+        distinct_sizes(),
         stop,
     ):
         num_threads = use_threads(num_threads, ranks.device)

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..encoders.attention import TOKEN_BLOCK
 from ..encoders.heads import IGNORED
+from ..training.device import send
 from .rows import InstanceRows, select, sequences
 
-TOKEN_BLOCK = 1024
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
 """The number of sequences in packed rows is padded to a multiple of this."""
@@ -45,12 +46,12 @@ class PretrainBatch(NamedTuple):
     max_length: int = 0
 
     def pin(self) -> "PretrainBatch":
-        """Copy the batch to pinned memory, from which a GPU copies without the CPU waiting."""
+        """Copy the batch to pinned memory, ahead of `to`."""
         return self._map(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "PretrainBatch":
-        """Copy the batch to `device`."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the batch to `device`, without waiting for a GPU."""
+        return self._map(lambda tensor: send(tensor, device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
         tensors = {}

@@ -27,6 +27,7 @@ from ..training.curve import draw_curve
 from ..training.device import (
     DTYPES,
     compiles,
+    distinct_sizes,
     drain_every,
     kept_generators,
     oom_as_user_error,
@@ -273,7 +274,7 @@ def _train(run: PretrainRun) -> dict[str, Any]:
     state = run.state
     device = setup.ranks.device
     run.model.encoder.recomputes_layers = setup.config.activation_checkpointing
-    with pinned_attention():
+    with pinned_attention(), distinct_sizes():
         if compiles(setup.config.compile, device):
             run.model.compile_parts()
         if state.initial is None:

@@ -66,12 +66,15 @@ class SequenceClassifier(LinearHead):
     """
 
     hf_name = "ForSequenceClassification"
+    class_weights: Tensor
 
     def __init__(
         self, config: EncoderConfig, num_outputs: int, class_weights: Sequence[float] = ()
     ):
         super().__init__(config, num_outputs)
-        self.class_weights = class_weights
+        # A buffer, so that it moves with the model: a copy to a GPU at each loss would wait for it.
+        # It is no weight of the checkpoint.
+        self.register_buffer("class_weights", torch.tensor(class_weights), persistent=False)
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
@@ -80,12 +83,11 @@ class SequenceClassifier(LinearHead):
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error if there is one output."""
         assert batch.target is not None
-        if outputs.shape[1] > 1 and self.class_weights:
+        if outputs.shape[1] > 1 and len(self.class_weights):
             # Divided by the number of examples, not by the sum of their weights, so that
             # micro-batches add up to the batch.
             losses = F.cross_entropy(outputs, batch.target, reduction="none")
-            weights = torch.tensor(self.class_weights, device=losses.device)
-            return (losses * weights[batch.target]).mean()
+            return (losses * self.class_weights[batch.target]).mean()
         if outputs.shape[1] > 1:
             return super().loss(outputs, batch)
         return F.mse_loss(outputs.squeeze(1), batch.target)

@@ -26,6 +26,7 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import Encoder, real_tokens, with_sigma
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer, TokenRow
+from ..training.device import send
 from ..training.ranks import print_notice
 from .class_report import ClassReport
 from .options import MAX_TASK_SIZE
@@ -76,9 +77,8 @@ class TaskBatch(NamedTuple):
     """N; each has B / N rows."""
 
     def to(self, device: torch.device) -> "TaskBatch":
-        """Copy the batch to `device`."""
-        # The copy goes on while the CPU prepares the next batch, if the memory is pinned.
-        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the batch to `device`, without waiting for a GPU."""
+        return self.map(lambda tensor: send(tensor, device))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
         """Return the batch with each tensor changed."""

@@ -23,7 +23,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
-from .device import autocast
+from .device import autocast, send
 from .optim import MAX_GRADIENT_NORM, set_learning_rate
 from .ranks import GradientSum, Ranks
 
@@ -132,9 +132,7 @@ class Updater(Generic[BatchT]):
         if self._ranks.rank == 0:
             first_rank_seconds = seconds
         shared = torch.tensor([stop_asked, first_rank_seconds], dtype=torch.float64)
-        if self._ranks.device.type == "cuda":
-            shared = shared.pin_memory()  # a copy from other memory would wait for the GPU
-        shared = shared.to(self._ranks.device, non_blocking=True)
+        shared = send(shared, self._ranks.device)
         sums = self._ranks.sum(torch.cat([sums_S, shared]))
         # Tensors of the device: `drain` waits for their values.
         self._pending.append((step, sums, gradient_norm))

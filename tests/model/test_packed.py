@@ -50,6 +50,7 @@ def rows(tmp_path_factory) -> InstanceRows:
 def small_blocks(monkeypatch) -> None:
     """Pad less, because the CPU's attention takes time and memory with the square of the tokens."""
     monkeypatch.setattr(batches, "TOKEN_BLOCK", 128)
+    monkeypatch.setattr(bert, "TOKEN_BLOCK", 128)
 
 
 @pytest.fixture
