@@ -6,6 +6,7 @@ not depend on the documents beside it.
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from .sentence_rules import ENDINGS, UPPER_CASE, Endings
@@ -61,6 +62,12 @@ class Document:
         return self._counts[text]
 
 
+def may_cut_after_words(lines: str, language: str) -> bool:
+    """Return whether `cut_after_words` may cut one of the pieces, a line each; most are whole."""
+    endings = ENDINGS.get(language, ENDINGS["*"])
+    return any(_stops(lines, endings))
+
+
 def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
     """Cut where a word with a full stop ends a sentence: a capital follows, and no name.
 
@@ -69,18 +76,27 @@ def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
     """
     endings = ENDINGS.get(language, ENDINGS["*"])
     cuts = [0]
-    for stop in _STOP_AND_CAPITAL.finditer(piece):
-        blank = piece.rfind(" ", 0, stop.start())
-        word = _WORD_BEFORE.search(piece, blank + 1, stop.start())
-        if word is None or not _may_end(word[1], endings):
-            continue
+    for word, stop in _stops(piece, endings):
         start = cuts[-1]
-        if not _is_open(piece[start : stop.end()]) and _ends(word[1], stop, endings, document):
+        if not _is_open(piece[start : stop.end()]) and _ends(word, stop, endings, document):
             cuts.append(stop.end())
     if len(cuts) == 1:
         return [piece]
     cuts.append(len(piece))
     return [piece[start:end] for start, end in pairwise(cuts)]
+
+
+def _stops(text: str, endings: Endings) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the words that may end a sentence before a capital, and their full stops."""
+    for stop in _STOP_AND_CAPITAL.finditer(text):
+        end = stop.start()
+        start = text.rfind(" ", 0, end) + 1
+        start = max(start, text.rfind("\n", start, end) + 1)
+        if end - start == 1 and not _may_end(text[start], endings):
+            continue  # at once, because most are initials
+        word = _WORD_BEFORE.search(text, start, end)
+        if word is not None and _may_end(word[1], endings):
+            yield word[1], stop
 
 
 def _may_end(word: str, endings: Endings) -> bool:
