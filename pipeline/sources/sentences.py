@@ -169,7 +169,7 @@ def compose(text: str) -> str:
     """
     if len(text) > 30 and not text.isascii() and _SAMPLED_RUN.search(text[::10]):
         text = _LONG_RUN.sub(r"\1", text)
-    return unicodedata.normalize("NFC", text)  # at once if the text is ASCII
+    return unicodedata.normalize("NFC", text)
 
 
 def normalise(text: str) -> str:
@@ -185,7 +185,8 @@ def normalise(text: str) -> str:
         text = " ".join(_JUNK.sub("", text).split())
     elif "  " in text:
         text = " ".join(text.split())
-    return compose(text.strip())
+    text = text.strip()
+    return text if text.isascii() else compose(text)
 
 
 def ends_sentence(line: str) -> bool:
