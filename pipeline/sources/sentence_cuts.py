@@ -8,11 +8,21 @@ not depend on the documents beside it.
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from string import ascii_uppercase
 
 from .sentence_rules import ENDINGS, UPPER_CASE, Endings
 
+# Capitals that end no sentence in any language: initials, of which a text has many.
+_INITIALS = "".join(
+    capital
+    for capital in ascii_uppercase
+    if not any(capital in endings.last_words for endings in ENDINGS.values())
+)
 # Begins with a character, which makes the search fast; the word before it is looked at then.
-_STOP_AND_CAPITAL = re.compile(rf"\.[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))")
+STOP_AND_CAPITAL = re.compile(
+    rf"\.(?<! [{_INITIALS}]\.)[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
+)
+"""Where `cut_after_words` may cut."""
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
@@ -88,12 +98,10 @@ def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
 
 def _stops(text: str, endings: Endings) -> Iterator[tuple[str, re.Match[str]]]:
     """Yield the words that may end a sentence before a capital, and their full stops."""
-    for stop in _STOP_AND_CAPITAL.finditer(text):
+    for stop in STOP_AND_CAPITAL.finditer(text):
         end = stop.start()
         start = text.rfind(" ", 0, end) + 1
         start = max(start, text.rfind("\n", start, end) + 1)
-        if end - start == 1 and not _may_end(text[start], endings):
-            continue  # at once, because most are initials
         word = _WORD_BEFORE.search(text, start, end)
         if word is not None and _may_end(word[1], endings):
             yield word[1], stop

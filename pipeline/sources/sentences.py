@@ -15,7 +15,13 @@ from typing import NamedTuple
 import sentencex
 
 from ..schemas import SENTENCE_ENDS
-from .sentence_cuts import Document, cut_after_words, may_cut_after_words, number_what_follows
+from .sentence_cuts import (
+    STOP_AND_CAPITAL,
+    Document,
+    cut_after_words,
+    may_cut_after_words,
+    number_what_follows,
+)
 from .sentence_rules import (
     ABBREVIATIONS,
     BEFORE_CAPITALS,
@@ -148,7 +154,8 @@ _SENTENCE_WITHIN = re.compile(
     rf"[.!?।॥৷۔։؟።။]['’]? (?:[\"'“‘]?[{UPPER_CASE}{_LETTER}]|(?<=[।॥৷۔։؟።။] )\S)"
 )
 # In Armenian a full stop is a colon.
-_INTRODUCED = r"(?:(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=[ա-և]\. .))"
+# Two hyphens, or one between blanks, are a dash as typed.
+_INTRODUCED = r"(?:(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=--.)|(?<= - .)|(?<=[ա-և]\. .))"
 _QUOTATION = re.compile(
     r"[\"“„«‘'](?:"
     rf"(?<=[\"“„«]){_INTRODUCED}([^\"“”„«»]{{60,}}+)[\"”“»]"
@@ -283,7 +290,7 @@ def _pieces(text: str, rules: "_Rules", document: Document) -> list[str]:
         lines = "\n".join(pieces)
         if _NUMBER_AT_END.search(lines):
             pieces = number_what_follows(pieces)
-    if not may_cut_after_words(lines, rules.code):
+    if not STOP_AND_CAPITAL.search(lines) or not may_cut_after_words(lines, rules.code):
         return pieces
     return [part for piece in pieces for part in cut_after_words(piece, rules.code, document)]
 
@@ -328,7 +335,11 @@ def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str
     She said: "It is late. We must go." And went.
                           ^ a cut, within the quotation only
     """
-    if len(piece) < _LONGEST_TITLE or not _SENTENCE_WITHIN.search(piece):
+    if len(piece) < _LONGEST_TITLE:
+        return [piece]
+    if '"' not in piece and "'" not in piece and piece.isascii():
+        return [piece]
+    if not _SENTENCE_WITHIN.search(piece):
         return [piece]
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
@@ -512,8 +523,8 @@ def _may_join(language: str) -> re.Pattern[str]:
     uneven_end = rf"(?<![^\n]{{6}}[{_PLAIN_LETTERS}{_PLAIN_MARKS}][^\n] \n)"
     if language != "en":
         return re.compile(rf"\n(?:{uneven_start}|{uneven_end})")
-    # A year is no day of a month, which English has not before its month.
-    uneven_end += r"(?<![a-z] \d{4}[^\n] \n)"
+    # "in 1990. The" and "10,000. The": in English no rule joins these, and they number nothing.
+    uneven_end += r"(?<![a-z] \d{4}[^\n] \n)(?<!\d,\d{3}[^\n] \n)"
     capitals = []
     by_length = groupby(sorted(BEFORE_CAPITALS, key=len), key=len)
     for _, words in by_length:
