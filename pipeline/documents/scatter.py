@@ -166,12 +166,12 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
     doc_id = f"{raw.source}:{raw.id}"
     counters.count("documents_read")
     counters.count("sentences_with_gaps", 0)  # reported even if there are none
-    sentences: list[str] = []
-    for sentence in split_sentences(raw.paragraphs, _language_of(raw, config)):
-        if GAP in sentence:
-            counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
-        else:
-            sentences.append(sentence)
+    split = split_sentences(raw.paragraphs, _language_of(raw, config))
+    sentences = [sentence for sentence in split if GAP not in sentence]
+    if len(sentences) < len(split):
+        for sentence in split:
+            if GAP in sentence:
+                counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
     if _is_too_short(sentences, config):
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)

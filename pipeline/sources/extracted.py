@@ -7,7 +7,7 @@ Removed templates leave holes, as in "Apollo (; Greek: …)", in one English art
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 import pyarrow as pa
@@ -63,15 +63,17 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _LINE_BREAK = re.compile(r"\s?<br\b[^<>\n]{0,100}>\s?", re.IGNORECASE)
-_STRAY_PUNCTUATION = re.compile(r"[ ,、][,、.;](?:\s|$)")
+# Begins with the mark, not with the space before it, of which there are more.
+_STRAY_PUNCTUATION = re.compile(r"[,、.;](?<=[ ,、].)(?:\s|$)")
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 
 _FORMULA = re.compile(r"(?<![A-Za-z])(?:formula|codice)_\d+")
-_MISSING_WORD = re.compile(
-    r"((?:\b(?:the|an?|of|in|as|or|and|to|at|is|are|was|were|with|about|by|from|for|on|near|between"
-    r"|than|into|called|approximately)|'s) |[,、] ?)(?=[,、.;](?:\s|$))",
-    re.IGNORECASE,
+_SMALL_WORDS = (
+    *("the", "a", "an", "of", "in", "as", "or", "and", "to", "at", "is", "are", "was", "were"),
+    *("with", "about", "by", "from", "for", "on", "near", "between", "than", "into", "called"),
+    "approximately",
 )
+"""After these a word follows, and no comma."""
 _EMPTY_PAIR = re.compile("[“‘《〈「『][”’》〉」』]")
 # A title in italics within quotation marks: both are written as quotes, "the film ""X"" was".
 _DOUBLED_QUOTES = re.compile(r'""([^"\s](?:[^"\n]{0,300}+(?<!\s))?)""')
@@ -92,17 +94,20 @@ _ENDINGS = {
 """The words by the marks before which they are rare."""
 
 
-def _behind_endings() -> str:
-    """Return a pattern that matches behind the words and marks of `_ENDINGS`.
+def _behind_any(words: Iterable[str], before: str, after: str) -> str:
+    """Return a pattern that matches behind any of the words, between two patterns of fixed width.
 
     A look-behind of `re` has a fixed width, so that there is one for each length of words.
     """
-    look_behinds = []
+    by_length = groupby(sorted(words, key=len), key=len)
+    return "|".join(f"(?<={before}(?:{'|'.join(group)}){after})" for _, group in by_length)
+
+
+def _behind_endings() -> str:
+    patterns = []
     for marks, endings in _ENDINGS.items():
-        by_length = groupby(sorted(endings.split("|"), key=len), key=len)
-        for _, words in by_length:
-            look_behinds.append(f"(?<= (?:{'|'.join(words)})[{marks}])")
-    return "|".join(look_behinds)
+        patterns.append(_behind_any(endings.split("|"), " ", f"[{marks}]"))
+    return "|".join(patterns)
 
 
 _LOST_BEFORE = re.compile(
@@ -113,6 +118,12 @@ _LOST_AFTER = re.compile(
     r" (?:(?:approximately|about|around|some|roughly|nearly) (?:north|south|east|west)[a-z-]* of\b"
     r"|approximately (?:long|wide|high|tall|deep|above|below|away|from|and|in)\b"
     rf"|(?:{_NOUNS}) of (?:and|above|below|at|with|from|is|was)\b)"
+)
+_BEHIND_SMALL_WORDS = _behind_any(_SMALL_WORDS, r"\b", " .")
+_MISSING_WORD = re.compile(
+    r"[,、.;](?=\s|$)(?:(?<=[,、].)|(?<=[,、] .)|(?<='s .)"
+    rf"|{_BEHIND_SMALL_WORDS})",
+    re.IGNORECASE,
 )
 # Find where the patterns above may match. Each begins with a character, which makes the search ten
 # times as fast.
@@ -289,11 +300,11 @@ def _with_gaps(line: str) -> str:
     ends_badly = _COMMA.search(line) or _FULL_STOP.search(line)
     if ends_badly:
         if _STRAY_PUNCTUATION.search(line):  # which is faster than the words before it
-            line = _MISSING_WORD.sub(rf"\1{GAP}", line)
+            line = _MISSING_WORD.sub(rf"{GAP}\g<0>", line)
             line = _SPACE_BEFORE_PUNCTUATION.sub("", line)
         line = _LOST_BEFORE.sub(rf"{GAP}\g<0>", line)
     # `in` finds words faster than a pattern does.
-    if ends_badly or "approximately" in line or (" of " in line and _OF.search(line)):
+    if "approximately" in line or (" of" in line and (ends_badly or _OF.search(line))):
         line = _LOST_AFTER.sub(rf"{GAP}\g<0>", line)
     if '"' in line and '""' in line:  # a single character is found faster
         line = _DOUBLED_QUOTES.sub(r'"\1"', line)

@@ -23,8 +23,8 @@ _LONGEST_ITEM = 60
 # "as was known.[174]", pasted from another page with its number; not the index of a list in a
 # program ("names[0]", "names[2] = 5") nor of a variable ("E[1]").
 _REFERENCE_MARK = re.compile(
-    r"(?:(?<=[^\W\d_]{2})|(?<=[.,;:!?)\]”\"’»。、，！？։՝।॥۔؟]))"
-    r"(?:\[(?!0\])\d{1,3}\])+(?![A-Za-z0-9_]|\.\w| ?[-=+*/<>])"
+    r"\[(?:(?<=[^\W\d_]{2}\[)|(?<=[.,;:!?)\]”\"’»。、，！？։՝।॥۔؟]\[))"
+    r"(?!0\])\d{1,3}\](?:\[(?!0\])\d{1,3}\])*(?![A-Za-z0-9_]|\.\w| ?[-=+*/<>])"
 )
 
 

@@ -6,12 +6,23 @@ not depend on the documents beside it.
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
+from string import ascii_uppercase
 
 from .sentence_rules import ENDINGS, UPPER_CASE, Endings
 
+# Capitals that end no sentence in any language: initials, of which a text has many.
+_INITIALS = "".join(
+    capital
+    for capital in ascii_uppercase
+    if not any(capital in endings.last_words for endings in ENDINGS.values())
+)
 # Begins with a character, which makes the search fast; the word before it is looked at then.
-_STOP_AND_CAPITAL = re.compile(rf"\.[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))")
+STOP_AND_CAPITAL = re.compile(
+    rf"\.(?<! [{_INITIALS}]\.)[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
+)
+"""Where `cut_after_words` may cut."""
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
@@ -61,6 +72,12 @@ class Document:
         return self._counts[text]
 
 
+def may_cut_after_words(lines: str, language: str) -> bool:
+    """Return whether `cut_after_words` may cut one of the pieces, a line each; most are whole."""
+    endings = ENDINGS.get(language, ENDINGS["*"])
+    return any(_stops(lines, endings))
+
+
 def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
     """Cut where a word with a full stop ends a sentence: a capital follows, and no name.
 
@@ -69,18 +86,25 @@ def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
     """
     endings = ENDINGS.get(language, ENDINGS["*"])
     cuts = [0]
-    for stop in _STOP_AND_CAPITAL.finditer(piece):
-        blank = piece.rfind(" ", 0, stop.start())
-        word = _WORD_BEFORE.search(piece, blank + 1, stop.start())
-        if word is None or not _may_end(word[1], endings):
-            continue
+    for word, stop in _stops(piece, endings):
         start = cuts[-1]
-        if not _is_open(piece[start : stop.end()]) and _ends(word[1], stop, endings, document):
+        if not _is_open(piece[start : stop.end()]) and _ends(word, stop, endings, document):
             cuts.append(stop.end())
     if len(cuts) == 1:
         return [piece]
     cuts.append(len(piece))
     return [piece[start:end] for start, end in pairwise(cuts)]
+
+
+def _stops(text: str, endings: Endings) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the words that may end a sentence before a capital, and their full stops."""
+    for stop in STOP_AND_CAPITAL.finditer(text):
+        end = stop.start()
+        start = text.rfind(" ", 0, end) + 1
+        start = max(start, text.rfind("\n", start, end) + 1)
+        word = _WORD_BEFORE.search(text, start, end)
+        if word is not None and _may_end(word[1], endings):
+            yield word[1], stop
 
 
 def _may_end(word: str, endings: Endings) -> bool:

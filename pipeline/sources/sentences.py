@@ -9,13 +9,19 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 import re
 import unicodedata
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 import sentencex
 
 from ..schemas import SENTENCE_ENDS
-from .sentence_cuts import Document, cut_after_words, number_what_follows
+from .sentence_cuts import (
+    STOP_AND_CAPITAL,
+    Document,
+    cut_after_words,
+    may_cut_after_words,
+    number_what_follows,
+)
 from .sentence_rules import (
     ABBREVIATIONS,
     BEFORE_CAPITALS,
@@ -24,6 +30,7 @@ from .sentence_rules import (
     GERSHAYIM,
     JOINS,
     LAST_CASED,
+    LOWER_CASE,
     MIRRORED_QUOTES,
     NO_ENDS,
     OWN_INITIALS,
@@ -91,6 +98,12 @@ _LANGUAGE_OF_CODE = {
 
 _OPENERS = "「『（(“«"
 
+# What stands before the mark that ends most pieces, and begins the next ones, if there is nothing
+# to join; see `_may_join`.
+_EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
+_PLAIN_LETTERS = f"{UPPER_CASE}{LOWER_CASE}{_EASTERN_LETTERS}"
+_PLAIN_MARKS = r".,;:)\]%/'\"’”»"
+
 _CLOSING_QUOTES = frozenset("\"'”’")
 _EXCLAIMING = frozenset("?!")
 
@@ -130,8 +143,9 @@ _LONGEST_INITIAL = 12
 _MAY_END = frozenset(("ст", "st"))
 
 # Both begin with a character, as does all that is searched in each text, because that is fast.
-_NUMBER_AT_END = re.compile(r"\n(?<=\d..\n)")
-_STOP_WITHIN = re.compile(r"\.[\"”’»)]? (?!\n)")
+# A number of up to three digits, as `number_what_follows` knows it.
+_NUMBER_AT_END = re.compile(r"\n(?:(?<=\d..\n)(?<!\d{4}..\n)|(?<=\s\d.\n))")
+_STOP_WITHIN = re.compile(r"\.[\"'”’»)]? (?!\n)")
 
 # A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter
 # may be a title.
@@ -140,7 +154,8 @@ _SENTENCE_WITHIN = re.compile(
     rf"[.!?।॥৷۔։؟።။]['’]? (?:[\"'“‘]?[{UPPER_CASE}{_LETTER}]|(?<=[।॥৷۔։؟።။] )\S)"
 )
 # In Armenian a full stop is a colon.
-_INTRODUCED = r"(?:(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=[ա-և]\. .))"
+# Two hyphens, or one between blanks, are a dash as typed.
+_INTRODUCED = r"(?:(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=--.)|(?<= - .)|(?<=[ա-և]\. .))"
 _QUOTATION = re.compile(
     r"[\"“„«‘'](?:"
     rf"(?<=[\"“„«]){_INTRODUCED}([^\"“”„«»]{{60,}}+)[\"”“»]"
@@ -161,7 +176,7 @@ def compose(text: str) -> str:
     """
     if len(text) > 30 and not text.isascii() and _SAMPLED_RUN.search(text[::10]):
         text = _LONG_RUN.sub(r"\1", text)
-    return unicodedata.normalize("NFC", text)  # at once if the text is ASCII
+    return unicodedata.normalize("NFC", text)
 
 
 def normalise(text: str) -> str:
@@ -177,7 +192,8 @@ def normalise(text: str) -> str:
         text = " ".join(_JUNK.sub("", text).split())
     elif "  " in text:
         text = " ".join(text.split())
-    return compose(text.strip())
+    text = text.strip()
+    return text if text.isascii() else compose(text)
 
 
 def ends_sentence(line: str) -> bool:
@@ -205,26 +221,26 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     """
     rules = _rules_of(language_code(language))
     document = Document(paragraphs)
-    sentences: list[str] = []
+    pieces: list[str] = []
     for paragraph in paragraphs:
-        sentences.extend(_split(normalise(paragraph), rules, document))
-    return sentences
+        text = normalise(paragraph)
+        if len(text) <= LONGEST_CALL:
+            pieces += _split(text, rules, document)
+        else:
+            for part in _cut_for_calls(text):
+                pieces += _split(part, rules, document)
+    stripped = map(str.strip, pieces)
+    return list(filter(None, stripped))
 
 
-def _split(paragraph: str, rules: "_Rules", document: Document) -> list[str]:
-    texts = [paragraph]
-    if len(paragraph) > LONGEST_CALL:
-        texts = _cut_for_calls(paragraph)
-    sentences: list[str] = []
-    for text in texts:
-        pieces = _pieces(text, rules, document)
-        if _is_quoting(text) and _SENTENCE_WITHIN.search("\n".join(pieces)):
-            pieces = [part for piece in pieces for part in _cut_quotations(piece, rules, document)]
-        if rules.cuts:
-            pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
-        stripped = map(str.strip, pieces)
-        sentences.extend(filter(None, stripped))
-    return sentences
+def _split(text: str, rules: "_Rules", document: Document) -> list[str]:
+    """Return the sentences of a text, with the blanks between them."""
+    pieces = _pieces(text, rules, document)
+    if _is_quoting(text) and _may_hold_sentences("\n".join(pieces)):
+        pieces = [part for piece in pieces for part in _cut_quotations(piece, rules, document)]
+    if rules.cuts:
+        pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
+    return pieces
 
 
 def language_code(language: str) -> str:
@@ -266,14 +282,15 @@ def _pieces(text: str, rules: "_Rules", document: Document) -> list[str]:
     `text`.
     """
     pieces = _segment(text, rules)
-    if len(pieces) > 1:
-        joins = rules.joins_uncased if text.islower() else rules.joins
-        pieces = _join(pieces, rules, joins)
     # A line a piece, so that one search sees all of them.
     lines = "\n".join(pieces)
-    if _NUMBER_AT_END.search(lines):
-        pieces = number_what_follows(pieces)
-    if not _STOP_WITHIN.search(lines):
+    if rules.may_join.search(lines):
+        joins = rules.joins_uncased if text.islower() else rules.joins
+        pieces = _join(pieces, rules, joins)
+        lines = "\n".join(pieces)
+        if _NUMBER_AT_END.search(lines):
+            pieces = number_what_follows(pieces)
+    if not STOP_AND_CAPITAL.search(lines) or not may_cut_after_words(lines, rules.code):
         return pieces
     return [part for piece in pieces for part in cut_after_words(piece, rules.code, document)]
 
@@ -298,15 +315,18 @@ def _as_in_english(quote: re.Match[str]) -> str:
 
 def _is_quoting(text: str) -> bool:
     """Return whether a text may have a quotation."""
-    return (
-        '"' in text
-        or "“" in text
-        or " '" in text
-        or "«" in text
-        or "‘" in text
-        or "„" in text
-        or text[:1] == "'"
-    )
+    # Single characters first, which are found faster.
+    if '"' in text or "“" in text or "«" in text or "‘" in text or "„" in text:
+        return True
+    return "'" in text and (" '" in text or text[0] == "'")
+
+
+def _may_hold_sentences(lines: str) -> bool:
+    """Return whether a sentence may end within a line."""
+    # In most lines of ASCII only a full stop does, which is found faster.
+    if lines.isascii() and "?" not in lines and "!" not in lines:
+        return _STOP_WITHIN.search(lines) is not None
+    return _SENTENCE_WITHIN.search(lines) is not None
 
 
 def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str]:
@@ -315,7 +335,11 @@ def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str
     She said: "It is late. We must go." And went.
                           ^ a cut, within the quotation only
     """
-    if len(piece) < _LONGEST_TITLE or not _SENTENCE_WITHIN.search(piece):
+    if len(piece) < _LONGEST_TITLE:
+        return [piece]
+    if '"' not in piece and "'" not in piece and piece.isascii():
+        return [piece]
+    if not _SENTENCE_WITHIN.search(piece):
         return [piece]
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
@@ -449,6 +473,8 @@ class _Rules(NamedTuple):
     """The rules of `sentence_rules` for one language."""
 
     code: str
+    may_join: re.Pattern[str]
+    """Searched first, in all pieces, a line each: most texts have nothing to join."""
     joins: re.Pattern[str]
     joins_uncased: re.Pattern[str]
     """For text without capitals."""
@@ -469,6 +495,7 @@ class _Rules(NamedTuple):
 def _rules_of(code: str) -> _Rules:
     return _Rules(
         code=code,
+        may_join=_may_join(code),
         joins=_pattern(code, uncased=False),
         joins_uncased=_pattern(code, uncased=True),
         abbreviated=code not in OWN_INITIALS,
@@ -481,6 +508,28 @@ def _rules_of(code: str) -> _Rules:
         has_gershayim=code in GERSHAYIM,
         mirrors_quotes=code in MIRRORED_QUOTES,
     )
+
+
+def _may_join(language: str) -> re.Pattern[str]:
+    """Compile a pattern that matches every line break at which `_join` may change anything.
+
+    It is `_is_plain` as a pattern, which sees more places as not plain. It begins with a character,
+    which is fast.
+    """
+    if language not in OWN_INITIALS:
+        return re.compile("\n")  # any piece may end with an abbreviation
+    letter_before = rf"(?<=[{_PLAIN_LETTERS}][^\n] \n)"
+    uneven_start = rf"(?![{UPPER_CASE}]|{letter_before}[{_EASTERN_LETTERS}])"
+    uneven_end = rf"(?<![^\n]{{6}}[{_PLAIN_LETTERS}{_PLAIN_MARKS}][^\n] \n)"
+    if language != "en":
+        return re.compile(rf"\n(?:{uneven_start}|{uneven_end})")
+    # "in 1990. The" and "10,000. The": in English no rule joins these, and they number nothing.
+    uneven_end += r"(?<![a-z] \d{4}[^\n] \n)(?<!\d,\d{3}[^\n] \n)"
+    capitals = []
+    by_length = groupby(sorted(BEFORE_CAPITALS, key=len), key=len)
+    for _, words in by_length:
+        capitals.append(rf"(?<= (?:{'|'.join(words)})[^\n] \n)")
+    return re.compile(rf"\n(?:{uneven_start}|{uneven_end}|{'|'.join(capitals)})")
 
 
 def _pattern(language: str, *, uncased: bool) -> re.Pattern[str]:

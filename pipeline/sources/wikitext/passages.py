@@ -70,10 +70,13 @@ def wikitext_to_paragraphs(
     text = _drop_lines(structures.render(), language, dropped)
     passages: list[str] = []
     for block in _render_inline(text).split(PARAGRAPH_BREAK):
+        if not block or block.isspace():
+            continue  # at once, because most are: what was between the lines of a list
         paragraph = without_reference_marks(repair_paragraph(block))
+        if not paragraph:
+            continue
         if not _is_passage(paragraph):
-            if paragraph:
-                dropped["labels"].append(paragraph)
+            dropped["labels"].append(paragraph)
         elif is_navigation(paragraph):
             dropped["navigation"].append(paragraph)
         else:

@@ -35,6 +35,8 @@ _EMPTY_ITEM = re.compile(r"[;,；，、] ?[\x01-\x03](?= ?[;,)；，、）]| ?\.
 _BEFORE_PUNCTUATION = re.compile(r" ?[\x01\x03] ?(?=[,.;:!?)])")
 # "the sound /p/ is": a pronunciation that no name precedes is what the sentence is about.
 _SPOKEN_OF = re.compile(f"(?<=[a-z] ){PRONUNCIATION}(?= [a-z])(?<=.{{60}})")
+# "The first stage fell at {{coord|30|12|N|74|7|W}} and": a place, not the coordinates of the page.
+_PLACE = re.compile(f"(?<= at ){REMOVED}")
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
 )
@@ -65,6 +67,7 @@ def _close_holes(text: str) -> str:
     text = _EMPTY_START.sub(r"\1", text)
     text = _EMPTY_ITEM.sub("", text)
     text = text.replace(f".{REMOVED}.", ".")
+    text = _PLACE.sub(GAP, text)
     text = _BEFORE_PUNCTUATION.sub("", text)
     text = _SPOKEN_OF.sub(GAP, text)
     text = _SILENT_MARK.sub("", text)

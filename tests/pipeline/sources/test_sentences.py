@@ -235,6 +235,21 @@ def test_sentences_that_end_like_abbreviations(language: str, sentences: list[st
                 "You never told me so before,' said she.",
             ],
         ),
+        # From novels, with typed dashes.
+        (
+            "en",
+            [
+                'He paused, - then continued in a softer tone - "You look afraid of me, dear.',
+                'Be assured you never had less cause for terror."',
+            ],
+        ),
+        (
+            "en",
+            [
+                'It was as follows:--"I start to-morrow afternoon,--I hardly know whither.',
+                'It may be for years or it may be for ever."',
+            ],
+        ),
         (
             "fr",
             [

@@ -257,6 +257,9 @@ def test_marks_where_words_are_missing() -> None:
     assert clean("The value of <math>x_1</math> is known.") == "The value of x₁ is known."
     assert clean(r"The value of <math>\sum x</math> is known.") == f"The value of {GAP} is known."
     assert clean("It lies {{unknown|5}} north.") == f"It lies {GAP} north."
+    # From "Apollo 8".
+    assert clean("It fell at {{Coord|30|12|N|74|7|W}} and sank.") == f"It fell at {GAP} and sank."
+    assert clean("The town {{Coord|1|2|N}} is.") == "The town is."
     assert clean("人口は{{自治体人口|x}}人である。", "ja") == f"人口は{GAP}人である。"
     assert clean("{{Infobox}} The town") == "The town"
     assert clean(
