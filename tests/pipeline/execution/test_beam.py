@@ -1,20 +1,28 @@
 """Stages as Beam transforms: metrics, failed jobs, stages behind one another, and options."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.runners.portability.flink_uber_jar_job_server import (
+    FlinkBeamJob,
+    FlinkUberJarJobServer,
+)
+from apache_beam.runners.portability.portable_runner import PipelineResult
 from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution import beam as beam_module
 from clozeworks.pipeline.execution.beam import (
     RunStage,
     check_options,
     in_a_line,
     pipeline_options,
+    run_pipeline,
     take_runner,
 )
 from clozeworks.pipeline.execution.phases import do_unit
@@ -103,6 +111,76 @@ def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
     for number in (3, 3, 2):  # and so do the others, as the job is ending
         with pytest.raises(UserError, match=r"^three is no good; take four$"):
             do_unit(number, directory, Squares(fail_on_three))
+
+
+class RestartedJob(PipelineResult):
+    """A job on a runner that tries again whatever fails, until it is cancelled."""
+
+    def __init__(self, service: Any = None) -> None:
+        self._job_service = service
+        self._job_id = "job"
+        self.cancelled = threading.Event()
+
+    def wait_until_finish(self, duration: Any = None) -> None:
+        self.cancelled.wait(timeout=60)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def run_with_a_mistake(job: RestartedJob, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = NumberStage(output=str(output), more_work=fail_on_three)
+    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+    with pytest.raises(UserError):
+        do_unit(3, directory, Squares(fail_on_three))
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
+    monkeypatch.setattr(beam_module, "LOOK_FOR_MISTAKES_S", 0.1)
+    with pytest.raises(RunError, match="cancelled"):
+        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+
+
+def test_a_job_that_tries_a_users_mistake_again_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    job = RestartedJob()
+    run_with_a_mistake(job, tmp_path, monkeypatch)
+    assert job.cancelled.is_set()
+
+
+def test_a_job_of_flink_is_cancelled_at_an_address_that_flink_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    flink_job = object.__new__(FlinkBeamJob)
+    flink_job._master_url = "http://head:8081"
+    flink_job._flink_job_id = "f00d"
+    service = object.__new__(FlinkUberJarJobServer)
+    service._jobs = {"job": flink_job}
+    asked: list[str] = []
+
+    class Accepted:
+        status_code = 202
+        text = ""
+
+    def patch(url: str) -> Accepted:
+        asked.append(url)
+        return Accepted()
+
+    monkeypatch.setattr("requests.patch", patch)
+    job = RestartedJob(service)
+    run_with_a_mistake(job, tmp_path, monkeypatch)
+    job.cancelled.set()
+    # https://nightlies.apache.org/flink/flink-docs-release-1.19/docs/ops/rest_api/#jobs-jobid-1
+    assert asked == ["http://head:8081/v1/jobs/f00d"]
+
+
+def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    open_stage(stage, stage.plan(), overwrite=False)
+    job = RestartedJob()
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
+    monkeypatch.setattr(beam_module, "LOOK_FOR_MISTAKES_S", 0.01)
+    threading.Timer(1.0, job.cancelled.set).start()  # its end
+    run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
 
 
 def look_at_manifest(directory: StageDirectory, number: int) -> Done:
