@@ -48,9 +48,17 @@ from ..config import RunOptions
 from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
 from ..storage import is_remote
+from ..storage.stage import StageDirectory
 from .counters import Counters
 from .phases import Phase, do_unit, plan_phase
-from .stages import Stage, finish_stage, open_stage, opened_directory
+from .stages import (
+    Stage,
+    check_version,
+    finish_stage,
+    installed_version,
+    open_stage,
+    opened_directory,
+)
 from .units import read_errors, stop_units
 from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError, num_workers
 
@@ -87,7 +95,7 @@ class RunStage(beam.PTransform):
         before = input_or_inputs
         if not isinstance(before, PCollection):
             before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
-        done = before | "Open" >> _Once(partial(_open, self.stage))
+        done = before | "Open" >> _Once(partial(_open, self.stage, installed_version()))
         for phase in self.stage.phases():
             done = done | RunPhase(self.stage, phase)
         return done | "Finish" >> _Once(partial(_finish, self.stage))
@@ -137,7 +145,9 @@ def _call(_: Any, function: Callable[[], Any]) -> Any:
     return function()
 
 
-def _open(stage: Stage[Any, Any]) -> str:
+def _open(stage: Stage[Any, Any], version_of_opener: str) -> str:
+    # Before its own version would be written down as the opener's.
+    check_version(StageDirectory(stage.output, fingerprint=""), version_of_opener)
     # Never with `overwrite`: a runner may open again when it has lost the result with a worker.
     open_stage(stage, stage.plan(), overwrite=False)
     return stage.output
