@@ -47,7 +47,7 @@ for path in $KEPT; do  # what must stay in sight below the new /tmp
 done
 if [ -n "$SHARED" ]; then mkdir /mnt/tmp/shared; mount --bind "$SHARED" /mnt/tmp/shared; fi
 mount --rbind /mnt/tmp /tmp
-for path in $HIDDEN; do mount --bind /dev/null "$path"; done
+for path in $HIDDEN; do mount -t tmpfs tmpfs "$path"; done
 mount -o remount,bind,ro /
 ip link set lo up
 echo ready
@@ -223,7 +223,7 @@ class Network:
     ) -> Host:
         """Start a host, or a new one in the place of a killed one of the same name.
 
-        `shared` is a folder that it sees as `SHARED`; `hidden` are files that it sees empty.
+        `shared` is a folder that it sees as `SHARED`; `hidden` are folders that it sees empty.
         """
         address = self._addresses.setdefault(name, f"{PREFIX}.{10 + len(self._addresses)}")
         names = [f"{each} {known}" for known, each in self._addresses.items()]

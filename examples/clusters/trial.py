@@ -4,6 +4,7 @@ Each trial compares the digests of all files with those of one machine, and prin
 """
 
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -82,6 +83,8 @@ class Engine(ABC):
     """Whether hosts share a folder even so."""
     variables: ClassVar[Mapping[str, str]] = {}
     """The environment of the user's commands."""
+    left_out: ClassVar[Sequence[str]] = ()
+    """Trials that make no sense on it."""
 
     def start_user(self, user: Host) -> None:
         """Start what the user's own host needs."""
@@ -298,17 +301,59 @@ def lose_workers(cluster: Cluster) -> None:
             cluster.check_bytes(output, folder)
 
 
+def begin_ingest(cluster: Cluster, output: str) -> Process:
+    """Start `ingest`, and wait until it is in its first phase."""
+    command = cluster.start(cluster.stages(output)[0])
+    plan = f"{output}/documents/.work/scatter/plan.json"
+    has_begun = wait_until(lambda: cluster.exists(plan), command)
+    cluster.check(has_begun, "ingest was over too soon")
+    return command
+
+
+def lose_worker(cluster: Cluster) -> None:
+    """Kill the host of one worker; no other takes its place."""
+    with cluster.trial("a worker's host killed, and not replaced"):
+        command = begin_ingest(cluster, "lost-worker")
+        cluster.network.hosts[WORKERS[1]].kill()
+        cluster.end(command)
+        cluster.check_bytes("lost-worker", "documents")
+    cluster.add_worker(WORKERS[1])
+    cluster.wait_for_workers()
+
+
+def cut_off_worker(cluster: Cluster) -> None:
+    """Take one worker's link down, and let no other take its place: its connections just hang."""
+    with cluster.trial("a worker's host cut off without a word, and not replaced"):
+        command = begin_ingest(cluster, "cut-off")
+        cluster.network.hosts[WORKERS[1]].cut_off()
+        cluster.end(command)
+        cluster.check_bytes("cut-off", "documents")
+    cluster.network.hosts[WORKERS[1]].kill()
+    cluster.add_worker(WORKERS[1])
+    cluster.wait_for_workers()
+
+
+def lose_head(cluster: Cluster) -> None:
+    """Kill the host that manages the cluster; start the cluster again, and the command."""
+    with cluster.trial("the head killed, all started again, the command typed again"):
+        command = begin_ingest(cluster, "lost-head")
+        cluster.network.hosts["head"].kill()
+        cluster.check_line(cluster.end(command, status=1), "Error: ")
+        cluster.engine.start_head(cluster.add_host("head"))
+        for name in WORKERS:
+            cluster.network.hosts[name].kill()
+            cluster.add_worker(name)
+        cluster.wait_for_workers()
+        cluster.run(cluster.stages("lost-head")[0])
+        cluster.check_bytes("lost-head", "documents")
+
+
 def lose_command(cluster: Cluster) -> None:
     """Kill the user's command, and type it again."""
     with cluster.trial("the user's command killed and typed again"):
-        output = "lost-command"
-        ingest = cluster.stages(output)[0]
-        command = cluster.start(ingest)
-        plan = f"{output}/documents/.work/scatter/plan.json"
-        cluster.check(wait_until(lambda: cluster.exists(plan), command), "nothing was killed")
-        command.kill()
-        cluster.run(ingest)
-        cluster.check_bytes(output, "documents")
+        begin_ingest(cluster, "lost-command").kill()
+        cluster.run(cluster.stages("lost-command")[0])
+        cluster.check_bytes("lost-command", "documents")
 
 
 def restart_store(cluster: Cluster) -> None:
@@ -317,15 +362,12 @@ def restart_store(cluster: Cluster) -> None:
     if store is None:
         return
     with cluster.trial(f"the S3 server away for {STORE_AWAY_S} s in the middle"):
-        output = "lost-store"
-        command = cluster.start(cluster.stages(output)[0])
-        plan = f"{output}/documents/.work/scatter/plan.json"
-        cluster.check(wait_until(lambda: cluster.exists(plan), command), "nothing was stopped")
+        command = begin_ingest(cluster, "lost-store")
         store.stop()
         time.sleep(STORE_AWAY_S)
         store.start()
         cluster.end(command)
-        cluster.check_bytes(output, "documents")
+        cluster.check_bytes("lost-store", "documents")
 
 
 def make_mistake(cluster: Cluster) -> None:
@@ -356,9 +398,26 @@ def take_other_version(cluster: Cluster) -> None:
         host.environment["PYTHONPATH"] = f"/tmp/other:{os.environ.get('PYTHONPATH', '')}"
         cluster.engine.start_worker(host)
         cluster.wait_for_workers()
-        printed = cluster.run(cluster.stages("other-version")[0], status=1)
+        printed = cluster.run(cluster.stages("other-version")[0], status=2)
         line = f"{name} has clozeworks 9.9.9, but the run was opened by"
         cluster.check_line(printed, line)
+        host.kill()
+        cluster.add_worker(name)
+        cluster.wait_for_workers()
+
+
+def lack_package(cluster: Cluster) -> None:
+    """Let one host have no clozeworks: the run ends with a line that says so."""
+    with cluster.trial("a host without clozeworks"):
+        name = WORKERS[0]
+        cluster.network.hosts[name].kill()
+        package = importlib.util.find_spec("clozeworks")
+        assert package is not None and package.submodule_search_locations is not None
+        host = cluster.add_host(name, hidden=package.submodule_search_locations)
+        cluster.engine.start_worker(host)
+        cluster.wait_for_workers()
+        printed = cluster.run(cluster.stages("no-package")[0], status=1)
+        cluster.check_line(printed, "No module named 'clozeworks")
         host.kill()
         cluster.add_worker(name)
         cluster.wait_for_workers()
@@ -367,11 +426,15 @@ def take_other_version(cluster: Cluster) -> None:
 TRIALS = {
     "stages": run_stages,
     "job": run_one_job,
+    "worker": lose_worker,
     "workers": lose_workers,
+    "cut": cut_off_worker,
+    "head": lose_head,
     "command": lose_command,
     "store": restart_store,
     "mistake": make_mistake,
     "version": take_other_version,
+    "package": lack_package,
 }
 
 
@@ -429,7 +492,8 @@ def run(
                 cluster.add_worker(name)
             cluster.wait_for_workers()
         for name in names:
-            TRIALS[name](cluster)
+            if name not in engine.left_out:
+                TRIALS[name](cluster)
         if store is not None:
             print(f"{engine.name}: requests to the store: {store.num_requests()}")
         return cluster.failures

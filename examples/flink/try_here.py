@@ -99,7 +99,7 @@ class Flink(Engine):
             "--flink_master=head:8081",
             "--flink_submit_uber_jar",
             f"--flink_job_server_jar={self.jar}",
-            f"--parallelism={len(WORKERS)}",
+            f"--parallelism={len(WORKERS) - 1}",  # one host can be lost
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{POOL_PORT}",
         ]
