@@ -47,7 +47,6 @@ for path in $KEPT; do  # what must stay in sight below the new /tmp
 done
 if [ -n "$SHARED" ]; then mkdir /mnt/tmp/shared; mount --bind "$SHARED" /mnt/tmp/shared; fi
 mount --rbind /mnt/tmp /tmp
-for path in $HIDDEN; do mount -t tmpfs tmpfs "$path"; done
 mount -o remount,bind,ro /
 ip link set lo up
 echo ready
@@ -218,12 +217,11 @@ class Network:
         name: str,
         environment: Mapping[str, str] | None = None,
         shared: Path | None = None,
-        hidden: Sequence[str] = (),
         tmp_size: str = "8g",
     ) -> Host:
         """Start a host, or a new one in the place of a killed one of the same name.
 
-        `shared` is a folder that it sees as `SHARED`; `hidden` are folders that it sees empty.
+        `shared` is a folder that it sees as `SHARED`.
         """
         address = self._addresses.setdefault(name, f"{PREFIX}.{10 + len(self._addresses)}")
         names = [f"{each} {known}" for known, each in self._addresses.items()]
@@ -236,7 +234,6 @@ class Network:
             "TMP_SIZE": tmp_size,
             "KEPT": " ".join(kept),
             "SHARED": str(shared or ""),
-            "HIDDEN": " ".join(hidden),
         }
         namespaces = ["--net", "--pid", "--fork", "--mount-proc", "--mount", "--uts", "--ipc"]
         init = _start_init(

@@ -4,7 +4,6 @@ Each trial compares the digests of all files with those of one machine, and prin
 """
 
 import argparse
-import importlib.util
 import itertools
 import json
 import os
@@ -67,6 +66,19 @@ for folder in ("documents", "vocab", "instances"):
             digest = hashlib.sha256(storage.read_bytes(path)).hexdigest()
             digests[folder + path.removeprefix(root)] = digest
 print(json.dumps(digests))
+"""
+
+
+# What Python runs at its start, on a host that is to lack the package.
+_NO_PACKAGE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "clozeworks":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
 """
 
 
@@ -133,7 +145,7 @@ class Cluster:
         """The host where the user types the commands."""
         return self.network.hosts[USER]
 
-    def add_host(self, name: str, hidden: Sequence[str] = (), tmp_size: str = "8g") -> Host:
+    def add_host(self, name: str, tmp_size: str = "8g") -> Host:
         """Add a host that reaches the data, or a new one in the place of a killed one."""
         environment = {}
         shared = None
@@ -141,7 +153,7 @@ class Cluster:
             environment = CREDENTIALS
         if self.store is None or self.engine.needs_shared_folder:
             shared = self.shared
-        return self.network.add_host(name, environment, shared, hidden, tmp_size)
+        return self.network.add_host(name, environment, shared, tmp_size)
 
     def add_worker(self, name: str) -> None:
         """Add a worker's host, or a new one in the place of a killed one."""
@@ -411,9 +423,9 @@ def lack_package(cluster: Cluster) -> None:
     with cluster.trial("a host without clozeworks"):
         name = WORKERS[0]
         cluster.network.hosts[name].kill()
-        package = importlib.util.find_spec("clozeworks")
-        assert package is not None and package.submodule_search_locations is not None
-        host = cluster.add_host(name, hidden=package.submodule_search_locations)
+        host = cluster.add_host(name)
+        host.run("sh", "-c", 'mkdir /tmp/none; echo "$0" > /tmp/none/sitecustomize.py', _NO_PACKAGE)
+        host.environment["PYTHONPATH"] = "/tmp/none"
         cluster.engine.start_worker(host)
         cluster.wait_for_workers()
         printed = cluster.run(cluster.stages("no-package")[0], status=1)
