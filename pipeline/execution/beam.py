@@ -307,14 +307,21 @@ def _cancel(submitted: PortableResult) -> None:
         submitted.cancel()
 
 
+_PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "... ")
+
+
 def in_a_line(error: Exception) -> Exception:
     """Return the innermost cause of an error that came through Beam, as an error of ours.
 
-    Beam wraps the traceback of a worker into its message, and marks each step it passed::
+    Beam wraps the traceback of a worker into its message, and marks each step it passed; Flink
+    wraps Java's around that::
 
+        Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 3:
         Traceback (most recent call last):
           File "…", line 3, in …
         clozeworks.pipeline.errors.UserError: … [while running 'Ingest/Scatter/Work']
+            at org.apache.beam…
+            ... 7 more
     """
     if isinstance(error, UserError | RunError):
         return type(error)(_without_steps(str(error)))
@@ -322,7 +329,7 @@ def in_a_line(error: Exception) -> Exception:
     cause = type(error).__name__
     for line in str(error).splitlines():
         line = line.strip()
-        if line and not line.startswith(("[while running", "File ", "return ", "raise ")):
+        if line and not line.startswith(_PARTS_OF_TRACEBACKS):
             cause = line
     cause = _without_steps(cause)
     users_mistake = re.search(r"\bUserError: (.*)", cause)
