@@ -4,7 +4,6 @@ Each trial compares the digests of all files with those of one machine, and prin
 """
 
 import argparse
-import itertools
 import json
 import os
 import shutil
@@ -35,6 +34,7 @@ PHASES = {
     "vocab": ("count", "merge", "learn"),
     "instances": ("build",),
 }
+FIRST_PHASES = {phases[0] for phases in PHASES.values()}
 INGEST = ("--language", "en", "--validation-share", "0.08", "--shards", "6")
 VOCAB = ("--size", "2000")
 BUILD = ("--max-length", "32")
@@ -177,11 +177,18 @@ class Cluster:
             return f"s3://{BUCKET}/{name}"
         return f"{SHARED}/{name}"
 
-    def exists(self, name: str) -> bool:
-        """Tell whether there is a file below `folder`, without a request to the store."""
-        if self.store is not None:
-            return self.store.path(name).exists()
-        return (self.shared / name).exists()
+    def is_at_work(self, output: str, phase: str) -> bool:
+        """Tell whether the job is in a phase, without a request to the store."""
+        name = f"{output}/.work/{phase}"
+        folder = self.shared / name if self.store is None else self.store.path(name)
+        try:
+            files = {path.name for path in folder.iterdir()}
+        except FileNotFoundError:
+            return False
+        # A stage's first phase is planned before there is a job.
+        if phase in FIRST_PHASES:
+            return bool(files - {"plan.json"})
+        return "plan.json" in files
 
     def stages(self, output: str) -> list[list[str]]:
         """Return the commands of the three stages."""
@@ -296,29 +303,30 @@ def run_one_job(cluster: Cluster) -> None:
 def lose_workers(cluster: Cluster) -> None:
     """Kill the host of one worker in each phase; another one takes its place."""
     output = "lost-workers"
-    victims = itertools.cycle(WORKERS)
     stages = zip(cluster.stages(output), PHASES.items(), strict=True)
     for arguments, (folder, phases) in stages:
         with cluster.trial(f"a worker's host killed in {', '.join(phases)}"):
             command = cluster.start(arguments)
             for phase in phases:
-                plan = f"{output}/{folder}/.work/{phase}/plan.json"
-                is_planned = wait_until(lambda plan=plan: cluster.exists(plan), command)
-                cluster.check(is_planned, f"no host was killed in {phase}: it was over too soon")
-                if is_planned:
-                    name = next(victims)
+                if wait_for_phase(cluster, command, f"{output}/{folder}", phase):
+                    name = busy_worker(cluster)
                     cluster.network.hosts[name].kill()
                     cluster.add_worker(name)
             cluster.end(command)
             cluster.check_bytes(output, folder)
 
 
+def wait_for_phase(cluster: Cluster, command: Process, output: str, phase: str) -> bool:
+    """Wait until a command is in a phase; return False if it has ended before."""
+    is_at_work = wait_until(lambda: cluster.is_at_work(output, phase), command)
+    cluster.check(is_at_work, f"{phase} was over too soon")
+    return is_at_work
+
+
 def begin_ingest(cluster: Cluster, output: str) -> Process:
     """Start `ingest`, and wait until it is in its first phase."""
     command = cluster.start(cluster.stages(output)[0])
-    plan = f"{output}/documents/.work/scatter/plan.json"
-    has_begun = wait_until(lambda: cluster.exists(plan), command)
-    cluster.check(has_begun, "ingest was over too soon")
+    wait_for_phase(cluster, command, f"{output}/documents", "scatter")
     return command
 
 

@@ -18,7 +18,7 @@ from trial import (
     begin_ingest,
     main,
     stage_arguments,
-    wait_until,
+    wait_for_phase,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -92,7 +92,7 @@ def run_out_of_time(cluster: Cluster) -> None:
         arguments = stage_arguments(cluster.folder("corpus"), cluster.folder("late"))[0]
         array = ["--array=1-2%1", "--time=1"]
         command = cluster.start(cluster.engine.batch(arguments, *array))
-        wait_until(lambda: cluster.exists("late/documents/.work/scatter/plan.json"), command)
+        wait_for_phase(cluster, command, "late/documents", "scatter")
         for name in WORKERS:  # or the quickstart would be done within a minute
             cluster.network.hosts[name].run("pkill", "-STOP", "-f", "dask worker")
         command.wait(TIME_LIMIT_S)
