@@ -21,7 +21,7 @@ from downloads import MissingError
 from hosts import ROOT, SHARED, Host, Network, Process, missing_tools
 from store import BUCKET, CREDENTIALS, Store, start_store
 
-CORPUS = ROOT / "examples" / "quickstart" / "corpus"
+QUICKSTART = ROOT / "examples" / "quickstart" / "corpus"
 USER = "laptop"
 """The host where the user types the commands."""
 WORKERS = ("worker1", "worker2", "worker3")
@@ -477,6 +477,9 @@ def main(engine_type: type[Engine]) -> None:
     parser.add_argument(
         "--shared-folder", action="store_true", help="Keep the data in a folder, not on S3."
     )
+    parser.add_argument(
+        "--corpus", type=Path, default=QUICKSTART, help="Folder of sources, not below /tmp."
+    )
     parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
     arguments = parser.parse_args()
     missing = missing_tools()
@@ -491,7 +494,7 @@ def main(engine_type: type[Engine]) -> None:
         try:
             engine = engine_type()
             on_store = engine.on_store and not arguments.shared_folder
-            failures = run(engine, names, logs, Path(temporary), on_store)
+            failures = run(engine, names, arguments.corpus, logs, Path(temporary), on_store)
         except MissingError as error:
             print(f"Skipped: {error}.")
             return
@@ -500,7 +503,12 @@ def main(engine_type: type[Engine]) -> None:
 
 
 def run(
-    engine: Engine, names: Sequence[str], logs: Path, temporary: Path, on_store: bool
+    engine: Engine,
+    names: Sequence[str],
+    corpus: Path,
+    logs: Path,
+    temporary: Path,
+    on_store: bool,
 ) -> list[str]:
     """Bring a cluster up, run trials, and take it down; return what went wrong."""
     shared = temporary / "shared"
@@ -509,12 +517,13 @@ def run(
         store = start_store(network) if on_store else None
         cluster = Cluster(engine, network, shared, store, expected={})
         cluster.add_host(USER)
-        cluster.expected.update(one_machine(cluster.user))
+        with cluster.trial("three stages on one machine"):
+            cluster.expected.update(one_machine(cluster.user, corpus))
         if store is None:
-            shutil.copytree(CORPUS, shared / "corpus")
+            shutil.copytree(corpus, shared / "corpus")
         else:
             endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
-            arguments = [str(CORPUS), cluster.folder("corpus"), endpoint]
+            arguments = [str(corpus), cluster.folder("corpus"), endpoint]
             cluster.run([sys.executable, "-c", _UPLOAD, *arguments])
         engine.start_user(cluster.user)
         with cluster.trial("a cluster of 3 workers"):
@@ -530,9 +539,9 @@ def run(
         return cluster.failures
 
 
-def one_machine(host: Host) -> dict[str, str]:
-    """Return the digests of what worker processes on one machine make of the corpus."""
-    for arguments in stage_arguments(str(CORPUS), "/tmp/one"):
+def one_machine(host: Host, corpus: Path) -> dict[str, str]:
+    """Return the digests of what worker processes on one machine make of a corpus."""
+    for arguments in stage_arguments(str(corpus), "/tmp/one"):
         ended = host.run(*CLI, *arguments)
         if ended.returncode != 0:
             raise RuntimeError(ended.stderr)

@@ -88,9 +88,11 @@ class Slurm(Engine):
 def run_out_of_time(cluster: Cluster) -> None:
     """Let a job run out of its time; the next one of the array resumes it."""
     assert isinstance(cluster.engine, Slurm)
-    with cluster.trial("a job out of time, resumed by the next one of its array"):
+    with cluster.trial(
+        "a job out of time, resumed by the next one of its array; the last finds it done"
+    ):
         arguments = stage_arguments(cluster.folder("corpus"), cluster.folder("late"))[0]
-        array = ["--array=1-2%1", "--time=1"]
+        array = ["--array=1-3%1", "--time=1"]
         command = cluster.start(cluster.engine.batch(arguments, *array))
         wait_for_phase(cluster, command, "late/documents", "scatter")
         for name in WORKERS:  # or the quickstart would be done within a minute
