@@ -167,6 +167,10 @@ class Host:
             else:
                 return subprocess.CompletedProcess(command, entered.returncode, output, errors)
 
+    def has_process(self, text: str) -> bool:
+        """Tell whether a process of this host has a text in its command line."""
+        return self.run("pgrep", "--full", text).returncode == 0
+
     def cut_off(self) -> None:
         """Take the link down: nobody hears of this host any more, and its connections hang."""
         subprocess.run(

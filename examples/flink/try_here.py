@@ -93,6 +93,9 @@ class Flink(Engine):
             return 0
         return json.loads(overview)["taskmanagers"]
 
+    def has_work(self, worker: Host) -> bool:
+        return worker.has_process("SdkHarness")
+
     def flags(self) -> list[str]:
         return [
             "--runner=FlinkRunner",

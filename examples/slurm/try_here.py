@@ -70,6 +70,9 @@ class Slurm(Engine):
         lines = ["sinfo", "--noheader", "--Node", "--states=idle"]
         return len(head.run(*lines, environment=self.variables).stdout.splitlines())
 
+    def has_work(self, worker: Host) -> bool:
+        return worker.has_process("dask worker") and not worker.has_process("dask scheduler")
+
     def command(self, arguments: Sequence[str]) -> list[str]:
         return self.batch(arguments)
 
@@ -106,8 +109,10 @@ def lose_first_node(cluster: Cluster) -> None:
     """Kill the node that runs the job's script; another takes its place."""
     with cluster.trial("the first node killed and replaced: Slurm starts the job again"):
         command = begin_ingest(cluster, "lost-first")
-        cluster.network.hosts[WORKERS[0]].kill()
-        cluster.add_worker(WORKERS[0])
+        hosts = cluster.network.hosts
+        name = next(name for name in WORKERS if hosts[name].has_process("dask scheduler"))
+        hosts[name].kill()
+        cluster.add_worker(name)
         cluster.end(command)
         cluster.check_bytes("lost-first", "documents")
 

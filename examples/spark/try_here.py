@@ -8,10 +8,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clusters"))
 
 from downloads import spark, submission_jar
 from hosts import SHARED, Host
-from trial import Engine, main
+from trial import TRIALS, WORKERS, Cluster, Engine, begin_ingest, main
 
 POOL_PORT = 50000
 MASTER = "spark://head:7077"
+DRIVER = "DriverWrapper"
+"""Of a job, on one of the workers' hosts."""
 # Java 17 refuses what Spark does with these; a job submitted by REST does not get Spark's options.
 OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
 JAVA_OPTIONS = " ".join(
@@ -65,6 +67,9 @@ class Spark(Engine):
     def num_workers(self, head: Host) -> int:
         return head.run("curl", "--silent", "http://head:8080/json/").stdout.count('"ALIVE"') - 1
 
+    def has_work(self, worker: Host) -> bool:
+        return worker.has_process("SdkHarness") and not worker.has_process(DRIVER)
+
     def flags(self) -> list[str]:
         return [
             "--runner=SparkRunner",
@@ -76,5 +81,20 @@ class Spark(Engine):
         ]
 
 
+def lose_driver(cluster: Cluster) -> None:
+    """Kill the host that runs the job's driver; start the command again."""
+    with cluster.trial("the host of the driver killed, the command typed again"):
+        command = begin_ingest(cluster, "lost-driver")
+        hosts = cluster.network.hosts
+        name = next(name for name in WORKERS if hosts[name].has_process(DRIVER))
+        hosts[name].kill()
+        cluster.check_line(cluster.end(command, status=1), "Error: ")
+        cluster.add_worker(name)
+        cluster.wait_for_workers()
+        cluster.run(cluster.stages("lost-driver")[0])
+        cluster.check_bytes("lost-driver", "documents")
+
+
 if __name__ == "__main__":
+    TRIALS["driver"] = lose_driver
     main(Spark)
