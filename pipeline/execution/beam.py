@@ -17,6 +17,8 @@ Traps of the runners that this module deals with:
   elements are many. Dask's runner and options are unknown to Beam until its module is imported.
 - Flink restarts a failed job, and cannot tell a lost host from a mistake of the user's, which every
   restart meets again. So the launching process looks for mistakes too, and cancels the job.
+- Beam asks Flink and Spark for a job's state at ever longer intervals, of up to a minute. So the
+  launching process asks too.
 """
 
 import argparse
@@ -43,6 +45,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.flink_uber_jar_job_server import FlinkUberJarJobServer
 from apache_beam.runners.portability.portable_runner import PipelineResult as PortableResult
+from apache_beam.runners.runner import PipelineState
+from grpc import RpcError
 
 from ..config import RunOptions
 from ..errors import RunError, UserError
@@ -64,8 +68,8 @@ from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError, num_workers
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
 DASK_PARTITIONS = 64
-LOOK_FOR_MISTAKES_S = 5.0
-"""Each look lists a folder, perhaps of an object store."""
+LOOK_S = 5.0
+"""Each look at a job asks its engine, and lists a folder, perhaps of an object store."""
 LOOKS_BEFORE_CANCEL = 3
 """Until then a job may still end by itself, as failed rather than cancelled."""
 NO_UNIT = -1
@@ -261,21 +265,30 @@ class _Job:
 def _wait_for(job: _Job, stages: Sequence[Stage[Any, Any]]) -> Exception | None:
     """Wait for the end of a job; return what broke it.
 
-    Cancel it if its runner tries again what can never succeed.
+    Cancel it if its engine tries again what can never succeed.
     """
-    next_look = time.monotonic() + LOOK_FOR_MISTAKES_S
+    next_look = time.monotonic() + LOOK_S
     mistakes_seen = 0
     while True:
         with suppress(Empty):
             return job.ended.get(timeout=LOOK_FOR_INTERRUPT_S)
-        # Other runners end such a job themselves, and Dask's would shut down the user's cluster.
-        can_be_cancelled = isinstance(job.submitted, PortableResult)
-        if can_be_cancelled and time.monotonic() > next_look:
-            next_look = time.monotonic() + LOOK_FOR_MISTAKES_S
+        # Others need no looks, and Dask's runner would cancel by shutting down the user's cluster.
+        is_portable = isinstance(job.submitted, PortableResult)
+        if is_portable and time.monotonic() > next_look:
+            next_look = time.monotonic() + LOOK_S
+            if _is_done(job.submitted):
+                return None
             mistakes_seen += _is_stopped(stages)
             if mistakes_seen == LOOKS_BEFORE_CANCEL:
                 _cancel(job.submitted)
                 return RunError("The job was cancelled.")
+
+
+def _is_done(submitted: PortableResult) -> bool:
+    # The other thread reports an engine that is out of reach.
+    with suppress(RuntimeError, requests.RequestException, RpcError):
+        return submitted.state == PipelineState.DONE
+    return False
 
 
 def _is_stopped(stages: Sequence[Stage[Any, Any]]) -> bool:

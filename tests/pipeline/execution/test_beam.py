@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkUberJarJobServer,
 )
 from apache_beam.runners.portability.portable_runner import PipelineResult
+from apache_beam.runners.runner import PipelineState
 from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
@@ -116,6 +118,8 @@ def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
 class RestartedJob(PipelineResult):
     """A job on a runner that tries again whatever fails, until it is cancelled."""
 
+    state = PipelineState.RUNNING
+
     def __init__(self, service: Any = None) -> None:
         self._job_service = service
         self._job_id = "job"
@@ -134,7 +138,7 @@ def run_with_a_mistake(job: RestartedJob, output: Path, monkeypatch: pytest.Monk
     with pytest.raises(UserError):
         do_unit(3, directory, Squares(fail_on_three))
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
-    monkeypatch.setattr(beam_module, "LOOK_FOR_MISTAKES_S", 0.1)
+    monkeypatch.setattr(beam_module, "LOOK_S", 0.1)
     with pytest.raises(RunError, match="cancelled"):
         run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
 
@@ -178,9 +182,19 @@ def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: py
     open_stage(stage, stage.plan(), overwrite=False)
     job = RestartedJob()
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
-    monkeypatch.setattr(beam_module, "LOOK_FOR_MISTAKES_S", 0.01)
+    monkeypatch.setattr(beam_module, "LOOK_S", 0.01)
     threading.Timer(1.0, job.cancelled.set).start()  # its end
     run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+
+
+def test_a_job_that_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    job = RestartedJob()
+    job.state = PipelineState.DONE
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
+    monkeypatch.setattr(beam_module, "LOOK_S", 0.01)
+    begun = time.monotonic()
+    run_pipeline([RunStage(NumberStage(output=str(tmp_path), more_work=square))], IN_THIS_PROCESS)
+    assert time.monotonic() - begun < 30 and not job.cancelled.is_set()
 
 
 def look_at_manifest(directory: StageDirectory, number: int) -> Done:
