@@ -76,7 +76,7 @@ import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "clozeworks":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
 
 sys.meta_path.insert(0, Missing())
 """
@@ -369,14 +369,14 @@ def cut_off_worker(cluster: Cluster) -> None:
 
 
 def lose_head(cluster: Cluster) -> None:
-    """Kill the host that manages the cluster; start the cluster again, and the command."""
-    with cluster.trial("the head killed, all started again, the command typed again"):
+    """Kill the head, and the workers, which may go on without it; start all, and the command."""
+    with cluster.trial("the whole cluster killed and started again, the command typed again"):
         command = begin_ingest(cluster, "lost-head")
-        cluster.network.hosts["head"].kill()
+        for name in ("head", *WORKERS):
+            cluster.network.hosts[name].kill()
         cluster.check_line(cluster.end(command, status=1), "Error: ")
         cluster.engine.start_head(cluster.add_host("head"))
         for name in WORKERS:
-            cluster.network.hosts[name].kill()
             cluster.add_worker(name)
         cluster.wait_for_workers()
         cluster.run(cluster.stages("lost-head")[0])
@@ -422,40 +422,40 @@ def make_mistake(cluster: Cluster) -> None:
 
 
 def take_other_version(cluster: Cluster) -> None:
-    """Let one host have another version of clozeworks: the run ends with a line that says so."""
-    with cluster.trial("a host with another version of clozeworks"):
-        name = WORKERS[0]
-        cluster.network.hosts[name].kill()
-        host = cluster.add_host(name)
-        metadata = "Metadata-Version: 2.1\nName: clozeworks\nVersion: 9.9.9\n"
-        folder = "/tmp/other/clozeworks-9.9.9.dist-info"
-        host.run("sh", "-c", f"mkdir -p {folder}; printf '{metadata}' > {folder}/METADATA")
-        host.environment["PYTHONPATH"] = f"/tmp/other:{os.environ.get('PYTHONPATH', '')}"
-        cluster.engine.start_worker(host)
-        cluster.wait_for_workers()
+    """Let hosts have another version of clozeworks: the run ends with a line that says so."""
+    metadata = "Metadata-Version: 2.1\\nName: clozeworks\\nVersion: 9.9.9\\n"
+    folder = "/tmp/other/clozeworks-9.9.9.dist-info"
+    install = f"mkdir -p {folder}; printf '{metadata}' > {folder}/METADATA"
+    path = f"/tmp/other:{os.environ.get('PYTHONPATH', '')}"
+    with cluster.trial("hosts with another version of clozeworks"), changed(cluster, install, path):
         printed = cluster.run(cluster.stages("other-version")[0], status=2)
-        line = f"{name} has clozeworks 9.9.9, but the run was opened by"
-        cluster.check_line(printed, line)
-        host.kill()
-        cluster.add_worker(name)
-        cluster.wait_for_workers()
+        cluster.check_line(printed, "has clozeworks 9.9.9, but the run was opened by")
 
 
 def lack_package(cluster: Cluster) -> None:
-    """Let one host have no clozeworks: the run ends with a line that says so."""
-    with cluster.trial("a host without clozeworks"):
-        name = WORKERS[0]
-        cluster.network.hosts[name].kill()
-        host = cluster.add_host(name)
-        host.run("sh", "-c", 'mkdir /tmp/none; echo "$0" > /tmp/none/sitecustomize.py', _NO_PACKAGE)
-        host.environment["PYTHONPATH"] = "/tmp/none"
-        cluster.engine.start_worker(host)
-        cluster.wait_for_workers()
+    """Let hosts have no clozeworks: the run ends with a line that says so."""
+    hide = f"mkdir /tmp/none; echo '{_NO_PACKAGE}' > /tmp/none/sitecustomize.py"
+    with cluster.trial("hosts without clozeworks"), changed(cluster, hide, "/tmp/none"):
         printed = cluster.run(cluster.stages("no-package")[0], status=1)
         cluster.check_line(printed, "No module named 'clozeworks")
-        host.kill()
+
+
+@contextmanager
+def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[None]:
+    """Change what Python finds on all workers' hosts but one."""
+    names = WORKERS[:-1]  # Flink may leave one host without work
+    for name in names:
+        cluster.network.hosts[name].kill()
+        host = cluster.add_host(name)
+        host.run("sh", "-c", script)
+        host.environment["PYTHONPATH"] = python_path
+        cluster.engine.start_worker(host)
+    cluster.wait_for_workers()
+    yield
+    for name in names:
+        cluster.network.hosts[name].kill()
         cluster.add_worker(name)
-        cluster.wait_for_workers()
+    cluster.wait_for_workers()
 
 
 TRIALS = {
