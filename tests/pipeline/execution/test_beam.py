@@ -233,6 +233,23 @@ def test_an_error_is_reported_by_its_cause_alone():
     assert str(in_a_line(ValueError())) == "The run failed: ValueError."
 
 
+def test_an_error_is_reported_by_its_cause_within_javas_traceback():
+    # From Flink 1.19, shortened.
+    through_flink = RuntimeError(
+        "org.apache.flink.runtime.JobException: Recovery is suppressed by FailureRateRestart…\n"
+        "\tat org.apache.flink.runtime.executiongraph.failover.ExecutionFailureHandler.handle(…)\n"
+        "Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 2: "
+        "Traceback (most recent call last):\n"
+        '  File "cloudpickle_pickler.py", line 229, in _loads\n'
+        "    unpickled = cloudpickle.loads(s)\n"
+        "                ^^^^^^^^^^^^^^^^^^^^\n"
+        "ModuleNotFoundError: No module named 'clozeworks'\n\n"
+        "\tat org.apache.beam.runners.fnexecution.control.FnApiControlClient.onNext(…)\n"
+        "\t... 1 more\n"
+    )
+    assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."
+
+
 def test_an_option_that_beam_does_not_know_is_refused():
     with pytest.raises(UserError, match="--projekt=x"):
         pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
