@@ -415,7 +415,10 @@ def make_mistake(cluster: Cluster) -> None:
             "with storage.write_atomically(sys.argv[1], '/tmp') as file:\n"
             "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
         )
-        cluster.user.run(sys.executable, "-c", script, damaged)
+        if cluster.store is None:
+            (cluster.shared / "damaged").mkdir()
+        written = cluster.user.run(sys.executable, "-c", script, damaged)
+        cluster.check(written.returncode == 0, written.stderr)
         arguments = ["ingest", damaged, "--output", cluster.folder("mistake")]
         printed = cluster.run(cluster.engine.command(arguments), status=2)
         cluster.check_line(printed, "ruined.xml")
