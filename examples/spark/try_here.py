@@ -36,7 +36,9 @@ class Spark(Engine):
 
     def start_head(self, head: Host) -> None:
         options = ["--host", "head", "--port", "7077", "--webui-port", "8080"]
-        program = ["-Dspark.master.rest.enabled=true", "org.apache.spark.deploy.master.Master"]
+        # The timeout, in seconds, for slow or busy hosts.
+        settings = ["-Dspark.master.rest.enabled=true", "-Dspark.worker.timeout=600"]
+        program = [*settings, "org.apache.spark.deploy.master.Master"]
         self._start_java(head, *program, *options)
 
     def start_worker(self, worker: Host) -> None:
