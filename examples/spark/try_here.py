@@ -16,10 +16,13 @@ DRIVER = "DriverWrapper"
 """Of a job, on one of the workers' hosts."""
 # Java 17 refuses what Spark does with these; a job submitted by REST does not get Spark's options.
 OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
-JAVA_OPTIONS = " ".join(
+JAVA_OPTIONS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in (*(f"java.{name}" for name in OPENED), "sun.nio.ch", "sun.nio.cs")
-)
+]
+# Nor does it get other settings. Without these, a job has as many partitions as cores have joined
+# when its driver starts, often two, and all its tasks run where the first ones did.
+JOB_OPTIONS = ["-Dspark.default.parallelism=12", "-Dspark.locality.wait=0"]
 
 
 class Spark(Engine):
@@ -62,7 +65,7 @@ class Spark(Engine):
         environment = {
             "SPARK_HOME": str(self.home),
             "SPARK_SCALA_VERSION": "2.12",
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+            "JDK_JAVA_OPTIONS": " ".join([*JAVA_OPTIONS, *JOB_OPTIONS]),
         }
         host.start(*java, *program, environment=environment)
 
