@@ -43,7 +43,10 @@ from apache_beam.options.pipeline_options import (
     _BeamArgumentParser,
 )
 from apache_beam.pvalue import PCollection
-from apache_beam.runners.portability.flink_uber_jar_job_server import FlinkUberJarJobServer
+from apache_beam.runners.portability.flink_uber_jar_job_server import (
+    FlinkBeamJob,
+    FlinkUberJarJobServer,
+)
 from apache_beam.runners.portability.portable_runner import PipelineResult as PortableResult
 from apache_beam.runners.runner import PipelineState
 from grpc import RpcError
@@ -315,6 +318,7 @@ def _cancel(submitted: PortableResult) -> None:
     if isinstance(service, FlinkUberJarJobServer):
         # Beam's own cancel asks for "v1/ID/stop", which Flink does not have.
         job = service._jobs[submitted._job_id]
+        assert isinstance(job, FlinkBeamJob)
         job.request(requests.patch, f"v1/jobs/{job._flink_job_id}", expected_status=202)
     else:
         submitted.cancel()

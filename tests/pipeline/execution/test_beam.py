@@ -118,12 +118,15 @@ def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
 class RestartedJob(PipelineResult):
     """A job on a runner that tries again whatever fails, until it is cancelled."""
 
-    state = PipelineState.RUNNING
-
-    def __init__(self, service: Any = None) -> None:
+    def __init__(self, service: Any = None, state: str = PipelineState.RUNNING) -> None:
+        self._state_now = state
         self._job_service = service
         self._job_id = "job"
         self.cancelled = threading.Event()
+
+    @property
+    def state(self) -> str:
+        return self._state_now
 
     def wait_until_finish(self, duration: Any = None) -> None:
         self.cancelled.wait(timeout=60)
@@ -188,8 +191,7 @@ def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: py
 
 
 def test_a_job_that_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    job = RestartedJob()
-    job.state = PipelineState.DONE
+    job = RestartedJob(state=PipelineState.DONE)
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
     monkeypatch.setattr(beam_module, "LOOK_S", 0.01)
     begun = time.monotonic()
