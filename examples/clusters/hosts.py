@@ -47,7 +47,6 @@ for path in $KEPT; do  # what must stay in sight below the new /tmp
 done
 if [ -n "$SHARED" ]; then mkdir /mnt/tmp/shared; mount --bind "$SHARED" /mnt/tmp/shared; fi
 mount --rbind /mnt/tmp /tmp
-for path in $HIDDEN; do mount --bind /dev/null "$path"; done
 mount -o remount,bind,ro /
 ip link set lo up
 echo ready
@@ -168,6 +167,10 @@ class Host:
             else:
                 return subprocess.CompletedProcess(command, entered.returncode, output, errors)
 
+    def has_process(self, text: str) -> bool:
+        """Tell whether a process of this host has a text in its command line."""
+        return self.run("pgrep", "--full", text).returncode == 0
+
     def cut_off(self) -> None:
         """Take the link down: nobody hears of this host any more, and its connections hang."""
         subprocess.run(
@@ -218,12 +221,11 @@ class Network:
         name: str,
         environment: Mapping[str, str] | None = None,
         shared: Path | None = None,
-        hidden: Sequence[str] = (),
         tmp_size: str = "8g",
     ) -> Host:
         """Start a host, or a new one in the place of a killed one of the same name.
 
-        `shared` is a folder that it sees as `SHARED`; `hidden` are files that it sees empty.
+        `shared` is a folder that it sees as `SHARED`.
         """
         address = self._addresses.setdefault(name, f"{PREFIX}.{10 + len(self._addresses)}")
         names = [f"{each} {known}" for known, each in self._addresses.items()]
@@ -236,7 +238,6 @@ class Network:
             "TMP_SIZE": tmp_size,
             "KEPT": " ".join(kept),
             "SHARED": str(shared or ""),
-            "HIDDEN": " ".join(hidden),
         }
         namespaces = ["--net", "--pid", "--fork", "--mount-proc", "--mount", "--uts", "--ipc"]
         init = _start_init(

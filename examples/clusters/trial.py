@@ -4,7 +4,6 @@ Each trial compares the digests of all files with those of one machine, and prin
 """
 
 import argparse
-import itertools
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from downloads import MissingError
 from hosts import ROOT, SHARED, Host, Network, Process, missing_tools
 from store import BUCKET, CREDENTIALS, Store, start_store
 
-CORPUS = ROOT / "examples" / "quickstart" / "corpus"
+QUICKSTART = ROOT / "examples" / "quickstart" / "corpus"
 USER = "laptop"
 """The host where the user types the commands."""
 WORKERS = ("worker1", "worker2", "worker3")
@@ -35,6 +34,7 @@ PHASES = {
     "vocab": ("count", "merge", "learn"),
     "instances": ("build",),
 }
+FIRST_PHASES = {phases[0] for phases in PHASES.values()}
 INGEST = ("--language", "en", "--validation-share", "0.08", "--shards", "6")
 VOCAB = ("--size", "2000")
 BUILD = ("--max-length", "32")
@@ -69,6 +69,19 @@ print(json.dumps(digests))
 """
 
 
+# What Python runs at its start, on a host that is to lack the package.
+_NO_PACKAGE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "clozeworks":
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
 class Engine(ABC):
     """What a trial needs to know of an engine.
 
@@ -82,6 +95,8 @@ class Engine(ABC):
     """Whether hosts share a folder even so."""
     variables: ClassVar[Mapping[str, str]] = {}
     """The environment of the user's commands."""
+    left_out: ClassVar[Sequence[str]] = ()
+    """Trials that make no sense on it."""
 
     def start_user(self, user: Host) -> None:
         """Start what the user's own host needs."""
@@ -98,6 +113,11 @@ class Engine(ABC):
     @abstractmethod
     def num_workers(self, head: Host) -> int:
         """Return how many workers have joined."""
+
+    def has_work(self, worker: Host) -> bool:
+        """Tell whether a job runs on a worker's host, and is to survive its loss."""
+        del worker
+        return True
 
     @abstractmethod
     def flags(self) -> list[str]:
@@ -130,7 +150,7 @@ class Cluster:
         """The host where the user types the commands."""
         return self.network.hosts[USER]
 
-    def add_host(self, name: str, hidden: Sequence[str] = (), tmp_size: str = "8g") -> Host:
+    def add_host(self, name: str, tmp_size: str = "8g") -> Host:
         """Add a host that reaches the data, or a new one in the place of a killed one."""
         environment = {}
         shared = None
@@ -138,7 +158,7 @@ class Cluster:
             environment = CREDENTIALS
         if self.store is None or self.engine.needs_shared_folder:
             shared = self.shared
-        return self.network.add_host(name, environment, shared, hidden, tmp_size)
+        return self.network.add_host(name, environment, shared, tmp_size)
 
     def add_worker(self, name: str) -> None:
         """Add a worker's host, or a new one in the place of a killed one."""
@@ -162,11 +182,18 @@ class Cluster:
             return f"s3://{BUCKET}/{name}"
         return f"{SHARED}/{name}"
 
-    def exists(self, name: str) -> bool:
-        """Tell whether there is a file below `folder`, without a request to the store."""
-        if self.store is not None:
-            return self.store.path(name).exists()
-        return (self.shared / name).exists()
+    def is_at_work(self, output: str, phase: str) -> bool:
+        """Tell whether the job is in a phase, without a request to the store."""
+        name = f"{output}/.work/{phase}"
+        folder = self.shared / name if self.store is None else self.store.path(name)
+        try:
+            files = {path.name for path in folder.iterdir()}
+        except FileNotFoundError:
+            return False
+        # A stage's first phase is planned before there is a job.
+        if phase in FIRST_PHASES:
+            return bool(files - {"plan.json"})
+        return "plan.json" in files
 
     def stages(self, output: str) -> list[list[str]]:
         """Return the commands of the three stages."""
@@ -281,34 +308,87 @@ def run_one_job(cluster: Cluster) -> None:
 def lose_workers(cluster: Cluster) -> None:
     """Kill the host of one worker in each phase; another one takes its place."""
     output = "lost-workers"
-    victims = itertools.cycle(WORKERS)
     stages = zip(cluster.stages(output), PHASES.items(), strict=True)
     for arguments, (folder, phases) in stages:
         with cluster.trial(f"a worker's host killed in {', '.join(phases)}"):
             command = cluster.start(arguments)
             for phase in phases:
-                plan = f"{output}/{folder}/.work/{phase}/plan.json"
-                is_planned = wait_until(lambda plan=plan: cluster.exists(plan), command)
-                cluster.check(is_planned, f"no host was killed in {phase}: it was over too soon")
-                if is_planned:
-                    name = next(victims)
+                if wait_for_phase(cluster, command, f"{output}/{folder}", phase):
+                    name = busy_worker(cluster)
                     cluster.network.hosts[name].kill()
                     cluster.add_worker(name)
             cluster.end(command)
             cluster.check_bytes(output, folder)
 
 
+def wait_for_phase(cluster: Cluster, command: Process, output: str, phase: str) -> bool:
+    """Wait until a command is in a phase; return False if it has ended before."""
+    is_at_work = wait_until(lambda: cluster.is_at_work(output, phase), command)
+    cluster.check(is_at_work, f"{phase} was over too soon")
+    return is_at_work
+
+
+def begin_ingest(cluster: Cluster, output: str) -> Process:
+    """Start `ingest`, and wait until it is in its first phase."""
+    command = cluster.start(cluster.stages(output)[0])
+    wait_for_phase(cluster, command, f"{output}/documents", "scatter")
+    return command
+
+
+def busy_worker(cluster: Cluster) -> str:
+    """Return the name of a worker that has work; Flink and Spark may leave one without any."""
+    for name in WORKERS:
+        if cluster.engine.has_work(cluster.network.hosts[name]):
+            return name
+    raise RuntimeError("no worker has work")
+
+
+def lose_worker(cluster: Cluster) -> None:
+    """Kill the host of one worker; no other takes its place."""
+    with cluster.trial("a worker's host killed, and not replaced"):
+        command = begin_ingest(cluster, "lost-worker")
+        name = busy_worker(cluster)
+        cluster.network.hosts[name].kill()
+        cluster.end(command)
+        cluster.check_bytes("lost-worker", "documents")
+    cluster.add_worker(name)
+    cluster.wait_for_workers()
+
+
+def cut_off_worker(cluster: Cluster) -> None:
+    """Take one worker's link down, and let no other take its place: its connections just hang."""
+    with cluster.trial("a worker's host cut off without a word, and not replaced"):
+        command = begin_ingest(cluster, "cut-off")
+        name = busy_worker(cluster)
+        cluster.network.hosts[name].cut_off()
+        cluster.end(command)
+        cluster.check_bytes("cut-off", "documents")
+    cluster.network.hosts[name].kill()
+    cluster.add_worker(name)
+    cluster.wait_for_workers()
+
+
+def lose_head(cluster: Cluster) -> None:
+    """Kill the head, and the workers, which may go on without it; start all, and the command."""
+    with cluster.trial("the whole cluster killed and started again, the command typed again"):
+        command = begin_ingest(cluster, "lost-head")
+        for name in ("head", *WORKERS):
+            cluster.network.hosts[name].kill()
+        cluster.check_line(cluster.end(command, status=1), "Error: ")
+        cluster.engine.start_head(cluster.add_host("head"))
+        for name in WORKERS:
+            cluster.add_worker(name)
+        cluster.wait_for_workers()
+        cluster.run(cluster.stages("lost-head")[0])
+        cluster.check_bytes("lost-head", "documents")
+
+
 def lose_command(cluster: Cluster) -> None:
     """Kill the user's command, and type it again."""
     with cluster.trial("the user's command killed and typed again"):
-        output = "lost-command"
-        ingest = cluster.stages(output)[0]
-        command = cluster.start(ingest)
-        plan = f"{output}/documents/.work/scatter/plan.json"
-        cluster.check(wait_until(lambda: cluster.exists(plan), command), "nothing was killed")
-        command.kill()
-        cluster.run(ingest)
-        cluster.check_bytes(output, "documents")
+        begin_ingest(cluster, "lost-command").kill()
+        cluster.run(cluster.stages("lost-command")[0])
+        cluster.check_bytes("lost-command", "documents")
 
 
 def restart_store(cluster: Cluster) -> None:
@@ -317,15 +397,12 @@ def restart_store(cluster: Cluster) -> None:
     if store is None:
         return
     with cluster.trial(f"the S3 server away for {STORE_AWAY_S} s in the middle"):
-        output = "lost-store"
-        command = cluster.start(cluster.stages(output)[0])
-        plan = f"{output}/documents/.work/scatter/plan.json"
-        cluster.check(wait_until(lambda: cluster.exists(plan), command), "nothing was stopped")
+        command = begin_ingest(cluster, "lost-store")
         store.stop()
         time.sleep(STORE_AWAY_S)
         store.start()
         cluster.end(command)
-        cluster.check_bytes(output, "documents")
+        cluster.check_bytes("lost-store", "documents")
 
 
 def make_mistake(cluster: Cluster) -> None:
@@ -338,40 +415,67 @@ def make_mistake(cluster: Cluster) -> None:
             "with storage.write_atomically(sys.argv[1], '/tmp') as file:\n"
             "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
         )
-        cluster.user.run(sys.executable, "-c", script, damaged)
+        if cluster.store is None:
+            (cluster.shared / "damaged").mkdir()
+        written = cluster.user.run(sys.executable, "-c", script, damaged)
+        cluster.check(written.returncode == 0, written.stderr)
         arguments = ["ingest", damaged, "--output", cluster.folder("mistake")]
         printed = cluster.run(cluster.engine.command(arguments), status=2)
         cluster.check_line(printed, "ruined.xml")
 
 
 def take_other_version(cluster: Cluster) -> None:
-    """Let one host have another version of clozeworks: the run ends with a line that says so."""
-    with cluster.trial("a host with another version of clozeworks"):
-        name = WORKERS[0]
+    """Let hosts have another version of clozeworks: the run ends with a line that says so."""
+    metadata = "Metadata-Version: 2.1\\nName: clozeworks\\nVersion: 9.9.9\\n"
+    folder = "/tmp/other/clozeworks-9.9.9.dist-info"
+    install = f"mkdir -p {folder}; printf '{metadata}' > {folder}/METADATA"
+    path = f"/tmp/other:{os.environ.get('PYTHONPATH', '')}"
+    with cluster.trial("hosts with another version of clozeworks"), changed(cluster, install, path):
+        printed = cluster.run(cluster.stages("other-version")[0], status=2)
+        cluster.check_line(printed, "has clozeworks 9.9.9, but the run was opened by")
+
+
+def lack_package(cluster: Cluster) -> None:
+    """Let hosts have no clozeworks: the run ends with a line that says so, or does without them."""
+    hide = f"mkdir /tmp/none; echo '{_NO_PACKAGE}' > /tmp/none/sitecustomize.py"
+    with cluster.trial("hosts without clozeworks"), changed(cluster, hide, "/tmp/none"):
+        command = cluster.start(cluster.stages("no-package")[0])
+        if command.wait(TIME_LIMIT_S) == 0:  # such a worker of Dask leaves the cluster
+            cluster.check_bytes("no-package", "documents")
+        else:
+            cluster.check_line(command.printed(), "No module named 'clozeworks")
+
+
+@contextmanager
+def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[None]:
+    """Change what Python finds on all workers' hosts but one."""
+    names = WORKERS[:-1]  # Flink may leave one host without work
+    for name in names:
         cluster.network.hosts[name].kill()
         host = cluster.add_host(name)
-        metadata = "Metadata-Version: 2.1\nName: clozeworks\nVersion: 9.9.9\n"
-        folder = "/tmp/other/clozeworks-9.9.9.dist-info"
-        host.run("sh", "-c", f"mkdir -p {folder}; printf '{metadata}' > {folder}/METADATA")
-        host.environment["PYTHONPATH"] = f"/tmp/other:{os.environ.get('PYTHONPATH', '')}"
+        host.run("sh", "-c", script)
+        host.environment["PYTHONPATH"] = python_path
         cluster.engine.start_worker(host)
-        cluster.wait_for_workers()
-        printed = cluster.run(cluster.stages("other-version")[0], status=1)
-        line = f"{name} has clozeworks 9.9.9, but the run was opened by"
-        cluster.check_line(printed, line)
-        host.kill()
+    cluster.wait_for_workers()
+    yield
+    for name in names:
+        cluster.network.hosts[name].kill()
         cluster.add_worker(name)
-        cluster.wait_for_workers()
+    cluster.wait_for_workers()
 
 
 TRIALS = {
     "stages": run_stages,
     "job": run_one_job,
+    "worker": lose_worker,
     "workers": lose_workers,
+    "cut": cut_off_worker,
+    "head": lose_head,
     "command": lose_command,
     "store": restart_store,
     "mistake": make_mistake,
     "version": take_other_version,
+    "package": lack_package,
 }
 
 
@@ -382,6 +486,9 @@ def main(engine_type: type[Engine]) -> None:
     parser.add_argument("--only", action="append", choices=TRIALS, help="Run only this trial.")
     parser.add_argument(
         "--shared-folder", action="store_true", help="Keep the data in a folder, not on S3."
+    )
+    parser.add_argument(
+        "--corpus", type=Path, default=QUICKSTART, help="Folder of sources, not below /tmp."
     )
     parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
     arguments = parser.parse_args()
@@ -397,7 +504,7 @@ def main(engine_type: type[Engine]) -> None:
         try:
             engine = engine_type()
             on_store = engine.on_store and not arguments.shared_folder
-            failures = run(engine, names, logs, Path(temporary), on_store)
+            failures = run(engine, names, arguments.corpus, logs, Path(temporary), on_store)
         except MissingError as error:
             print(f"Skipped: {error}.")
             return
@@ -406,7 +513,12 @@ def main(engine_type: type[Engine]) -> None:
 
 
 def run(
-    engine: Engine, names: Sequence[str], logs: Path, temporary: Path, on_store: bool
+    engine: Engine,
+    names: Sequence[str],
+    corpus: Path,
+    logs: Path,
+    temporary: Path,
+    on_store: bool,
 ) -> list[str]:
     """Bring a cluster up, run trials, and take it down; return what went wrong."""
     shared = temporary / "shared"
@@ -415,12 +527,13 @@ def run(
         store = start_store(network) if on_store else None
         cluster = Cluster(engine, network, shared, store, expected={})
         cluster.add_host(USER)
-        cluster.expected.update(one_machine(cluster.user))
+        with cluster.trial("three stages on one machine"):
+            cluster.expected.update(one_machine(cluster.user, corpus))
         if store is None:
-            shutil.copytree(CORPUS, shared / "corpus")
+            shutil.copytree(corpus, shared / "corpus")
         else:
             endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
-            arguments = [str(CORPUS), cluster.folder("corpus"), endpoint]
+            arguments = [str(corpus), cluster.folder("corpus"), endpoint]
             cluster.run([sys.executable, "-c", _UPLOAD, *arguments])
         engine.start_user(cluster.user)
         with cluster.trial("a cluster of 3 workers"):
@@ -429,15 +542,16 @@ def run(
                 cluster.add_worker(name)
             cluster.wait_for_workers()
         for name in names:
-            TRIALS[name](cluster)
+            if name not in engine.left_out:
+                TRIALS[name](cluster)
         if store is not None:
             print(f"{engine.name}: requests to the store: {store.num_requests()}")
         return cluster.failures
 
 
-def one_machine(host: Host) -> dict[str, str]:
-    """Return the digests of what worker processes on one machine make of the corpus."""
-    for arguments in stage_arguments(str(CORPUS), "/tmp/one"):
+def one_machine(host: Host, corpus: Path) -> dict[str, str]:
+    """Return the digests of what worker processes on one machine make of a corpus."""
+    for arguments in stage_arguments(str(corpus), "/tmp/one"):
         ended = host.run(*CLI, *arguments)
         if ended.returncode != 0:
             raise RuntimeError(ended.stderr)

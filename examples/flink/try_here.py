@@ -93,13 +93,16 @@ class Flink(Engine):
             return 0
         return json.loads(overview)["taskmanagers"]
 
+    def has_work(self, worker: Host) -> bool:
+        return worker.has_process("SdkHarness")
+
     def flags(self) -> list[str]:
         return [
             "--runner=FlinkRunner",
             "--flink_master=head:8081",
             "--flink_submit_uber_jar",
             f"--flink_job_server_jar={self.jar}",
-            f"--parallelism={len(WORKERS)}",
+            f"--parallelism={len(WORKERS) - 1}",  # one host can be lost
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{POOL_PORT}",
         ]

@@ -12,10 +12,16 @@
 set -euo pipefail
 
 scheduler=$PWD/dask-scheduler-${SLURM_JOB_ID:-$$}.json
-trap 'kill $(jobs -p) 2>/dev/null; rm -f "$scheduler"' EXIT
-dask scheduler --scheduler-file "$scheduler" --no-dashboard --port 0 &
-until [ -s "$scheduler" ]; do kill -0 $! 2>/dev/null || exit 1; sleep 0.5; done
-srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --death-timeout 120 &
+log=$PWD/dask-${SLURM_JOB_ID:-$$}.log # what Dask prints, tracebacks of failed units too; kept if the job fails
+stop() {
+    [ $? -ne 0 ] || rm -f "$log"
+    kill $(jobs -p) 2>/dev/null || true
+    rm -f "$scheduler"
+}
+trap stop EXIT
+dask scheduler --scheduler-file "$scheduler" --no-dashboard --port 0 >>"$log" 2>&1 &
+until [ -s "$scheduler" ]; do kill -0 $! 2>/dev/null || { cat "$log"; exit 1; }; sleep 0.5; done
+srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --death-timeout 120 >>"$log" 2>&1 &
 
 # Four partitions for each worker, so that a slow one is not waited for.
 clozeworks "$@" -- --runner=DaskRunner --dask_scheduler_file="$scheduler" \

@@ -9,7 +9,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clusters"))
 
 from downloads import need
 from hosts import SHARED, Host
-from trial import WORKERS, Engine, main
+from trial import (
+    TIME_LIMIT_S,
+    TRIALS,
+    WORKERS,
+    Cluster,
+    Engine,
+    begin_ingest,
+    main,
+    stage_arguments,
+    wait_for_phase,
+)
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "slurm.conf"
@@ -31,6 +41,8 @@ class Slurm(Engine):
 
     name = "slurm"
     on_store = False
+    # The controller's state is lost with its host, and jobs take the environment from the user.
+    left_out = ("head", "version", "package")
 
     def __init__(self) -> None:
         for program in PROGRAMS:
@@ -58,11 +70,17 @@ class Slurm(Engine):
         lines = ["sinfo", "--noheader", "--Node", "--states=idle"]
         return len(head.run(*lines, environment=self.variables).stdout.splitlines())
 
+    def has_work(self, worker: Host) -> bool:
+        return worker.has_process("dask worker") and not worker.has_process("dask scheduler")
+
     def command(self, arguments: Sequence[str]) -> list[str]:
+        return self.batch(arguments)
+
+    def batch(self, arguments: Sequence[str], *options: str) -> list[str]:
+        """Return the command that submits a data stage, waits, and prints the jobs' logs."""
         size = [f"--nodes={len(WORKERS)}", "--ntasks-per-node=1", "--cpus-per-task=1"]
-        places = [f"--chdir={SHARED}", f"--output={SHARED}/job-%j.log"]
-        job = [*size, "--mem-per-cpu=1G", *places, str(HERE / "job.sh")]
-        # The log is shown as the command's output would be.
+        places = [f"--chdir={SHARED}", f"--output={SHARED}/job-%A.log", "--open-mode=append"]
+        job = [*size, "--mem-per-cpu=1G", *places, *options, str(HERE / "job.sh")]
         script = 'out=$(sbatch --parsable --wait "$@"); status=$?; cat job-$out.log; exit $status'
         return ["bash", "-c", f"cd {SHARED}; {script}", "sbatch", *job, *arguments]
 
@@ -70,5 +88,35 @@ class Slurm(Engine):
         return []
 
 
+def run_out_of_time(cluster: Cluster) -> None:
+    """Let a job run out of its time; the next one of the array resumes it."""
+    assert isinstance(cluster.engine, Slurm)
+    with cluster.trial(
+        "a job out of time, resumed by the next one of its array; the last finds it done"
+    ):
+        arguments = stage_arguments(cluster.folder("corpus"), cluster.folder("late"))[0]
+        array = ["--array=1-3%1", "--time=1"]
+        command = cluster.start(cluster.engine.batch(arguments, *array))
+        wait_for_phase(cluster, command, "late/documents", "scatter")
+        for name in WORKERS:  # or the quickstart would be done within a minute
+            cluster.network.hosts[name].run("pkill", "-STOP", "-f", "dask worker")
+        command.wait(TIME_LIMIT_S)
+        cluster.check("DUE TO TIME LIMIT" in command.printed(), "the job had time enough")
+        cluster.check_bytes("late", "documents")
+
+
+def lose_first_node(cluster: Cluster) -> None:
+    """Kill the node that runs the job's script; another takes its place."""
+    with cluster.trial("the first node killed and replaced: Slurm starts the job again"):
+        command = begin_ingest(cluster, "lost-first")
+        hosts = cluster.network.hosts
+        name = next(name for name in WORKERS if hosts[name].has_process("dask scheduler"))
+        hosts[name].kill()
+        cluster.add_worker(name)
+        cluster.end(command)
+        cluster.check_bytes("lost-first", "documents")
+
+
 if __name__ == "__main__":
+    TRIALS.update(time=run_out_of_time, first=lose_first_node)
     main(Slurm)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 import msgspec
 
 from .. import storage
-from ..errors import RunError
+from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..parsing import parse_json
 from ..storage.directory import WORK
@@ -122,7 +122,7 @@ def open_stage(
     first_phase = next(stage.phases())
     write_units(directory, first_phase.name, plan.units)
     # The setup goes last: with it, workers take the stage for opened.
-    setup = _SetupFile(directory.fingerprint, time.time(), plan.setup, LAYOUT, _installed_version())
+    setup = _SetupFile(directory.fingerprint, time.time(), plan.setup, LAYOUT, installed_version())
     directory.write_bytes(SETUP, msgspec.json.encode(setup))
     return directory, None
 
@@ -130,7 +130,7 @@ def open_stage(
 def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
     """Return the directory of a stage that has been opened, anywhere; None if it is finished.
 
-    Raise `RunError` if another version of clozeworks has opened it, on another machine.
+    Raise `UserError` if another version of clozeworks has opened it, on another machine.
     """
     # The manifest first: a kill behind it leaves a setup too.
     if storage.exists(storage.join(stage.output, MANIFEST)):
@@ -138,17 +138,32 @@ def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
     path = storage.join(stage.output, SETUP)
     if storage.exists(path):
         setup = _read_setup(stage)
-        if setup.layout != LAYOUT or setup.version != _installed_version():
-            raise RunError(
-                f"{socket.gethostname()} has clozeworks {_installed_version()}, but the run was "
-                f"opened by {setup.version}: install the same version on all machines."
-            )
-        return StageDirectory(stage.output, setup.fingerprint, setup.setup)
+        directory = StageDirectory(stage.output, setup.fingerprint, setup.setup)
+        check_version(directory, setup.version)
+        if setup.layout != LAYOUT:
+            raise RunError(f"{path} was written by another version of clozeworks.")
+        return directory
     raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
 
 
+def check_version(directory: StageDirectory, version_of_opener: str) -> None:
+    """Raise `UserError` if this machine has another version than the one that opened a stage.
+
+    It is written down, so that the run ends: an engine would try this machine again and again.
+    """
+    if installed_version() == version_of_opener:
+        return
+    host = socket.gethostname()
+    with errors_written_down(directory, f"version-{host}"):
+        raise UserError(
+            f"{host} has clozeworks {installed_version()}, but the run was opened by "
+            f"{version_of_opener}: install the same version on all machines."
+        )
+
+
 @cache
-def _installed_version() -> str:
+def installed_version() -> str:
+    """Return the version of clozeworks on this machine."""
     return version("clozeworks")
 
 

@@ -1,6 +1,7 @@
 """Phases and stages: opened, planned and finished once, wherever, and as often as it is tried."""
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -88,10 +89,12 @@ def test_a_worker_with_another_version_is_refused(tmp_path: Path):
     setup = tmp_path / ".work" / "setup.json"
     content = json.loads(setup.read_text())
     setup.write_text(json.dumps({**content, "version": "9.9"}))
-    with pytest.raises(
-        RunError, match=r"has clozeworks .*, but the run was opened by 9\.9: install"
-    ):
+    message = r"has clozeworks .*, but the run was opened by 9\.9: install"
+    with pytest.raises(UserError, match=message):
         opened_directory(stage)
+    # Written down, so that no other unit begins, on any machine.
+    (written,) = (tmp_path / ".work" / "errors").iterdir()
+    assert re.search(message, written.read_text())
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"fingerprint": 3}', b"[]"])
