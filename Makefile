@@ -9,6 +9,9 @@ DEMO ?= demo
 # $(call timed,WHAT,HOW LONG) COMMAND says what begins, runs the command, and says how long it took.
 timed = @echo "==> $(1): about $(2) on two cores"; TIMEFORMAT="==> $(1): took %lR"; time
 
+# One process more than cores, because many tests wait for processes of their own; at most four, because of memory.
+TEST := $(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --maxprocesses 4
+
 .PHONY: demo quick test test-avx2 test-clusters lint torture format docs bench clean
 
 demo: .venv/installed
@@ -19,11 +22,11 @@ quick: .venv/test
 	$(call timed,quick tests,2 minutes) $(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
 
 test: .venv/test
-	$(call timed,all tests,8 minutes) $(BIN)/pytest --numprocesses auto --maxprocesses 4
+	$(call timed,all tests,8 minutes) $(TEST)
 
 # The training tests once more, as on a processor without AVX-512, AMX and bf16.
 test-avx2: .venv/test
-	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --numprocesses auto --maxprocesses 4 \
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(TEST) \
 		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
 		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
 
