@@ -22,7 +22,7 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
 import torch
 import transformers
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.finetune import make_model
+from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Feature

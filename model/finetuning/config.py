@@ -279,6 +279,11 @@ class FinetuneConfig:
         return {name: value for name, value in values.items() if value is not None}
 
     @property
+    def selected_metric(self) -> str | None:
+        """The name of the metric that chooses, as scores have it; None for the task's first."""
+        return self.select and self.select.replace("-", "_")
+
+    @property
     def varied(self) -> dict[str, tuple[float, ...]]:
         """The batch sizes, and the epochs, if there are several of them."""
         values = {"batch_size": self.batch_size, "epochs": self.epochs}

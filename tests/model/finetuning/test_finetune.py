@@ -21,8 +21,8 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.evaluate import evaluate
 from clozeworks.cli.main import main
 from clozeworks.cli.summary import figure
-from clozeworks.model.finetuning import finetune as trainer
 from clozeworks.model.finetuning import predict as predictor
+from clozeworks.model.finetuning import search
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
@@ -177,7 +177,7 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(
 ):
     config = quick(epochs=0.5, learning_rates=(1e-3, 2e-3))
     whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
-    train = trainer.train_model
+    train = search.train_model
     calls = []
 
     def killed_at_the_second(*arguments):
@@ -186,7 +186,7 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(
             raise KeyboardInterrupt
         return train(*arguments)
 
-    monkeypatch.setattr(trainer, "train_model", killed_at_the_second)
+    monkeypatch.setattr(search, "train_model", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         finetune("sst2", data, checkpoint, tmp_path / "resumed", config)
     assert finetune("sst2", data, checkpoint, tmp_path / "resumed", config) == whole
@@ -266,14 +266,14 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
         "sst2", small_data, checkpoint, tmp_path / "at-once", quick(**options, seeds=3)
     )
     done = []
-    train = trainer.train_model
+    train = search.train_model
 
     def watched(model, training, *rest):
         done.append((training.peak_rate, training.seed))
         assert not (tmp_path / "grown" / "summary.json").exists()
         return train(model, training, *rest)
 
-    monkeypatch.setattr(trainer, "train_model", watched)
+    monkeypatch.setattr(search, "train_model", watched)
     for rates, seed, seeds in [((1e-4,), 1, 1), ((1e-4,), 0, 2), ((1e-3, 1e-4), 0, 3)]:
         config = quick(epochs=1, learning_rates=rates, seed=seed, seeds=seeds)
         summary = finetune("sst2", small_data, checkpoint, tmp_path / "grown", config)
@@ -355,7 +355,7 @@ def test_a_finished_search_takes_other_test_files_and_another_licence(
     )
     shutil.copytree(data, folder)
     finetune("sst2", folder, checkpoint, output, quick(**config))
-    monkeypatch.setattr(trainer, "train_model", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(search, "train_model", lambda *_: pytest.fail("trained again"))
     for size in (3, 5):
         write_table(folder / "test.tsv", [("good",)] * size, "sentence")
         finetune("sst2", folder, checkpoint, output, quick(**config))

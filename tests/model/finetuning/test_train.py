@@ -19,7 +19,8 @@ from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.finetuning import train as loop
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.finetune import finetune, make_model
+from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, batch_rows, train_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
