@@ -45,9 +45,10 @@ import numpy as np
 import torch
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import SIZES, ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
+from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
 from clozeworks.model.pretraining.packing import packs_rows
 from clozeworks.model.pretraining.rows import InstanceRows, select

@@ -34,7 +34,7 @@ from typing import Any
 import torch
 import transformers
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain

@@ -14,8 +14,8 @@ import time
 
 import torch
 from clozeworks.model.encoders.attention import PaddedRows
-from clozeworks.model.encoders.config import ModernBertConfig
 from clozeworks.model.encoders.modernbert import ModernBertModel, Rotation
+from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 WINDOWED_LAYER = 1

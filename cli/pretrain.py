@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.config import PretrainConfig
-from ..model.encoders.config import SIZES
+from ..model.encoders.shape import SIZES
 from .options import GroupedCommand, config_options, make_config
 from .signals import StopOnSignal
 from .summary import (

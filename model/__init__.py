@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from .checkpoint import read_model
     from .config import PretrainConfig
     from .encoders.bert import BertForPreTraining, BertModel
-    from .encoders.config import ModelConfig, ModernBertConfig
+    from .encoders.bert_config import ModelConfig
     from .encoders.modernbert import ModernBertForMaskedLM
+    from .encoders.modernbert_config import ModernBertConfig
     from .finetuning.config import FinetuneConfig
     from .finetuning.finetune import finetune
     from .finetuning.predict import evaluate_task, predict
@@ -61,8 +62,8 @@ _MODULES = {
     "EntityRecognition": "tasks.ner",
     "FinetuneConfig": "finetuning.config",
     "InstanceDataset": "pretraining.dataset",
-    "ModelConfig": "encoders.config",
-    "ModernBertConfig": "encoders.config",
+    "ModelConfig": "encoders.bert_config",
+    "ModernBertConfig": "encoders.modernbert_config",
     "ModernBertForMaskedLM": "encoders.modernbert",
     "PretrainConfig": "config",
     "SequenceClassifier": "tasks.classification",

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import TOKEN_BLOCK, PackedRows, PaddedRows, dropout
-from .config import ModelConfig
+from .bert_config import ModelConfig
 from .encoder import Encoder
 from .heads import PretrainModel, tied_logits
 

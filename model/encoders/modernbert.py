@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
 from .attention import PackedRows, PaddedRows, dropout
-from .config import ModernBertConfig
 from .encoder import Encoder, with_sigma
 from .heads import PretrainModel, tied_logits
+from .modernbert_config import ModernBertConfig
 
 
 class Rotation(NamedTuple):

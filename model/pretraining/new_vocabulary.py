@@ -15,9 +15,11 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
 from ...pipeline.vocabulary.vocabulary import Vocabulary
+from ..encoders.bert_config import ModelConfig
 from ..encoders.catalogue import make_pretrain_model
-from ..encoders.config import EncoderConfig, ModelConfig, ModernBertConfig
+from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
+from ..encoders.modernbert_config import ModernBertConfig
 
 
 class MovedTokens(NamedTuple):

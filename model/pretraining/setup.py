@@ -18,10 +18,12 @@ from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from ..checkpoint import load_tensors, load_weights, read_config, read_model
 from ..config import PretrainConfig
+from ..encoders.bert_config import ModelConfig
 from ..encoders.catalogue import make_pretrain_model
-from ..encoders.config import CONFIGS, EncoderConfig, ModelConfig, ModernBertConfig
+from ..encoders.config import CONFIGS, EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainModel
+from ..encoders.modernbert_config import ModernBertConfig
 from ..mirror import local_copy
 from ..tokenizer import trained_length, with_settings
 from ..training.device import (

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 import transformers
 from clozeworks.model.encoders.attention import dropout
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import SIZES, ModelConfig, read_hf
+from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.config import read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.heads import IGNORED, aligned_linear, count_correct
+from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -15,7 +15,7 @@ from clozeworks.model.checkpoint import (
     save_model,
 )
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import run
 from clozeworks.pipeline.errors import UserError

@@ -8,10 +8,12 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.encoders.attention import PaddedRows
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.catalogue import make_encoder, make_pretrain_model
-from clozeworks.model.encoders.config import ModelConfig, ModernBertConfig, read_hf
+from clozeworks.model.encoders.config import read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
+from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.tasks.choice import ChoiceModel
 from clozeworks.model.tasks.classification import SequenceClassifier
 from clozeworks.model.tasks.squad import SpanClassifier

@@ -12,7 +12,7 @@ import torch
 from clozeworks.model.encoders import bert
 from clozeworks.model.encoders.attention import PackedRows
 from clozeworks.model.encoders.bert import BertForPreTraining, segment_embeddings
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.pretraining import batches, packing

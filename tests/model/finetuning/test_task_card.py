@@ -1,7 +1,7 @@
 """The card of a fine-tuned model: the Hub's metadata, the data, the recipe and the scores."""
 
 import pytest
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.finetuning.card import task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.results import SearchSummary

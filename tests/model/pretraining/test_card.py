@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from clozeworks.model import card
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.pretraining.card import model_card
 from huggingface_hub import ModelCard
 from manifest_fixture import make_manifest, parsed

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate

@@ -13,7 +13,7 @@ import transformers
 from checkpoint_fixture import make_checkpoint, write_reviews
 from clozeworks.model.checkpoint import read_config, read_model
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.encoders.config import ModernBertConfig
+from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import make_extractor
 from clozeworks.model.finetuning.config import FinetuneConfig

@@ -9,7 +9,7 @@ import torch
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainModel
 from clozeworks.model.pretraining.evaluate import evaluate

@@ -14,7 +14,7 @@ import pytest
 import torch
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import batches
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches

@@ -13,8 +13,9 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import save_model
 from clozeworks.model.encoders.catalogue import make_pretrain_model
-from clozeworks.model.encoders.config import EncoderConfig, ModernBertConfig
+from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.export import export
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features

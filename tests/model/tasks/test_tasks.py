@@ -14,7 +14,7 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.tasks import classification
 from clozeworks.model.tasks.catalogue import (

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from clozeworks.model.encoders.config import ModelConfig, ModernBertConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.training import device
 from clozeworks.model.training.device import (
     compiles,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.config import ModelConfig
+from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning import train
 from clozeworks.model.finetuning.config import FinetuneConfig

@@ -1,0 +1,186 @@
+"""The shape of a BERT, with the names and the defaults of ``transformers.BertConfig``."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from ...pipeline.errors import UserError
+from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, check_shape, logit_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
+BERT_RANGES = {
+    **SHAPE_RANGES,
+    "type_vocab_size": COUNT,
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), RATE),
+    "layer_norm_eps": NOT_NEGATIVE,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The encoder's shape, with the names and the defaults of ``transformers.BertConfig``
+    (BERT-base, uncased).
+    """
+
+    model_type: ClassVar[str] = "bert"
+    title: ClassVar[str] = "BERT"
+    objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
+    """What it can be pre-trained on; the first is the default."""
+    hf_prefix: ClassVar[str] = "Bert"
+    """How the names of its classes in ``transformers`` begin."""
+    default_dropout: ClassVar[float] = 0.1
+    """In pre-training."""
+    corrects_bias: ClassVar[bool] = False
+    """Whether its pre-training corrects Adam's averages for their start at 0."""
+    tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
+    """What ``tokenizer_config.json`` has to say for this kind of model."""
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    hidden_act: str = "gelu"
+    """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation."""
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
+    is_decoder: bool = False
+    """Each token sees only those on its left (the paper's left-to-right ablation)."""
+
+    def __post_init__(self) -> None:
+        check_shape(vars(self), BERT_RANGES)
+        if self.hidden_act not in ACTIVATIONS:
+            raise UserError(
+                f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."
+            )
+
+    def num_parameters(self) -> int:
+        """Return the number of weights of the encoder without its pooler and heads."""
+        hidden = self.hidden_size
+        intermediate = self.intermediate_size
+        num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        layer_norm = 2 * hidden  # weights and biases
+        attention = 4 * hidden * (hidden + 1)  # queries, keys, values, output; each with biases
+        feed_forward = 2 * hidden * intermediate + intermediate + hidden
+        layer = attention + feed_forward + 2 * layer_norm
+        return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
+
+    @classmethod
+    def named(cls, size: str, **changes: Any) -> Self:
+        """Return one of `SIZES` with some fields changed (None leaves a field as it is).
+
+        >>> ModelConfig.named("tiny", num_hidden_layers=3, vocab_size=8000).intermediate_size
+        512
+        """
+        layers, hidden, heads = SIZES[size]
+        shape: dict[str, Any] = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+        }
+        shape |= {name: value for name, value in changes.items() if value is not None}
+        shape.setdefault("intermediate_size", 4 * shape["hidden_size"])
+        return cls(**shape)
+
+    def encoder_flops(self, lengths: "np.ndarray") -> float:
+        """Return the FLOPs of a forward pass without heads on rows of these `lengths`, counting
+        real tokens and attention within a row.
+
+        A product of (n, k) and (k, m) matrices takes 2 n k m FLOPs.
+        """
+        hidden = self.hidden_size
+        # Queries, keys, values and output; then the two products of the feed-forward part.
+        projections_per_token = 8 * hidden**2 + 4 * hidden * self.intermediate_size
+        projections = projections_per_token * lengths.sum()
+        # Scores, and the mean of the values: each token with each of its row.
+        attention = 4 * hidden * (lengths.astype(float) ** 2).sum()
+        # On the first token of each row.
+        pooler = 2 * hidden**2 * len(lengths)
+        return float(self.num_hidden_layers * (projections + attention) + pooler)
+
+    def activation_bytes(self) -> float:
+        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16.
+
+        As `torch.compile` saves them: see the tests of the traced GPU.
+        """
+        # Two bytes each: input, queries, keys, values, attention's output, the sum before each
+        # LayerNorm, the states between both halves; before and behind GELU. A byte for each of two
+        # dropout masks.
+        layer = 18 * self.hidden_size + 4 * self.intermediate_size
+        return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)
+
+    def with_dropout(self, rate: float) -> Self:
+        """Return the shape with one dropout rate everywhere."""
+        return replace(self, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """How many tokens away its layers attend to; None for whole rows."""
+        return (None,)
+
+    @property
+    def classifier_sigma(self) -> float:
+        """Initial standard deviation of a task's last layer."""
+        return self.initializer_range
+
+    @property
+    def classifier_rate(self) -> float:
+        """Dropout rate before a task's last layer."""
+        return self.hidden_dropout_prob
+
+    @property
+    def span_rate(self) -> float:
+        """The same for questions, whose answers are spans."""
+        return 0.0
+
+    @staticmethod
+    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
+        """Return the fields that depend on a vocabulary and its special tokens."""
+        # The padding's id matters to nothing, and is 0 in BERT's own vocabularies.
+        return {"vocab_size": size}
+
+    @staticmethod
+    def run_fields(
+        objective: str, dropout: float, global_rope_theta: float | None
+    ) -> dict[str, Any]:
+        """Return the fields that a pre-training run decides, whatever a checkpoint says."""
+        if global_rope_theta is not None:
+            raise UserError(
+                "`global_rope_theta` is for rotary positions, which a BERT does not have; leave it "
+                "out, or use `architecture` modernbert."
+            )
+        return {
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+            "is_decoder": objective == "ltr",
+        }
+
+    @classmethod
+    def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
+        """Return the configuration in the ``config.json`` of a BERT model; unknown fields are
+        ignored.
+
+        Raises `UserError` naming `path` for another kind of model, and for a field that does not
+        fit.
+        """
+        positions = values.get("position_embedding_type", "absolute")
+        if positions != "absolute":
+            raise UserError(
+                f"The model is a BERT with {positions} positions; only absolute ones are read."
+            )
+        # Imported here so that a new model does not need msgspec.
+        from ...pipeline.parsing import convert
+
+        return convert(values, cls, path, "Use another checkpoint.")
+
+    def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:
+        """Return the content of ``config.json`` from which ``transformers`` builds this model."""
+        return {"architectures": [architecture], "model_type": self.model_type, **asdict(self)}

@@ -1,0 +1,329 @@
+"""The shape of a ModernBERT, and both forms of its ``config.json``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from ...pipeline.errors import UserError
+from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, check_shape, logit_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MODERNBERT_SIZES = {
+    **{name: SIZES[name] for name in ("tiny", "mini", "small", "medium")},
+    "base": (22, 768, 12),
+    "large": (28, 1024, 16),
+}
+"""ModernBERT's own base and large (arXiv 2412.13663, table 3); the smaller ones are BERT's."""
+MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
+"""Feed-forward sizes of ModernBERT's own sizes, by hidden size."""
+POOLINGS = ("cls", "mean")
+SHORT_ROWS = 1024
+"""Tokens of rows up to which a new ModernBERT has one base frequency in all layers."""
+GLOBAL = "full_attention"
+LOCAL = "sliding_attention"
+MODERNBERT_RANGES = {
+    **SHAPE_RANGES,
+    **dict.fromkeys(("global_attn_every_n_layers", "local_attention"), COUNT),
+    **dict.fromkeys(("global_rope_theta", "local_rope_theta"), COUNT),
+    **dict.fromkeys(
+        ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout"), RATE
+    ),
+    **dict.fromkeys(("norm_eps", "cls_token_id", "sep_token_id"), NOT_NEGATIVE),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertConfig:
+    """The shape of a ModernBERT, with the names of ``transformers.ModernBertConfig`` before its
+    version 5 and ModernBERT-base's defaults.
+    """
+
+    model_type: ClassVar[str] = "modernbert"
+    title: ClassVar[str] = "ModernBERT"
+    hf_prefix: ClassVar[str] = "ModernBert"
+    objectives: ClassVar[tuple[str, ...]] = ("mlm",)
+    default_dropout: ClassVar[float] = 0.0
+    corrects_bias: ClassVar[bool] = True
+    is_decoder: ClassVar[bool] = False
+    # It has no segments: without this, `transformers` passes token types that the model refuses.
+    tokenizer_settings: ClassVar[Mapping[str, Any]] = {
+        "model_input_names": ["input_ids", "attention_mask"]
+    }
+
+    vocab_size: int = 50368
+    hidden_size: int = 768
+    num_hidden_layers: int = 22
+    num_attention_heads: int = 12
+    intermediate_size: int = 1152
+    """Of the values and, once more, of their gates."""
+    max_position_embeddings: int = 8192
+    """Tokens of the longest rows it is meant for; no weight depends on it."""
+    hidden_activation: str = "gelu"
+    global_attn_every_n_layers: int = 3
+    """Of so many layers the first attends to whole rows, the others within a window."""
+    local_attention: int = 128
+    """Tokens of a window, half of them on either side."""
+    global_rope_theta: float = 160_000.0
+    """Base frequency of the rotary positions in layers that attend to whole rows."""
+    local_rope_theta: float = 10_000.0
+    """The same in those that attend within a window."""
+    embedding_dropout: float = 0.0
+    attention_dropout: float = 0.0
+    mlp_dropout: float = 0.0
+    classifier_dropout: float = 0.0
+    classifier_pooling: str = "cls"
+    """What stands for a row in classification: its first token (cls) or the mean of all."""
+    norm_eps: float = 1e-5
+    initializer_range: float = 0.02
+    pad_token_id: int = 50283
+    cls_token_id: int = 50281
+    sep_token_id: int = 50282
+
+    def __post_init__(self) -> None:
+        check_shape(vars(self), MODERNBERT_RANGES)
+        if self.hidden_activation != "gelu":
+            raise UserError(
+                f"hidden_activation is {self.hidden_activation!r}, but only 'gelu' is known."
+            )
+        if self.classifier_pooling not in POOLINGS:
+            raise UserError(
+                f"classifier_pooling is {self.classifier_pooling!r}, but must be one of "
+                f"{', '.join(POOLINGS)}."
+            )
+        if self.hidden_size // self.num_attention_heads % 2:
+            size = f"A hidden size of {self.hidden_size}"
+            heads = f"{self.num_attention_heads} attention heads"
+            raise UserError(
+                f"{size} gives {heads} an odd size, but rotary positions turn pairs of numbers; "
+                "make it even."
+            )
+
+    @property
+    def classifier_sigma(self) -> float:
+        """Initial standard deviation of a task's last layer."""
+        return self.hidden_size**-0.5
+
+    @property
+    def classifier_rate(self) -> float:
+        """Dropout rate before a task's last layer."""
+        return self.classifier_dropout
+
+    @property
+    def span_rate(self) -> float:
+        """The same for questions, whose answers are spans."""
+        return self.classifier_dropout
+
+    def is_global(self, layer: int) -> bool:
+        """Return whether the layer with this index attends to whole rows."""
+        return layer % self.global_attn_every_n_layers == 0
+
+    def window(self, layer: int) -> int | None:
+        """Return how many tokens away a layer attends to, on either side; None for whole rows."""
+        if self.is_global(layer):
+            return None
+        return self.local_attention // 2
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """How many tokens away its layers attend to; None for whole rows."""
+        return tuple({self.window(layer): None for layer in range(self.num_hidden_layers)})
+
+    def rope_theta(self, layer: int) -> float:
+        """Return the base frequency of a layer's rotary positions."""
+        if self.is_global(layer):
+            return self.global_rope_theta
+        return self.local_rope_theta
+
+    def num_parameters(self) -> int:
+        """Return the number of weights of the encoder without heads."""
+        hidden = self.hidden_size
+        layer = 4 * hidden**2 + 3 * hidden * self.intermediate_size + 2 * hidden
+        # The first layer has one LayerNorm less, but there is one behind the last, and one behind
+        # the embeddings.
+        return hidden * (self.vocab_size + 1) + self.num_hidden_layers * layer
+
+    def encoder_flops(self, lengths: "np.ndarray") -> float:
+        """Return the FLOPs of a forward pass without heads; see `ModelConfig.encoder_flops`."""
+        hidden = self.hidden_size
+        # Queries, keys, values and output; then values, gates and output of the feed-forward part.
+        projections_per_token = 8 * hidden**2 + 6 * hidden * self.intermediate_size
+        flops = float(self.num_hidden_layers * projections_per_token * lengths.sum())
+        for layer in range(self.num_hidden_layers):
+            flops += 4 * hidden * self._num_attended(lengths, self.window(layer))
+        return flops
+
+    def activation_bytes(self) -> float:
+        """Return the bytes that the backward pass needs of each token; see
+        `ModelConfig.activation_bytes`.
+        """
+        # Two bytes each: queries, keys, values, attention's output, the states behind each product
+        # and LayerNorm; values and gates, and their product. The input is fp32.
+        layer = 18 * self.hidden_size + 6 * self.intermediate_size
+        return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)
+
+    @staticmethod
+    def _num_attended(lengths: "np.ndarray", window: int | None) -> float:
+        """Return how many pairs of a query and a key there are in rows of these lengths."""
+        lengths = lengths.astype(float)
+        if window is None:
+            return float((lengths**2).sum())
+        # A token sees itself and `window` others on either side, of which those near an end lack
+        # 1 + 2 + ... + reach.
+        reach = lengths.clip(max=window + 1) - 1
+        return float((lengths * (2 * reach + 1) - reach * (reach + 1)).sum())
+
+    def with_dropout(self, rate: float) -> Self:
+        """Return the shape with one dropout rate everywhere."""
+        return replace(
+            self,
+            embedding_dropout=rate,
+            attention_dropout=rate,
+            mlp_dropout=rate,
+            classifier_dropout=rate,
+        )
+
+    @staticmethod
+    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
+        """Return the fields that depend on a vocabulary and its special tokens."""
+        return {
+            "vocab_size": size,
+            "pad_token_id": pad_id,
+            "cls_token_id": cls_id,
+            "sep_token_id": sep_id,
+        }
+
+    @staticmethod
+    def run_fields(
+        objective: str, dropout: float, global_rope_theta: float | None
+    ) -> dict[str, Any]:
+        """Return the fields that a pre-training run decides, whatever a checkpoint says."""
+        rates = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
+        fields: dict[str, Any] = dict.fromkeys(rates, dropout)
+        if global_rope_theta is not None:
+            fields["global_rope_theta"] = global_rope_theta
+        return fields
+
+    @classmethod
+    def named(cls, size: str, **changes: Any) -> Self:
+        """Return one of `MODERNBERT_SIZES` with some fields changed (None leaves a field as it is).
+
+        Sizes that are not ModernBERT's own get a feed-forward part with as many weights as BERT's:
+        its three matrices are 8/3 times as wide as the hidden size, to the nearest multiple of 64;
+        narrower ones get initial weights whose products are as large as in ModernBERT-base.
+
+        >>> mini = ModernBertConfig.named("mini")
+        >>> mini.intermediate_size, mini.initializer_range
+        (704, 0.0346)
+        """
+        layers, hidden, heads = MODERNBERT_SIZES[size]
+        shape: dict[str, Any] = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+        }
+        shape |= {name: value for name, value in changes.items() if value is not None}
+        hidden = shape["hidden_size"]
+        by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
+        shape.setdefault("intermediate_size", MODERNBERT_INTERMEDIATE.get(hidden, by_weights))
+        # The fewer numbers a product adds up, the larger its weights have to be. ModernBERT's own
+        # sizes keep theirs.
+        by_width = cls.initializer_range * (cls.hidden_size / hidden) ** 0.5
+        shape.setdefault("initializer_range", max(cls.initializer_range, round(by_width, 4)))
+        # ModernBERT itself was trained with 10,000 on rows of 1,024 tokens, then extended to 8,192.
+        longest = shape.get("max_position_embeddings", cls.max_position_embeddings)
+        if longest <= SHORT_ROWS:
+            shape.setdefault("global_rope_theta", cls.local_rope_theta)
+        return cls(**shape)
+
+    @classmethod
+    def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
+        """Return the configuration in the ``config.json`` of a ModernBERT, in its present form or
+        that before version 5 of ``transformers``; unknown fields are ignored.
+
+        Raises `UserError` naming `path` for a field that does not fit or is not known.
+        """
+        _check_modernbert(values, path)
+        # Imported here so that a new model does not need msgspec.
+        from ...pipeline.parsing import convert
+
+        return convert({**values, **_old_form(values)}, cls, path, "Use another checkpoint.")
+
+    def to_hf(self, architecture: str = "ModernBertForMaskedLM") -> dict[str, Any]:
+        """Return the content of ``config.json`` from which ``transformers`` builds this model, in
+        version 4 and 5.
+        """
+        layers = range(self.num_hidden_layers)
+        return {
+            "architectures": [architecture],
+            "model_type": self.model_type,
+            **asdict(self),
+            "bos_token_id": self.cls_token_id,
+            "eos_token_id": self.sep_token_id,
+            # Version 5 reads these instead of the old names, which it leaves alone.
+            "layer_types": [GLOBAL if self.is_global(layer) else LOCAL for layer in layers],
+            "rope_parameters": {
+                GLOBAL: {"rope_type": "default", "rope_theta": self.global_rope_theta},
+                LOCAL: {"rope_type": "default", "rope_theta": self.local_rope_theta},
+            },
+        }
+
+
+# What a ModernBERT is not built for here: no published one differs.
+_MODERNBERT_FIXED = {
+    "attention_bias": False,
+    "mlp_bias": False,
+    "norm_bias": False,
+    "classifier_bias": False,
+    "decoder_bias": True,
+    "tie_word_embeddings": True,
+    "classifier_activation": "gelu",
+}
+
+
+def _check_modernbert(values: Mapping[str, Any], path: object) -> None:
+    for name, only in _MODERNBERT_FIXED.items():
+        value = values.get(name, only)
+        if value != only:
+            raise UserError(f"{path} has {name} {value}, but only {only} is read.")
+
+
+def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields before version 5 for those of version 5 in `values`."""
+    # Version 5                                       before
+    # layer_types: [full, sliding, sliding, full]     global_attn_every_n_layers: 3
+    # rope_parameters: {full: {rope_theta: 160000}}   global_rope_theta: 160000
+    fields: dict[str, Any] = {}
+    layer_types = values.get("layer_types")
+    if layer_types:
+        every = _global_every(layer_types)
+        if every is None:
+            raise UserError(
+                "layer_types in config.json is no regular change of full_attention and "
+                "sliding_attention, the first layer being full; only that is read."
+            )
+        fields["global_attn_every_n_layers"] = every
+    names = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}
+    for kind, parameters in (values.get("rope_parameters") or {}).items():
+        if kind not in names or not parameters:
+            continue
+        if parameters.get("rope_type", "default") != "default":
+            raise UserError(
+                f"rope_type in config.json is {parameters['rope_type']!r}, but only 'default' is "
+                "read."
+            )
+        if "rope_theta" in parameters:
+            fields[names[kind]] = parameters["rope_theta"]
+    # A file before version 5 may leave the local base frequency to the global one.
+    if "local_rope_theta" in values and values["local_rope_theta"] is None:
+        fields.setdefault("local_rope_theta", values.get("global_rope_theta", 160_000.0))
+    return fields
+
+
+def _global_every(layer_types: Sequence[str]) -> int | None:
+    """Return n if layers 0, n, 2 n, ... are global and the others local; else None."""
+    globals_ = [index for index, kind in enumerate(layer_types) if kind == GLOBAL]
+    every = globals_[1] if len(globals_) > 1 else len(layer_types)
+    expected = [LOCAL if index % every else GLOBAL for index in range(len(layer_types))]
+    return every if list(layer_types) == expected else None
