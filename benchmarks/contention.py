@@ -91,7 +91,8 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     import torch
     from clozeworks.model.config import PretrainConfig
     from clozeworks.model.pretraining.pretrain import _make_global_batch
-    from clozeworks.model.pretraining.setup import open_directories, set_up, start
+    from clozeworks.model.pretraining.setup import open_directories, set_up
+    from clozeworks.model.pretraining.start import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
     from clozeworks.model.training.loop import prefetch
     from clozeworks.model.training.ranks import Ranks

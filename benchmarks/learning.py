@@ -39,7 +39,7 @@ from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.sequence import RowSequence
-from clozeworks.model.pretraining.setup import new_model
+from clozeworks.model.pretraining.start import new_model
 from clozeworks.model.tokenizer import tokenizer_files
 from clozeworks.model.training.optim import (
     MAX_GRADIENT_NORM,

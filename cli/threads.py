@@ -35,9 +35,10 @@ def prepare_threads() -> None:
 def wait_for_width(hidden_size: int) -> None:
     """Let the threads of a wide model wait longer, after `prepare_threads` and before PyTorch.
 
-    The user's own setting stays, unless it is `SPIN_COUNT`, which cannot be told from ours.
+    A setting of the user's own stays.
     """
     if "torch" in sys.modules or hidden_size < WIDE:
         return
+    # Only what `prepare_threads` set is replaced (or the same number, if the user set that).
     if os.environ.get("GOMP_SPINCOUNT") == SPIN_COUNT:
         os.environ["GOMP_SPINCOUNT"] = WIDE_SPIN_COUNT

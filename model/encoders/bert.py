@@ -149,14 +149,19 @@ class DenseGelu(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (T, F) from (T, D), or (G, N, F) from blocks of tokens (G, N, D)."""
         # Compared with the constant, so that the compiler knows the size of a block.
-        if hidden.dim() == 2 or hidden.shape[1] != TOKEN_BLOCK:
-            return F.gelu(self.dense(hidden), approximate=self.approximate)
-        # The bias's gradient is a sum over the tokens: over those of a block, in the kernel that
-        # computes GELU's gradient, then over the blocks. In one step, as a linear layer has it, a
-        # kernel of its own reads that gradient, the largest of a layer, once more.
-        inner_GNF = F.linear(hidden, self.dense.weight)
-        bias_GF = self.dense.bias.to(inner_GNF.dtype).expand(len(hidden), -1)
-        return F.gelu(inner_GNF + bias_GF[:, None], approximate=self.approximate)
+        is_in_blocks = hidden.dim() == 3 and hidden.shape[1] == TOKEN_BLOCK
+        inner = self._dense_of_blocks(hidden) if is_in_blocks else self.dense(hidden)
+        return F.gelu(inner, approximate=self.approximate)
+
+    def _dense_of_blocks(self, hidden_GND: Tensor) -> Tensor:
+        # The bias's gradient is a sum over the tokens. As a linear layer has it, a kernel of its
+        # own reads the largest gradient of a layer once more. With a copy of the bias for each
+        # block, the kernel of GELU's gradient adds up a block's tokens itself, and only the sums
+        # of the blocks are left.
+        inner_GNF = F.linear(hidden_GND, self.dense.weight)
+        bias_F = self.dense.bias.to(inner_GNF.dtype)
+        bias_GF = bias_F.expand(len(hidden_GND), -1)
+        return inner_GNF + bias_GF[:, None]
 
 
 class Layer(nn.Module):

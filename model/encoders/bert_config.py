@@ -56,7 +56,7 @@ class ModelConfig:
     """Each token sees only those on its left (the paper's left-to-right ablation)."""
 
     def __post_init__(self) -> None:
-        check_shape(vars(self), BERT_RANGES)
+        check_shape(asdict(self), BERT_RANGES)
         if self.hidden_act not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."

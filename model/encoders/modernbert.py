@@ -47,15 +47,16 @@ class Rotation(NamedTuple):
     def turn(self, qkv_TE: Tensor, num_heads: int) -> Tensor:
         """Return queries, keys and values (T, E), with the queries and keys turned."""
         hidden_size = qkv_TE.shape[1] // 3
-        queries_and_keys, values_TD = qkv_TE.split([2 * hidden_size, hidden_size], 1)
-        # They turn alike: twice as many heads. As in `transformers`, a pair is one number of the
-        # first half of a head and one of the second.
-        qk_THK = queries_and_keys.unflatten(1, (2 * num_heads, -1)).float()
-        first_THK, second_THK = qk_THK.chunk(2, -1)
-        turned_first = first_THK * self.cos_T1K - second_THK * self.sin_T1K
-        turned_second = second_THK * self.cos_T1K + first_THK * self.sin_T1K
-        turned_THK = torch.cat([turned_first, turned_second], -1).to(qkv_TE.dtype)
-        return torch.cat([turned_THK.flatten(1), values_TD], 1)
+        qk_TE, values_TD = qkv_TE.split([2 * hidden_size, hidden_size], 1)
+        # Queries and keys turn alike: as twice as many heads.
+        qk_THK = qk_TE.unflatten(1, (2 * num_heads, -1)).float()
+        # As in `transformers`, a pair is one number of a head's first half and one of its second.
+        first, second = qk_THK.chunk(2, -1)
+        turned_first = first * self.cos_T1K - second * self.sin_T1K
+        turned_second = second * self.cos_T1K + first * self.sin_T1K
+        turned_THK = torch.cat([turned_first, turned_second], -1)
+        turned_TE = turned_THK.to(qkv_TE.dtype).flatten(1)
+        return torch.cat([turned_TE, values_TD], 1)
 
 
 def _inner_sigma(config: ModernBertConfig) -> float:

@@ -23,13 +23,12 @@ SHORT_ROWS = 1024
 """Tokens of rows up to which a new ModernBERT has one base frequency in all layers."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
+DROPOUT_RATES = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
 MODERNBERT_RANGES = {
     **SHAPE_RANGES,
     **dict.fromkeys(("global_attn_every_n_layers", "local_attention"), COUNT),
     **dict.fromkeys(("global_rope_theta", "local_rope_theta"), COUNT),
-    **dict.fromkeys(
-        ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout"), RATE
-    ),
+    **dict.fromkeys(DROPOUT_RATES, RATE),
     **dict.fromkeys(("norm_eps", "cls_token_id", "sep_token_id"), NOT_NEGATIVE),
 }
 
@@ -82,7 +81,7 @@ class ModernBertConfig:
     sep_token_id: int = 50282
 
     def __post_init__(self) -> None:
-        check_shape(vars(self), MODERNBERT_RANGES)
+        check_shape(asdict(self), MODERNBERT_RANGES)
         if self.hidden_activation != "gelu":
             raise UserError(
                 f"hidden_activation is {self.hidden_activation!r}, but only 'gelu' is known."
@@ -176,13 +175,7 @@ class ModernBertConfig:
 
     def with_dropout(self, rate: float) -> Self:
         """Return the shape with one dropout rate everywhere."""
-        return replace(
-            self,
-            embedding_dropout=rate,
-            attention_dropout=rate,
-            mlp_dropout=rate,
-            classifier_dropout=rate,
-        )
+        return replace(self, **dict.fromkeys(DROPOUT_RATES, rate))
 
     @staticmethod
     def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
@@ -199,8 +192,7 @@ class ModernBertConfig:
         objective: str, dropout: float, global_rope_theta: float | None
     ) -> dict[str, Any]:
         """Return the fields that a pre-training run decides, whatever a checkpoint says."""
-        rates = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
-        fields: dict[str, Any] = dict.fromkeys(rates, dropout)
+        fields: dict[str, Any] = dict.fromkeys(DROPOUT_RATES, dropout)
         if global_rope_theta is not None:
             fields["global_rope_theta"] = global_rope_theta
         return fields

@@ -33,7 +33,8 @@ from .pretrain import train_into
 from .run import RUN, SUMMARY
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
-from .setup import identity, new_model, open_directories, resolved
+from .setup import identity, open_directories, resolved
+from .start import new_model
 
 TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4

@@ -70,8 +70,8 @@ from .setup import (
     open_directories,
     resolved,
     set_up,
-    start,
 )
+from .start import start
 
 
 class GlobalBatch(NamedTuple):

@@ -1,12 +1,8 @@
-"""Prepare a pre-training run: check the instances, then make the model, optimiser and state.
-
-Shapes: P positions, D hidden size.
-"""
+"""Prepare a pre-training run: check the options and the instances, and lay out its phases."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,32 +12,24 @@ from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
-from ..checkpoint import load_tensors, load_weights, read_config, read_model
+from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..encoders.bert_config import ModelConfig
-from ..encoders.catalogue import make_pretrain_model
-from ..encoders.config import CONFIGS, EncoderConfig
-from ..encoders.encoder import initialise
-from ..encoders.heads import PretrainModel
+from ..encoders.config import CONFIGS
 from ..encoders.modernbert_config import ModernBertConfig
-from ..mirror import local_copy
 from ..tokenizer import trained_length, with_settings
 from ..training.device import (
     MICRO_BATCH_TOKENS,
-    find_device,
     host_memory,
     product_dtype,
     rows_per_micro_batch,
 )
-from ..training.optim import make_muon, make_optimizer
-from ..training.ranks import Ranks, print_notice
-from ..training.update import Updater
+from ..training.ranks import Ranks
 from .batches import PretrainBatch, pack_batches
 from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import NUM_SUMS, check_vocabulary_fits, evaluation_batches
-from .new_vocabulary import move_to_vocabulary, shape_fields
 from .rows import InstanceRows, select
-from .run import OPTIMIZER, STATE, advice_if_damaged, check_metrics, read_state
+from .run import check_metrics
 from .schedule import Schedule, make_schedule
 from .sequence import Masks, RowSequence
 
@@ -200,12 +188,13 @@ def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
     needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
     available = host_memory()
     if needed > available:
-        needs = f"needs up to {_gigabytes(needed)} of memory"
-        there_are = f"there are only {_gigabytes(available)}"
+        needs = f"needs up to {gigabytes(needed)} of memory"
+        there_are = f"there are only {gigabytes(available)}"
         raise UserError(f"`batch_size` is {batch_size}, which {needs}, but {there_are}; lower it.")
 
 
-def _gigabytes(num_bytes: int) -> str:
+def gigabytes(num_bytes: int) -> str:
+    """Return a size as it is shown."""
     return f"{num_bytes / 1e9:,.0f} GB"
 
 
@@ -292,182 +281,3 @@ def _masks(
         start=first_step / schedule.num_steps,
         share_per_row=1 / (schedule.num_steps * config.batch_size),
     )
-
-
-def start(
-    setup: PretrainSetup, checkpoint: Path | None
-) -> tuple[PretrainModel, Updater[PretrainBatch], PretrainState]:
-    """Return model, updater and state: new, from another model's weights, or as the run's
-    `checkpoint` has them.
-    """
-    config = setup.config
-    if checkpoint:
-        model = read_model(checkpoint, _run_fields(config, read_config(checkpoint)))
-    elif config.checkpoint:
-        model = _model_from(config.checkpoint, setup)
-    else:
-        model = new_model(config, [phase.directory for phase in setup.phases])
-    # Before the optimiser is made, which keeps its averages where the parameters are.
-    model.to(setup.ranks.device).train()
-    make = make_muon if config.optimizer == "muon" else make_optimizer
-    optimizer = make(model, config.weight_decay, bias_correction=model.config.corrects_bias)
-    updater: Updater[PretrainBatch] = Updater(
-        model,
-        optimizer,
-        setup.ranks,
-        dtype=setup.dtype,
-        dropout_seed=(config.seed, "dropout"),
-    )
-    state = PretrainState()
-    if checkpoint:
-        state = _load_state(updater, checkpoint)
-    elif config.checkpoint and config.can_be_prolonged:
-        _continue_optimizer(updater, config.checkpoint)
-    return model, updater, state
-
-
-def _model_from(checkpoint: str, setup: PretrainSetup) -> PretrainModel:
-    """Return another run's model, fitted to the instances' vocabulary and lengths."""
-    model = _read_encoder(checkpoint, setup.config)
-    if setup.config.vocabulary_from == "instances":
-        model = _move_vocabulary(model, checkpoint, setup)
-    longest = max(phase.directory.max_length for phase in setup.phases)
-    return extended(model, longest)
-
-
-def _read_encoder(checkpoint: str, config: PretrainConfig) -> PretrainModel:
-    """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
-    reported.
-    """
-    stored = read_config(checkpoint)
-    shape = replace(stored, **_run_fields(config, stored))
-    model = _initialised(shape, config.seed)
-    # Initialised whole first, so that the missing heads are what this seed gives a new model.
-    missing = load_weights(model, checkpoint, new=tuple(model.heads))
-    new_parts: dict[str, None] = {}  # in order, each once
-    for prefix, name in model.heads.items():
-        if any(key.startswith(prefix) for key in missing):
-            new_parts[name] = None
-    if new_parts:
-        lacks = " and no ".join(new_parts)
-        print_notice(f"{checkpoint} has no {lacks}; they start from random weights.")
-    return model
-
-
-def extended(model: PretrainModel, num_positions: int) -> PretrainModel:
-    """Return `model` for rows of at least `num_positions` tokens."""
-    before = model.config.max_position_embeddings
-    if num_positions <= before:
-        return model
-    print_notice(f"Extended the model from {before} to {num_positions} positions.")
-    return model.with_positions(num_positions)
-
-
-def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup) -> PretrainModel:
-    """Return the checkpoint's model with the vocabulary of the instances, and say where the
-    embeddings come from.
-    """
-    old = read_vocabulary(checkpoint)
-    new = read_vocabulary(setup.phases[0].directory.path)
-    model, moved = move_to_vocabulary(model, old, new)
-    counts = [
-        f"{moved.copied:,} embeddings copied",
-        f"{moved.averaged:,} averaged over a token's old pieces",
-    ]
-    if moved.without_pieces:
-        counts.append(f"{moved.without_pieces:,} over all tokens")
-    sizes = f"from a vocabulary of {len(old):,} tokens to one of {len(new):,}"
-    print_notice(f"Moved the model {sizes}: {', '.join(counts)}.")
-    return model
-
-
-def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
-    optimizer, state = read_state(checkpoint, PretrainState)
-    try:
-        updater.load_state_dict(optimizer)
-        fits = len(state.sums) == NUM_SUMS and _averages_fit(updater.optimizer)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        fits = False
-    if not fits:
-        damaged = f"{checkpoint}/{STATE} is damaged or belongs to another model"
-        raise UserError(f"{damaged}. {advice_if_damaged(checkpoint)}")
-    return state
-
-
-def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> None:
-    """Take over the optimiser's state that is stored beside a model, if there is one that fits."""
-    path = local_copy(f"{checkpoint}/{STATE}") / OPTIMIZER
-    if not path.is_file():
-        return
-    fresh = updater.state_dict()
-    try:
-        updater.load_state_dict(load_tensors(path, "Use another checkpoint."))
-        fits = _averages_fit(updater.optimizer)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        fits = False
-    if fits:
-        print_notice(f"The optimiser continues from {path}.")
-        return
-    # Another optimiser, or a model that was given positions or a vocabulary.
-    updater.load_state_dict(fresh)
-    print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
-
-
-def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:
-    """Return whether Adam's averages are finite and have their parameters' shapes."""
-    for parameter, averages in optimizer.state.items():
-        for average in averages.values():
-            is_count = average.shape == ()  # the number of steps
-            if not is_count and average.shape != parameter.shape:
-                return False
-            if not average.isfinite().all():
-                return False
-    return True
-
-
-def _run_fields(config: PretrainConfig, shape: EncoderConfig | type) -> dict[str, Any]:
-    """Return the fields of a model's shape that the run decides, whatever a checkpoint says."""
-    resolved_config = resolved(config)
-    assert resolved_config.objective is not None and resolved_config.dropout is not None
-    return shape.run_fields(
-        resolved_config.objective, resolved_config.dropout, config.global_rope_theta
-    )
-
-
-def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> PretrainModel:
-    """Return the model that `config` describes, for the directories' vocabulary, with its initial
-    weights.
-    """
-    longest = max(directory.max_length for directory in directories)
-    kind = encoder_kind(config)
-    shape = kind.named(
-        config.model,
-        # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
-        max_position_embeddings=max(512, longest),
-        num_hidden_layers=config.num_layers,
-        hidden_size=config.hidden_size,
-        initializer_range=config.initializer_range,
-        num_attention_heads=config.num_heads,
-        **shape_fields(kind, read_vocabulary(directories[0].path)),
-        **_run_fields(config, kind),
-    )
-    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
-    # GPU the CPU only holds the initial weights.
-    num_copies = 4
-    if find_device(config.device).type == "cuda":
-        num_copies = 1
-    needed = 4 * num_copies * shape.num_parameters()  # fp32
-    available = host_memory()
-    if needed > available:
-        model = f"A model of {shape.num_parameters():,} parameters"
-        needs = f"needs {_gigabytes(needed)} of memory"
-        there_are = f"there are only {_gigabytes(available)}"
-        raise UserError(f"{model} {needs}, but {there_are}; make it smaller.")
-    return _initialised(shape, config.seed)
-
-
-def _initialised(shape: EncoderConfig, seed: int) -> PretrainModel:
-    model = make_pretrain_model(shape)
-    generator = torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1)
-    initialise(model, shape, generator)
-    return model

@@ -21,7 +21,8 @@ from click.testing import CliRunner
 from clozeworks.cli.features import features as command
 from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
-from clozeworks.model.features.features import extract_features, resolve_layers
+from clozeworks.model.features.extractor import resolve_layers
+from clozeworks.model.features.features import extract_features
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.storage import hub

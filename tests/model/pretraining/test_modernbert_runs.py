@@ -15,14 +15,14 @@ from clozeworks.model.checkpoint import read_config, read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.features.config import FeaturesConfig
-from clozeworks.model.features.features import make_extractor
+from clozeworks.model.features.extractor import make_extractor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.setup import new_model
+from clozeworks.model.pretraining.start import new_model
 from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError

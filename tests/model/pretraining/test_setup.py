@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.pretraining import setup
+from clozeworks.model.pretraining import setup, start
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.setup import new_model, open_directories, resolved, set_up
+from clozeworks.model.pretraining.setup import open_directories, resolved, set_up
+from clozeworks.model.pretraining.start import new_model
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -139,7 +140,7 @@ def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, 
 def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
     instances, shape, monkeypatch
 ):
-    monkeypatch.setattr(setup, "make_pretrain_model", lambda shape: pytest.fail("allocated"))
+    monkeypatch.setattr(start, "make_pretrain_model", lambda shape: pytest.fail("allocated"))
     config = PretrainConfig(num_heads=2, device="cpu", **shape)
     with pytest.raises(
         UserError,
