@@ -19,10 +19,12 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
 from clozeworks.cli.features import features as command
+from clozeworks.model.features import extractor
 from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.extractor import resolve_layers
 from clozeworks.model.features.features import extract_features
+from clozeworks.model.tasks.task import Feature, TaskBatch, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.storage import hub
@@ -324,6 +326,20 @@ def test_memory_is_bounded_by_parts(checkpoint, tmp_path, monkeypatch):
     sizes = [groups.row_group(index).num_rows for index in range(groups.num_row_groups)]
     # A part is closed at 100 characters, of which a line has 13.
     assert sizes == [8 * 3] * 5
+
+
+def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, monkeypatch):
+    sizes = []
+
+    def watched(features: list[Feature]) -> TaskBatch:
+        batch = make_batch(features)
+        sizes.append(batch.input_ids_BL.numel())
+        return batch
+
+    monkeypatch.setattr(extractor, "make_batch", watched)
+    extract(checkpoint, texts, tmp_path / "f.parquet", batch_tokens=40)
+    assert len(sizes) > 1
+    assert max(sizes) <= 40
 
 
 def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
