@@ -239,6 +239,8 @@ def test_shapes_that_cannot_be_built_are_refused():
         UserError, match="hidden size of 100 cannot be split over 3 attention heads"
     ):
         ModelConfig(hidden_size=100, num_attention_heads=3)
+    with pytest.raises(UserError, match="pad_token_id is 100, but the vocabulary has 100 tokens"):
+        ModelConfig(vocab_size=100, pad_token_id=100)
     with pytest.raises(UserError, match="'roberta'"):
         read_hf({"model_type": "roberta"})
 

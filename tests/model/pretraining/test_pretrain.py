@@ -693,9 +693,15 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
     (checkpoint,) = (tmp_path / "checkpoints").glob("step-*")
     path = checkpoint / "training_state" / "optimizer.pt"
     state = torch.load(path, weights_only=True)
-    state["state"][3]["exp_avg"] = torch.zeros(7, 7)
+    averages = state["state"]
+
+    def with_average(average: torch.Tensor) -> dict[str, Any]:
+        return {**state, "state": {**averages, 3: {**averages[3], "exp_avg": average}}}
+
+    of_another_shape = with_average(torch.zeros(7, 7))
+    not_finite = with_average(torch.full_like(averages[3]["exp_avg"], float("nan")))
     fewer = {**state, "param_groups": state["param_groups"][:1]}
-    for wrong in (state, fewer):
+    for wrong in (of_another_shape, not_finite, fewer):
         torch.save(wrong, path)
         with pytest.raises(
             UserError,
