@@ -103,7 +103,7 @@ JOINS = (
     ),
     Join(
         "en",
-        r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme)\.",
+        r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme|(?<!-)ed)\.",
         f"[{UPPER_CASE}]",
         "It runs from Sault Ste.| Marie to Sudbury.",
     ),
@@ -204,7 +204,7 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 BEFORE_CAPITALS = frozenset(
     (
         *("Ft", "Mdlle", "Mdme", "Messrs", "Mr", "Mrs", "Sta", "Ste"),
-        *("Vol", "Vols", "vol", "vols"),
+        *("Vol", "Vols", "vol", "vols", "ed"),
         *("ser", "ssp", "subg", "subsp", "var"),
     )
 )

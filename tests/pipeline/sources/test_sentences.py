@@ -353,6 +353,10 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
         ("ar", ["هذا ”تعريف المصادر المفتوحة“.", "أي أن هذا النص قديم.", "وقال ”نعم“."]),
         # English.
         ("en", ["It runs from Sault Ste. Marie to Ft. Lauderdale.", "See Vol. III."]),
+        (
+            "en",
+            ["On the sense see p. 9, ed. Camb., and the notes.", "Each house is co-ed.", "Yes."],
+        ),
         ("en", ["They belong to a liberal sect.", "He left it."]),
         ("en", ["The island rises to 915 m.", "Santa Clara is smaller."]),
         ("en", ["The U.S. Government has the U.S. Navy.", "It has a government."]),
