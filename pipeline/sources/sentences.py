@@ -160,7 +160,7 @@ _QUOTATION = re.compile(
     r"[\"“„«‘'](?:"
     rf"(?<=[\"“„«]){_INTRODUCED}([^\"“”„«»]{{60,}}+)[\"”“»]"
     # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
-    rf"|(?<=[‘']){_INTRODUCED}([^\"“”]{{60,3000}}?[.,!?—])[’'](?!\w)"
+    rf"|(?<=[‘']){_INTRODUCED}(?P<single>[^\"“”]{{1,3000}}?[.,!?—])[’'](?!\w)"
     # A title has no full stop of these scripts, whatever precedes it.
     r"|(?<= [\"“«])([^\"“”„«»]{20,}[।॥৷۔։።။] [^\"“”„«»]{20,}+)[\"”»])"
 )
@@ -343,6 +343,8 @@ def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str
         return [piece]
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
+        if quotation["single"] and len(quotation["single"]) < _LONGEST_TITLE:
+            continue
         group = quotation.lastindex or 0
         sentences = _pieces(quotation[group], rules, document)
         position = quotation.start(group)

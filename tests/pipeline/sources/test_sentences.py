@@ -401,6 +401,13 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
         ("en", ["The U.S. Government has the U.S. Navy.", "It has a government."]),
         ("en", ["He told me all.", "I knew that he told me so.", "He came with me.", "Farewell!"]),
         ("en", ['"Come with me. Farewell," he said.', "I saw it."]),
+        # A short quotation, and another one; not one long quotation.
+        (
+            "en",
+            ["'Thank you kindly, sir!' she answered, 'but I couldn't sleep away.", "I am ill.'"],
+        ),
+        # A word, and no abbreviation.
+        ("el", ["Ανοίξτε την πατώντας το σύμβολο συν.", "Εάν θέλετε, κλείστε την."]),
         ("vi", ["Biểu mẫu con và mẹ con này có biểu mẫu con.", "Người dùng thấy nó."]),
         ("tr", ["MICROSOFT.FORECAST ve TAHMİN.UY işlevleri vardır.", "Bunlar yenidir."]),
     ],
