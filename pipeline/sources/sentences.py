@@ -98,8 +98,8 @@ _LANGUAGE_OF_CODE = {
 
 _OPENERS = "「『（(“«"
 
-# What stands before the mark that ends most pieces, and begins the next ones, if there is nothing
-# to join; see `_may_join`.
+# No rule joins "… a word. Next" or "… (an aside). Next": `_may_join` passes over ends of pieces
+# with one of these characters before the last mark ("d" and ")" here).
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 _PLAIN_LETTERS = f"{UPPER_CASE}{LOWER_CASE}{_EASTERN_LETTERS}"
 _PLAIN_MARKS = r".,;:)\]%/'\"’”»"
@@ -510,8 +510,8 @@ def _rules_of(code: str) -> _Rules:
 def _may_join(language: str) -> re.Pattern[str]:
     """Compile a pattern that matches every line break at which `_join` may change anything.
 
-    It is `_is_plain` as a pattern, which sees more places as not plain. It begins with a character,
-    which is fast.
+    It does the work of `_is_plain` in one search, and matches at more places. It begins with a
+    character, which makes the search fast.
     """
     if language not in OWN_INITIALS:
         return re.compile("\n")  # any piece may end with an abbreviation

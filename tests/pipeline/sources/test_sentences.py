@@ -404,7 +404,10 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
         # A short quotation, and another one; not one long quotation.
         (
             "en",
-            ["'Thank you kindly, sir!' she answered, 'but I couldn't sleep away.", "I am ill.'"],
+            [
+                "'Thank you, sir!' she answered, 'but I couldn't sleep away from home a night.",
+                "I am in Greenhow's Charity.'",
+            ],
         ),
         # A word, and no abbreviation.
         ("el", ["Ανοίξτε την πατώντας το σύμβολο συν.", "Εάν θέλετε, κλείστε την."]),
