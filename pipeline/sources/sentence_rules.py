@@ -248,7 +248,7 @@ class Endings(NamedTuple):
     always: re.Pattern[str]
     """Units after a number, and "and others"."""
     unless_name: re.Pattern[str]
-    """Eras: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
+    """Eras and the like: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
     last_words: frozenset[str]
     """The letters at the end of each, so that a pattern is only tried where it may match."""
 

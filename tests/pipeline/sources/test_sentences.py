@@ -401,6 +401,8 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
         ("en", ["The U.S. Government has the U.S. Navy.", "It has a government."]),
         ("en", ["He told me all.", "I knew that he told me so.", "He came with me.", "Farewell!"]),
         ("en", ['"Come with me. Farewell," he said.', "I saw it."]),
+        # "Them", and "named after".
+        ("ru", ["Они пользуются им.", "Это важно, и это верно.", "Это завод им. В. П. Чкалова."]),
         # A short quotation, and another one; not one long quotation.
         (
             "en",
