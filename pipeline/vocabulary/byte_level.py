@@ -209,7 +209,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         words = [chunks[index] for index in word_indices]
         others = [chunks[index] for index in other_indices]
 
-        ids_of_words, lengths_of_words = self._tokenize_words(words)
+        ids_of_words, lengths_of_words = self._tokenize_spaced_words(words)
         ids_of_others, lengths_of_others = self._tokenize_texts(others)
         ids = np.append(ids_of_words, ids_of_others)
         lengths = np.append(lengths_of_words, lengths_of_others)
@@ -221,7 +221,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         place_of_chunk[word_indices + other_indices] = np.arange(len(chunks))
         return lists.take(pa.array(place_of_chunk))
 
-    def _tokenize_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _tokenize_spaced_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Do what `_tokenize_texts` does for words that begin with their only space, far faster.
 
         Many words are one text, in which each begins where a token begins with a space::
