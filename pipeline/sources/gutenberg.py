@@ -96,6 +96,11 @@ _MARKS_IN_TEXT = re.compile(
 )
 _PICTURE_OPENED = re.compile(r"\s*\[(?:illustration|picture|frontispiece)\b[^\]]*$", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"^\[footnote ?\w*: ?(.*?)\]?$", re.IGNORECASE | re.DOTALL)
+# Who wrote a note: "[22] Cf. Soph. Ant. 751. VALK." Not "[23] See vol. II.", "[24] In 50 B. C."
+_SIGNATURE = re.compile(
+    r"(?P<note>\[\d{1,3}[a-z]?\] .*[.?!\"”’)\]_])(?<!\b[A-Z]\.) (?![IVXLC]+\.)[A-Z]+\.\]?",
+    re.DOTALL,
+)
 _GREEK = re.compile(r"\[greek: ([^\[\]]{0,500})\]", re.IGNORECASE)
 # Emphasis within a word: "dis_trust_", "10_s._"
 _EMPHASIS_WITHIN = re.compile(
@@ -397,9 +402,10 @@ def _begins_list(text: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return `text` without illustrations, footnotes and marks of emphasis within it.
+    """Return `text` without illustrations, marks of footnotes and of emphasis within it.
 
-    Words that were hyphenated at the end of a line are whole again.
+    Notes lose the signature of their author. Words that were hyphenated at the end of a line are
+    whole again.
 
     >>> plain("I _know_ it,[12] he half- whispered. [Illustration: The bear]")
     'I know it, he half-whispered. '
@@ -407,6 +413,8 @@ def plain(text: str) -> str:
     if "[" in text or "{" in text:
         text = _GREEK.sub(r"\1", text)
         text = _FOOTNOTE.sub(r"\1", text)
+        if signed := _SIGNATURE.fullmatch(text):
+            text = signed["note"]
         text = _MARKS_IN_TEXT.sub("", text)
     if "_" in text:
         text = _EMPHASIS_WITHIN.sub(r"\1\2", text)

@@ -10,14 +10,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from string import ascii_uppercase
 
-from .sentence_rules import ENDINGS, UPPER_CASE, Endings
+from .sentence_rules import LAST_WORDS, UPPER_CASE, Endings, endings_of
 
 # Capitals that end no sentence in any language: initials, of which a text has many.
-_INITIALS = "".join(
-    capital
-    for capital in ascii_uppercase
-    if not any(capital in endings.last_words for endings in ENDINGS.values())
-)
+_INITIALS = "".join(capital for capital in ascii_uppercase if capital not in LAST_WORDS)
 # Begins with a character, which makes the search fast; the word before it is looked at then.
 STOP_AND_CAPITAL = re.compile(
     rf"\.(?<! [{_INITIALS}]\.)[\"”’»)]?(?= [\"“‘'«„(]?(?P<next>[{UPPER_CASE}][^\W_]*))"
@@ -74,7 +70,7 @@ class Document:
 
 def may_cut_after_words(lines: str, language: str) -> bool:
     """Return whether `cut_after_words` may cut one of the pieces, a line each; most are whole."""
-    endings = ENDINGS.get(language, ENDINGS["*"])
+    endings = endings_of(language)
     return any(_stops(lines, endings))
 
 
@@ -84,7 +80,7 @@ def cut_after_words(piece: str, language: str, document: Document) -> list[str]:
     It runs on for 19 km. Ferries cross it. Come with me. Farewell, my friend!
                         ^ a unit                        ^ a word like any other
     """
-    endings = ENDINGS.get(language, ENDINGS["*"])
+    endings = endings_of(language)
     cuts = [0]
     for word, stop in _stops(piece, endings):
         start = cuts[-1]

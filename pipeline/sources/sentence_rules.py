@@ -6,7 +6,7 @@
 - `NO_ENDS`: punctuation at which sentencex splits, and which does not end a sentence in a language;
 - `SPEECH_TAGS`: who says a question or exclamation before, which is one sentence with it;
 - `CUTS`: ends of sentences that it does not know;
-- `ENDINGS`: abbreviations that often end a sentence.
+- `endings_of`: abbreviations that often end a sentence.
 
 The words are in ``sentence_words.toml``, which says where they come from. `benchmarks.sentences`
 measures the result.
@@ -14,6 +14,7 @@ measures the result.
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,7 +103,7 @@ JOINS = (
     ),
     Join(
         "en",
-        r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme)\.",
+        r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme|(?<!-)ed)\.",
         f"[{UPPER_CASE}]",
         "It runs from Sault Ste.| Marie to Sudbury.",
     ),
@@ -203,7 +204,7 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 BEFORE_CAPITALS = frozenset(
     (
         *("Ft", "Mdlle", "Mdme", "Messrs", "Mr", "Mrs", "Sta", "Ste"),
-        *("Vol", "Vols", "vol", "vols"),
+        *("Vol", "Vols", "vol", "vols", "ed"),
         *("ser", "ssp", "subg", "subsp", "var"),
     )
 )
@@ -247,7 +248,7 @@ class Endings(NamedTuple):
     always: re.Pattern[str]
     """Units after a number, and "and others"."""
     unless_name: re.Pattern[str]
-    """Eras: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
+    """Eras and the like: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
     last_words: frozenset[str]
     """The letters at the end of each, so that a pattern is only tried where it may match."""
 
@@ -255,7 +256,9 @@ class Endings(NamedTuple):
 _NUMBER = r"(?:\d|τετρ\.|кв\.|куб\.|sq|square|cubic)"
 
 
-def _endings(language: str) -> Endings:
+@cache
+def endings_of(language: str) -> Endings:
+    """Return the endings of a language; of one that has none of its own, those of all."""
     units = _UNITS["*"] | _UNITS.get(language, frozenset())
     others = _phrases(_WORDS.others, language)
     eras = _phrases(_WORDS.eras, language)
@@ -265,8 +268,12 @@ def _endings(language: str) -> Endings:
             rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
         ),
         unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
-        last_words=frozenset(re.split(r"[\W\d_]", text)[-1] for text in (*units, *others, *eras)),
+        last_words=frozenset(map(_last_word, (*units, *others, *eras))),
     )
+
+
+def _last_word(phrase: str) -> str:
+    return re.split(r"[\W\d_]", phrase)[-1]
 
 
 def _phrases(groups: Iterable[_Phrases], language: str) -> list[str]:
@@ -285,8 +292,9 @@ def _alternatives(phrases: Iterable[str]) -> str:
 
 _UNITS = _by_language(_WORDS.units)
 
-ENDINGS = {
-    language: _endings(language)
-    for group in (*_WORDS.units, *_WORDS.others, *_WORDS.eras)
-    for language in group.languages.split()
-}
+LAST_WORDS = frozenset(
+    _last_word(phrase)
+    for phrases in (*_UNITS.values(), *(group.phrases for group in (*_WORDS.others, *_WORDS.eras)))
+    for phrase in phrases
+)
+"""The `Endings.last_words` of all languages."""

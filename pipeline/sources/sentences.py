@@ -98,8 +98,8 @@ _LANGUAGE_OF_CODE = {
 
 _OPENERS = "「『（(“«"
 
-# What stands before the mark that ends most pieces, and begins the next ones, if there is nothing
-# to join; see `_may_join`.
+# No rule joins "… a word. Next" or "… (an aside). Next": `_may_join` passes over ends of pieces
+# with one of these characters before the last mark ("d" and ")" here).
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 _PLAIN_LETTERS = f"{UPPER_CASE}{LOWER_CASE}{_EASTERN_LETTERS}"
 _PLAIN_MARKS = r".,;:)\]%/'\"’”»"
@@ -160,7 +160,7 @@ _QUOTATION = re.compile(
     r"[\"“„«‘'](?:"
     rf"(?<=[\"“„«]){_INTRODUCED}([^\"“”„«»]{{60,}}+)[\"”“»]"
     # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
-    rf"|(?<=[‘']){_INTRODUCED}([^\"“”]{{60,3000}}?[.,!?—])[’'](?!\w)"
+    rf"|(?<=[‘']){_INTRODUCED}(?P<single>[^\"“”]{{1,3000}}?[.,!?—])[’'](?!\w)"
     # A title has no full stop of these scripts, whatever precedes it.
     r"|(?<= [\"“«])([^\"“”„«»]{20,}[।॥৷۔։።။] [^\"“”„«»]{20,}+)[\"”»])"
 )
@@ -236,7 +236,7 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
 def _split(text: str, rules: "_Rules", document: Document) -> list[str]:
     """Return the sentences of a text, with the blanks between them."""
     pieces = _pieces(text, rules, document)
-    if _is_quoting(text) and _may_hold_sentences("\n".join(pieces)):
+    if _is_quoting(text) and _holds_sentences("\n".join(pieces)):
         pieces = [part for piece in pieces for part in _cut_quotations(piece, rules, document)]
     if rules.cuts:
         pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
@@ -285,8 +285,7 @@ def _pieces(text: str, rules: "_Rules", document: Document) -> list[str]:
     # A line a piece, so that one search sees all of them.
     lines = "\n".join(pieces)
     if rules.may_join.search(lines):
-        joins = rules.joins_uncased if text.islower() else rules.joins
-        pieces = _join(pieces, rules, joins)
+        pieces = _join(pieces, rules, _joins_of(rules.code, uncased=text.islower()))
         lines = "\n".join(pieces)
         if _NUMBER_AT_END.search(lines):
             pieces = number_what_follows(pieces)
@@ -321,11 +320,12 @@ def _is_quoting(text: str) -> bool:
     return "'" in text and (" '" in text or text[0] == "'")
 
 
-def _may_hold_sentences(lines: str) -> bool:
-    """Return whether a sentence may end within a line."""
-    # In most lines of ASCII only a full stop does, which is found faster.
-    if lines.isascii() and "?" not in lines and "!" not in lines:
-        return _STOP_WITHIN.search(lines) is not None
+def _holds_sentences(lines: str) -> bool:
+    """Return whether a sentence ends within a line."""
+    # In most lines of ASCII only a full stop may, which is found faster.
+    only_stops = lines.isascii() and "?" not in lines and "!" not in lines
+    if only_stops and not _STOP_WITHIN.search(lines):
+        return False
     return _SENTENCE_WITHIN.search(lines) is not None
 
 
@@ -339,10 +339,12 @@ def _cut_quotations(piece: str, rules: "_Rules", document: Document) -> list[str
         return [piece]
     if '"' not in piece and "'" not in piece and piece.isascii():
         return [piece]
-    if not _SENTENCE_WITHIN.search(piece):
+    if not _holds_sentences(piece.rstrip()):
         return [piece]
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
+        if quotation["single"] and len(quotation["single"]) < _LONGEST_TITLE:
+            continue
         group = quotation.lastindex or 0
         sentences = _pieces(quotation[group], rules, document)
         position = quotation.start(group)
@@ -372,8 +374,8 @@ def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
     return parts
 
 
-def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[str]:
-    """Join neighbours that `pattern` or an abbreviation makes one sentence.
+def _join(pieces: list[str], rules: "_Rules", joins: re.Pattern[str]) -> list[str]:
+    """Join neighbours that `joins` or an abbreviation makes one sentence.
 
     An opening quote at the end of a piece moves to the piece that it opens.
     """
@@ -395,7 +397,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
         elif before[-2:] in _LOST_QUOTES:
             joined[-1] = before[:-1]
             joined.append(before[-1] + piece)
-        elif pattern.search(f"{before[-20:]}\n{piece[:20]}"):
+        elif joins.match(f"{before[-20:]}\n{piece[:20]}"):
             # The rules see 20 characters on each side, so that long pieces do not cost more.
             joined[-1] = before + piece
         else:
@@ -475,9 +477,6 @@ class _Rules(NamedTuple):
     code: str
     may_join: re.Pattern[str]
     """Searched first, in all pieces, a line each: most texts have nothing to join."""
-    joins: re.Pattern[str]
-    joins_uncased: re.Pattern[str]
-    """For text without capitals."""
     abbreviated: bool
     """Whether to join initials and abbreviations; sentencex does it well for English."""
     abbreviations: frozenset[str]
@@ -496,8 +495,6 @@ def _rules_of(code: str) -> _Rules:
     return _Rules(
         code=code,
         may_join=_may_join(code),
-        joins=_pattern(code, uncased=False),
-        joins_uncased=_pattern(code, uncased=True),
         abbreviated=code not in OWN_INITIALS,
         abbreviations=ABBREVIATIONS.get(code, frozenset()),
         final_words=FINAL_WORDS.get(code, frozenset()),
@@ -513,8 +510,8 @@ def _rules_of(code: str) -> _Rules:
 def _may_join(language: str) -> re.Pattern[str]:
     """Compile a pattern that matches every line break at which `_join` may change anything.
 
-    It is `_is_plain` as a pattern, which sees more places as not plain. It begins with a character,
-    which is fast.
+    It does the work of `_is_plain` in one search, and matches at more places. It begins with a
+    character, which makes the search fast.
     """
     if language not in OWN_INITIALS:
         return re.compile("\n")  # any piece may end with an abbreviation
@@ -532,10 +529,11 @@ def _may_join(language: str) -> re.Pattern[str]:
     return re.compile(rf"\n(?:{uneven_start}|{uneven_end}|{'|'.join(capitals)})")
 
 
-def _pattern(language: str, *, uncased: bool) -> re.Pattern[str]:
+@cache
+def _joins_of(language: str, *, uncased: bool) -> re.Pattern[str]:
     """Compile the joining rules of a language; a line break stands for the end of the first piece.
 
-    In text without capitals a small letter does not show that a sentence goes on.
+    In `uncased` text, without capitals, a small letter does not show that a sentence goes on.
     """
     patterns = []
     for rule in JOINS:
@@ -544,4 +542,5 @@ def _pattern(language: str, *, uncased: bool) -> re.Pattern[str]:
         if uncased and rule.after == SMALL_LETTER:
             continue
         patterns.append(f"(?:{rule.before}) ?\n(?:{rule.after})")
-    return re.compile("|".join(patterns))
+    # A rule begins before the line break: to try each at all places behind it would take longest.
+    return re.compile(rf"[^\n]*?(?:{'|'.join(patterns)})")

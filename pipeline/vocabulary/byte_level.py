@@ -144,11 +144,15 @@ class ByteLevelSplitter:
 
         Return the text, the starts of its sentences and its end, and the cut points.
         """
-        has_space = np.zeros(len(spaced), bool)
-        has_space[spaced] = text[starts[:-1][spaced]] == ord(" ")
-        spaced = spaced & ~has_space
-        text = np.insert(text, starts[:-1][spaced], np.uint8(ord(" ")))
-        starts = starts + np.append(0, np.cumsum(spaced))
+        space = np.uint8(ord(" "))
+        sentence_starts = starts[:-1]
+        first_bytes = text[sentence_starts[spaced]]
+        lacks_space = spaced.copy()
+        lacks_space[spaced] = first_bytes != space
+        text = np.insert(text, sentence_starts[lacks_space], space)
+        # Each of these spaces moves all that follows its sentence's start by a byte.
+        num_inserted = np.cumsum(lacks_space)
+        starts = starts + np.append(0, num_inserted)
         return text, starts, cut_points(text, starts)
 
     def words(self, chunk: str) -> list[str]:
@@ -197,32 +201,44 @@ class ByteLevelTokenizer(DictionaryTokenizer):
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each chunk."""
-        # Chunks that begin with their only space are tokenised as one text, which is far faster:
-        # each begins where a token begins with a space.
-        #
-        #   text       " didn't see"                 chunks " didn't" and " see"
-        #   tokens     Ġd  idn  't  Ġsee
-        #   starts     T   F    F   T
-        joined = [index for index, chunk in enumerate(chunks) if _is_spaced_word(chunk)]
-        others = [index for index, chunk in enumerate(chunks) if not _is_spaced_word(chunk)]
-        texts = []
-        for first in range(0, len(joined), WORDS_PER_TEXT):
-            words = [chunks[index] for index in joined[first : first + WORDS_PER_TEXT]]
-            texts.append("".join(words))
-        ids_of_joined, _ = self._tokenize_texts(texts)
-        starts = np.flatnonzero(self._starts_with_space[ids_of_joined])
-        assert len(starts) == len(joined), "each chunk begins with a token with a space"
-        lengths_of_joined = np.diff(starts, append=len(ids_of_joined))
-        ids_of_others, lengths_of_others = self._tokenize_texts([chunks[i] for i in others])
+        word_indices: list[int] = []
+        other_indices: list[int] = []
+        for index, chunk in enumerate(chunks):
+            indices = word_indices if _is_spaced_word(chunk) else other_indices
+            indices.append(index)
+        words = [chunks[index] for index in word_indices]
+        others = [chunks[index] for index in other_indices]
 
-        # Both one after the other, then in the order of `chunks`.
-        lengths = np.append(lengths_of_joined, lengths_of_others)
+        ids_of_words, lengths_of_words = self._tokenize_spaced_words(words)
+        ids_of_others, lengths_of_others = self._tokenize_texts(others)
+        ids = np.append(ids_of_words, ids_of_others)
+        lengths = np.append(lengths_of_words, lengths_of_others)
         offsets = np.append(0, np.cumsum(lengths))
-        ids = np.append(ids_of_joined, ids_of_others)
         lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
-        place = np.empty(len(chunks), np.int64)
-        place[joined + others] = np.arange(len(chunks))
-        return lists.take(pa.array(place))
+
+        # Words first, then the others; back to the order of `chunks`.
+        place_of_chunk = np.empty(len(chunks), np.int64)
+        place_of_chunk[word_indices + other_indices] = np.arange(len(chunks))
+        return lists.take(pa.array(place_of_chunk))
+
+    def _tokenize_spaced_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Do what `_tokenize_texts` does for words that begin with their only space, far faster.
+
+        Many words are one text, in which each begins where a token begins with a space::
+
+            text      " didn't see"          words " didn't" and " see"
+            tokens    Ġd  idn  't  Ġsee
+            begins    T   F    F   T
+        """
+        texts = []
+        for first in range(0, len(words), WORDS_PER_TEXT):
+            texts.append("".join(words[first : first + WORDS_PER_TEXT]))
+        ids, _ = self._tokenize_texts(texts)
+        begins_word = self._starts_with_space[ids]
+        starts = np.flatnonzero(begins_word)
+        assert len(starts) == len(words), "each word begins with a token with a space"
+        lengths = np.diff(starts, append=len(ids))
+        return ids, lengths
 
     def _tokenize_texts(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all texts, end to end, int32, and the number of each text's."""
@@ -254,6 +270,12 @@ def _batched(texts: list[str]) -> Iterator[list[str]]:
 def _is_spaced_word(chunk: str) -> bool:
     """Tell whether a chunk is a space and then no further white space of any kind."""
     return chunk.startswith(" ") and chunk.split() == [chunk[1:]]
+
+
+# White space beyond ASCII in UTF-8, U+0085 to U+3000; the bytes of each as one number.
+_WIDE_SPACES = [space.encode() for space in map(chr, range(0x80, 0x3001)) if space.isspace()]
+_SPACES_OF_2_BYTES = [int.from_bytes(space) for space in _WIDE_SPACES if len(space) == 2]
+_SPACES_OF_3_BYTES = [int.from_bytes(space) for space in _WIDE_SPACES if len(space) == 3]
 
 
 def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -289,14 +311,9 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def _ends_in_white_space(text: np.ndarray, stops: np.ndarray) -> np.ndarray:
     """Return whether the character of two or three bytes before each of `stops` is white space."""
-    last = text[stops - 1]
-    second = text[np.maximum(stops - 2, 0)]
-    third = text[np.maximum(stops - 3, 0)]
-    # U+0085 and U+00A0; U+1680; U+2000 to 200A, 2028, 2029 and 202F; U+205F; U+3000.
-    is_white = (second == 0xC2) & np.isin(last, (0x85, 0xA0))
-    is_white |= (third == 0xE1) & (second == 0x9A) & (last == 0x80)
-    general = (*range(0x80, 0x8B), 0xA8, 0xA9, 0xAF)
-    is_white |= (third == 0xE2) & (second == 0x80) & np.isin(last, general)
-    is_white |= (third == 0xE2) & (second == 0x81) & (last == 0x9F)
-    is_white |= (third == 0xE3) & (second == 0x80) & (last == 0x80)
-    return is_white
+    last = text[stops - 1].astype(np.int32)
+    second = text[np.maximum(stops - 2, 0)].astype(np.int32)
+    third = text[np.maximum(stops - 3, 0)].astype(np.int32)
+    last_two = (second << 8) | last
+    last_three = (third << 16) | last_two
+    return np.isin(last_two, _SPACES_OF_2_BYTES) | np.isin(last_three, _SPACES_OF_3_BYTES)

@@ -11,7 +11,10 @@ _GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
     " upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
 )
-_FUNCTIONS = "sin cos tan cot log ln exp lim max min gcd mod deg det"
+_FUNCTIONS = (
+    "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan log ln exp lim max min sup inf gcd"
+    " mod deg det dim ker arg"
+)
 _LONGEST = 120
 
 
@@ -29,8 +32,8 @@ _SYMBOLS = {
     **dict.fromkeys(("le", "leq", "leqslant"), "≤"),
     **dict.fromkeys(("ge", "geq", "geqslant"), "≥"),
     **dict.fromkeys(("ne", "neq"), "≠"),
-    **dict.fromkeys(("to", "rightarrow"), "→"),
-    **dict.fromkeys(("ldots", "dots", "cdots"), "…"),
+    **dict.fromkeys(("to", "rightarrow", "longrightarrow"), "→"),
+    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb", "dotsm"), "…"),
     **dict.fromkeys(("quad", "qquad"), " "),
     **dict.fromkeys(("left", "right", "big", "bigl", "bigr", "displaystyle", "textstyle"), ""),
     **{name: name for name in _FUNCTIONS.split()},
@@ -64,8 +67,12 @@ _FONT = re.compile(
 )
 _ACCENTED = re.compile(rf"\\({'|'.join(_ACCENTS)})(?:\s*\{{([a-zA-Z])\}}| ([a-zA-Z]))")
 _BLACKBOARD = re.compile(r"\\mathbb\s*\{?([CHNPQRZ])\}?")
-_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{(\w+)\}|(\d))\s*(?:\{(\w+)\}|(\d))")
-_ROOT = re.compile(r"\\sqrt\s*(?:\{(\w+)\}|(\d))")
+_OPERAND = r"\s*(?:\{ *([^{}\\]*[^{}\\ ]) *\}|(\d))"
+_FRACTION = re.compile(rf"\\[dt]?frac{_OPERAND}{_OPERAND}")
+_ROOT = re.compile(rf"\\sqrt{_OPERAND}")
+# What needs no brackets under a root, and in a fraction.
+_NUMBER_OR_LETTER = re.compile(r"\d+|\w")
+_FACTORS = re.compile(r"[^\W_]+|\([^()]*\)")
 _COMMAND = re.compile(r"\\([a-zA-Z]+) ?")
 _SCRIPT = re.compile(r"([_^])(?:\{([^{}]*)\}|([^{}\\]))")
 _GROUP = re.compile(r"(?<!\\)\{([^{}]*)\}")
@@ -85,10 +92,10 @@ def formula_text(tex: str) -> str | None:
     text = _FONT.sub(r"\1", text)
     text = _ACCENTED.sub(_accented, text)
     text = _BLACKBOARD.sub(lambda match: _DOUBLE_STRUCK[match[1]], text)
-    text = _FRACTION.sub(r"\1\2/\3\4", text)
-    text = _ROOT.sub(r"√\1\2", text)
     text = _COMMAND.sub(_symbol, text)
     text = _SCRIPT.sub(_script, text)
+    text = _ROOT.sub(_root, text)
+    text = _FRACTION.sub(_fraction, text)
     # Escaped braces are those of a set; the others group.
     text = text.replace(r"\{", "\ue000").replace(r"\}", "\ue001").replace(r"\%", "%")
     text = _GROUP.sub(r"\1", text)
@@ -102,6 +109,27 @@ def formula_text(tex: str) -> str | None:
 
 def _accented(match: re.Match[str]) -> str:
     return (match[2] or match[3]) + _ACCENTS[match[1]]
+
+
+def _root(root: re.Match[str]) -> str:
+    operand = _bracketed(root[1] or root[2], unless=_NUMBER_OR_LETTER)
+    return _set_apart(f"√{operand}", root)
+
+
+def _fraction(fraction: re.Match[str]) -> str:
+    above = _bracketed(fraction[1] or fraction[2], unless=_FACTORS)
+    below = _bracketed(fraction[3] or fraction[4], unless=_FACTORS)
+    return _set_apart(f"{above}/{below}", fraction)
+
+
+def _bracketed(text: str, *, unless: re.Pattern[str]) -> str:
+    return text if unless.fullmatch(text) else f"({text})"
+
+
+def _set_apart(text: str, match: re.Match[str]) -> str:
+    """Put a blank before a letter or digit: "1/2 x" is not "1/2x"."""
+    next_character = match.string[match.end() : match.end() + 1]
+    return f"{text} " if next_character.isalnum() else text
 
 
 def _symbol(command: re.Match[str]) -> str:

@@ -40,7 +40,8 @@ _MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
 _REMOVED_BLOCK = f"\n{REMOVED}{PARAGRAPH_BREAK}"
 
 # Neither the text itself nor an entity in it may contain our marks.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
+_CONTROLS = (*(chr(code) for code in range(0x20) if code not in b"\t\n\r"), "\x7f", "\xad", GAP)
+_CONTROL = re.compile(f"[{''.join(_CONTROLS)}]")
 
 
 def wikitext_to_paragraphs(
@@ -65,7 +66,7 @@ def wikitext_to_paragraphs(
     """
     dropped: Dropped = defaultdict(list)
     # With a line break in front, every line begins behind one.
-    text = _resolve_tags("\n" + _CONTROLS.sub("", markup), dropped)
+    text = _resolve_tags("\n" + _without_controls(markup), dropped)
     structures = _Structures(text, language, frozenset(namespaces), dropped)
     text = _drop_lines(structures.render(), language, dropped)
     passages: list[str] = []
@@ -88,6 +89,13 @@ def wikitext_to_paragraphs(
         counters.count("tables_left_out", len(dropped["tables"]))
         counters.count("labels_left_out", len(dropped["labels"]))
     return passages
+
+
+def _without_controls(text: str) -> str:
+    # Single characters first, which are found faster, because most texts have none.
+    if any(control in text for control in _CONTROLS):
+        return _CONTROL.sub("", text)
+    return text
 
 
 Dropped = dict[str, list[str]]
@@ -452,8 +460,8 @@ _VARIANT_TEXT = re.compile(
 )
 # A line of nothing else was counted when it became a mark: a template, an indented formula.
 _MARKS_OF_LINES = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
-# Entities are resolved between marks: one may stand for a mark's character.
-_MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
+# As `html.unescape` finds them, but without our marks in them.
+_ENTITY = re.compile(r"&(?:#[0-9]++;?|#[xX][0-9a-fA-F]++;?|[^\t\n\f <&#;\x01-\x03\ufffc]{1,32}+;?)")
 
 
 def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
@@ -484,14 +492,13 @@ def _render_inline(text: str) -> str:
     if "-{" in text:
         text = _LANGUAGE_VARIANT.sub(_variant, text)
     if "&" in text:
-        text = _MARKS_APART.sub(_unescape, text)
+        text = _ENTITY.sub(_unescape, text)
     return text
 
 
-def _unescape(match: re.Match[str]) -> str:
-    if "&" not in match[0]:
-        return match[0]
-    return _CONTROLS.sub("", html.unescape(match[0]))
+def _unescape(entity: re.Match[str]) -> str:
+    # One by one, because an entity may stand for the character of a mark.
+    return _CONTROL.sub("", html.unescape(entity[0]))
 
 
 def _without_emphasis(text: str) -> str:

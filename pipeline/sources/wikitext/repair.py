@@ -47,11 +47,20 @@ _OPENING_QUOTES = '「『“„«‘"'
 def repair_paragraph(block: str) -> str:
     """Return the block as one line of clean text, which may be empty."""
     paragraph = " ".join(block.split())
-    if _HOLE.search(paragraph):
+    if _has_hole(paragraph):
         paragraph = " ".join(_close_holes(paragraph).split())
-    if _LEFTOVER.search(paragraph):
+    if _may_have_leftover(paragraph) and _LEFTOVER.search(paragraph):
         paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
     return paragraph
+
+
+def _has_hole(text: str) -> bool:
+    # Single characters, because they are found faster than any of a set.
+    return REMOVED in text or MISSING in text or PRONUNCIATION in text or GAP in text
+
+
+def _may_have_leftover(text: str) -> bool:
+    return "[" in text or "]" in text or "{" in text or "}" in text or "<" in text
 
 
 def _close_holes(text: str) -> str:
@@ -61,10 +70,11 @@ def _close_holes(text: str) -> str:
     """
     text = _ADJACENT_MARKS.sub(_neediest_mark, text)
     text = _BRACKETED_MARK.sub(lambda match: match[1] or match[2], text)
-    # From the inside out: prose has no parentheses nested more deeply than twice.
-    for _ in range(2):
-        text = _PARENTHESIS.sub(_repair_parenthesis, text)
-    text = _EMPTY_START.sub(r"\1", text)
+    if "(" in text or "（" in text:
+        # From the inside out: prose has no parentheses nested more deeply than twice.
+        for _ in range(2):
+            text = _PARENTHESIS.sub(_repair_parenthesis, text)
+        text = _EMPTY_START.sub(r"\1", text)
     text = _EMPTY_ITEM.sub("", text)
     text = text.replace(f".{REMOVED}.", ".")
     text = _PLACE.sub(GAP, text)
@@ -88,7 +98,7 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     "(IPA: ; born 1950)" becomes "(born 1950)".
     """
     before, inside, after = match.groups()
-    if not _HOLE.search(inside):
+    if not _has_hole(inside):
         return match[0]
     repaired = ""
     # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.

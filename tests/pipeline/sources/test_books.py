@@ -442,6 +442,16 @@ def test_a_cast_of_characters_is_left_out(heading: str) -> None:
         ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
         ("He set a=1 and b=2, or =twice=.", "He set a=1 and b=2, or twice."),
         ("For what other[6a] family[12] is it?", "For what other family is it?"),
+        # Signatures of notes.
+        (
+            "[27] Read _pathon_ with cod. Hav. See Dindorf. B.",
+            " Read pathon with cod. Hav. See Dindorf.",
+        ),
+        ('[28] "Quod correxit Hermannus." DINDORF.', ' "Quod correxit Hermannus."'),
+        ("[29] It fell in 480 B. C.", " It fell in 480 B. C."),
+        ("[30] See vol. II.", " See vol. II."),
+        ("[31] See the note. It is long.", " See the note. It is long."),
+        ("It is on p. 714, ed. B.", "It is on p. 714, ed. B."),
     ],
 )
 def test_footnotes_emphasis_and_hyphens_within_sentences(text: str, expected: str) -> None:

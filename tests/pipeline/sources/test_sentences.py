@@ -2,7 +2,14 @@ import unicodedata
 from itertools import product
 
 import pytest
-from clozeworks.pipeline.sources.sentence_rules import JOINS, Join
+from clozeworks.pipeline.sources import sentences as sentences_module
+from clozeworks.pipeline.sources.sentence_cuts import number_what_follows
+from clozeworks.pipeline.sources.sentence_rules import (
+    BEFORE_CAPITALS,
+    JOINS,
+    OWN_INITIALS,
+    Join,
+)
 from clozeworks.pipeline.sources.sentences import (
     LONGEST_CALL,
     compose,
@@ -46,6 +53,38 @@ def test_no_character_is_lost_and_every_sentence_is_normalised(
         assert sentence == " ".join(sentence.split()) != ""
         assert not any(unicodedata.category(char) in ("Cc", "Cs") for char in sentence)
         sentence.encode("utf-8")
+
+
+# How pieces begin and end where rules join them, and where none does.
+BEGINNINGS = st.sampled_from(
+    [*"AÉa1(,;)」のとが我고를", "The ", '"', '" ', "“I ", "II", "—", "-3.", "I asked.", "...", "১"]
+)
+ENDINGS = st.one_of(
+    st.sampled_from(
+        [
+            *(" word.", " end?", " No!", " it”.", " 12.", " 2.", " 1990.", " in 1990.", " 9,000."),
+            *('?"', "!”", "...", " A.", " C.", " approx.", ' "', " “", "。", "다.", "」", " ১."),
+        ]
+    ),
+    st.sampled_from([f" {word}." for word in sorted(BEFORE_CAPITALS)]),
+)
+BODIES = st.sampled_from(["", "b", "bc bc bc bc", "가 가가 가가가가"])
+# Two only, because the search has to see each place at which anything changes.
+PIECES = st.tuples(
+    st.builds("{}{}{}".format, BODIES, ENDINGS, st.sampled_from([" ", " ", ""])),
+    st.builds("{}{}".format, BEGINNINGS, BODIES),
+).map(list)
+
+
+@given(PIECES, st.sampled_from(sorted(OWN_INITIALS)), st.booleans())
+def test_one_search_sees_all_that_is_to_be_joined(
+    pieces: list[str], language: str, uncased: bool
+) -> None:
+    rules = sentences_module._rules_of(language)
+    joins = sentences_module._joins_of(language, uncased=uncased)
+    joined = number_what_follows(sentences_module._join(pieces, rules, joins))
+    if joined != pieces:
+        assert rules.may_join.search("\n".join(pieces))
 
 
 @pytest.mark.slow
@@ -353,11 +392,27 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
         ("ar", ["هذا ”تعريف المصادر المفتوحة“.", "أي أن هذا النص قديم.", "وقال ”نعم“."]),
         # English.
         ("en", ["It runs from Sault Ste. Marie to Ft. Lauderdale.", "See Vol. III."]),
+        (
+            "en",
+            ["On the sense see p. 9, ed. Camb., and the notes.", "Each house is co-ed.", "Yes."],
+        ),
         ("en", ["They belong to a liberal sect.", "He left it."]),
         ("en", ["The island rises to 915 m.", "Santa Clara is smaller."]),
         ("en", ["The U.S. Government has the U.S. Navy.", "It has a government."]),
         ("en", ["He told me all.", "I knew that he told me so.", "He came with me.", "Farewell!"]),
         ("en", ['"Come with me. Farewell," he said.', "I saw it."]),
+        # "Them", and "named after".
+        ("ru", ["Они пользуются им.", "Это важно, и это верно.", "Это завод им. В. П. Чкалова."]),
+        # A short quotation, and another one; not one long quotation.
+        (
+            "en",
+            [
+                "'Thank you, sir!' she answered, 'but I couldn't sleep away from home a night.",
+                "I am in Greenhow's Charity.'",
+            ],
+        ),
+        # A word, and no abbreviation.
+        ("el", ["Ανοίξτε την πατώντας το σύμβολο συν.", "Εάν θέλετε, κλείστε την."]),
         ("vi", ["Biểu mẫu con và mẹ con này có biểu mẫu con.", "Người dùng thấy nó."]),
         ("tr", ["MICROSOFT.FORECAST ve TAHMİN.UY işlevleri vardır.", "Bunlar yenidir."]),
     ],
