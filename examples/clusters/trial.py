@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -26,6 +27,8 @@ USER = "laptop"
 """The host where the user types the commands."""
 WORKERS = ("worker1", "worker2", "worker3")
 TIME_LIMIT_S = 900.0
+WORKER_DISK = "1g"
+"""In this machine's memory."""
 STORE_AWAY_S = 10
 CLI = (sys.executable, "-m", "clozeworks")
 
@@ -162,7 +165,7 @@ class Cluster:
 
     def add_worker(self, name: str) -> None:
         """Add a worker's host, or a new one in the place of a killed one."""
-        self.engine.start_worker(self.add_host(name))
+        self.engine.start_worker(self.add_host(name, WORKER_DISK))
 
     def wait_for_workers(self) -> None:
         """Wait until all workers have joined."""
@@ -245,6 +248,18 @@ class Cluster:
         self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
 
     @contextmanager
+    def requests_counted(self) -> Iterator[None]:
+        """Print how many requests of each kind the store had meanwhile."""
+        if self.store is None:
+            yield
+            return
+        before = self.store.num_requests()
+        yield
+        counts = self.store.num_requests()
+        new = {kind: count - before.get(kind, 0) for kind, count in counts.items()}
+        print(f"    requests to the store: {new}", flush=True)
+
+    @contextmanager
     def trial(self, title: str) -> Iterator[None]:
         """Print a line about a trial: what it is, whether it went well, and how long it took."""
         begun = time.monotonic()
@@ -290,7 +305,7 @@ def wait_until(condition: Callable[[], bool], process: Process) -> bool:
 
 def run_stages(cluster: Cluster) -> None:
     """Run the quickstart's data stages one by one."""
-    with cluster.trial("three stages, one by one"):
+    with cluster.requests_counted(), cluster.trial("three stages, one by one"):
         for command in cluster.stages("stages"):
             cluster.run(command)
         cluster.check_bytes("stages")
@@ -300,12 +315,12 @@ def run_one_job(cluster: Cluster) -> None:
     """Run them as one job, by a program of the user's own."""
     if not cluster.engine.job_flags():
         return
-    with cluster.trial("one job, a program of one's own"):
+    with cluster.requests_counted(), cluster.trial("one job, a program of one's own"):
         cluster.run(cluster.one_job("job"))
         cluster.check_bytes("job")
 
 
-def lose_workers(cluster: Cluster) -> None:
+def kill_workers(cluster: Cluster) -> None:
     """Kill the host of one worker in each phase; another one takes its place."""
     output = "lost-workers"
     stages = zip(cluster.stages(output), PHASES.items(), strict=True)
@@ -343,26 +358,34 @@ def busy_worker(cluster: Cluster) -> str:
     raise RuntimeError("no worker has work")
 
 
-def lose_worker(cluster: Cluster) -> None:
+def kill_worker(cluster: Cluster) -> None:
     """Kill the host of one worker; no other takes its place."""
-    with cluster.trial("a worker's host killed, and not replaced"):
-        command = begin_ingest(cluster, "lost-worker")
-        name = busy_worker(cluster)
-        cluster.network.hosts[name].kill()
-        cluster.end(command)
-        cluster.check_bytes("lost-worker", "documents")
-    cluster.add_worker(name)
-    cluster.wait_for_workers()
+    _lose_worker(cluster, "lost-worker", "killed", Host.kill)
 
 
 def cut_off_worker(cluster: Cluster) -> None:
-    """Take one worker's link down, and let no other take its place: its connections just hang."""
-    with cluster.trial("a worker's host cut off without a word, and not replaced"):
-        command = begin_ingest(cluster, "cut-off")
+    """Take one worker's link down: its connections just hang, and no other takes its place."""
+    _lose_worker(cluster, "cut-off", "cut off without a word", Host.cut_off)
+
+
+def fill_disk(cluster: Cluster) -> None:
+    """Fill the disk of one worker. The quickstart's files are too small to be written there."""
+    _lose_worker(cluster, "full-disk", "left with a full disk", _fill_disk)
+
+
+def _fill_disk(host: Host) -> None:
+    host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
+
+
+def _lose_worker(
+    cluster: Cluster, output: str, done_to_it: str, lose: Callable[[Host], None]
+) -> None:
+    with cluster.trial(f"a worker's host {done_to_it}, and not replaced"):
+        command = begin_ingest(cluster, output)
         name = busy_worker(cluster)
-        cluster.network.hosts[name].cut_off()
+        lose(cluster.network.hosts[name])
         cluster.end(command)
-        cluster.check_bytes("cut-off", "documents")
+        cluster.check_bytes(output, "documents")
     cluster.network.hosts[name].kill()
     cluster.add_worker(name)
     cluster.wait_for_workers()
@@ -467,9 +490,10 @@ def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[None]:
 TRIALS = {
     "stages": run_stages,
     "job": run_one_job,
-    "worker": lose_worker,
-    "workers": lose_workers,
+    "worker": kill_worker,
+    "workers": kill_workers,
     "cut": cut_off_worker,
+    "disk": fill_disk,
     "head": lose_head,
     "command": lose_command,
     "store": restart_store,
@@ -492,6 +516,8 @@ def main(engine_type: type[Engine]) -> None:
     )
     parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
     arguments = parser.parse_args()
+    # So that hosts are ended one by one: what is stopped on them would outlive this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Interrupted."))
     missing = missing_tools()
     if missing:
         print(f"Skipped: {missing}.")
@@ -544,8 +570,6 @@ def run(
         for name in names:
             if name not in engine.left_out:
                 TRIALS[name](cluster)
-        if store is not None:
-            print(f"{engine.name}: requests to the store: {store.num_requests()}")
         return cluster.failures
 
 
