@@ -83,6 +83,8 @@ class Spark(Engine):
             f"--spark_job_server_jar={self.jar}",
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{POOL_PORT}",
+            # Or Python starts anew for each step of each task.
+            "--environment_cache_millis=60000",
         ]
 
 
