@@ -83,9 +83,11 @@ class Spark(Engine):
             f"--spark_job_server_jar={self.jar}",
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{POOL_PORT}",
-            # Or Python starts anew for each step of each task.
-            "--environment_cache_millis=60000",
         ]
+
+    def job_flags(self) -> list[str]:
+        # The commands give this themselves: without it, each step of a task starts Python anew.
+        return [*self.flags(), "--environment_cache_millis=60000"]
 
 
 def lose_driver(cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ Traps of the runners that this module deals with:
 - DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first
   elements make. So units are dealt out by a `GroupByKey` on their own number, and the first
   elements are many. Dask's runner and options are unknown to Beam until its module is imported.
+- SparkRunner starts a Python process for every step of a task, unless it may keep an idle one.
 """
 
 import argparse
@@ -53,6 +54,7 @@ from .workers import num_workers
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
 DASK_PARTITIONS = 64
+SPARK_IDLE_MS = 60_000
 NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
@@ -230,6 +232,9 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
             f"--dask_npartitions={DASK_PARTITIONS}",
             *flags,
         ]
+    elif runner == "SparkRunner":
+        cache = f"--environment_cache_millis={SPARK_IDLE_MS}"
+        flags = [f"--runner={runner}", cache, *flags]
     else:
         flags = [f"--runner={runner}", *flags]
     # As `PipelineOptions` parses them, except that it only logs options it does not know.

@@ -141,6 +141,16 @@ def test_direct_runner_by_its_name_is_the_default(flags: tuple[str, ...]):
     assert named.get_all_options() == default.get_all_options()
 
 
+@pytest.mark.parametrize(
+    ("flags", "milliseconds"), [((), "60000"), (("--environment_cache_millis=0",), "0")]
+)
+def test_idle_python_processes_are_kept_on_spark_unless_told_otherwise(
+    flags: tuple[str, ...], milliseconds: str
+):
+    options = pipeline_options(RunOptions(beam_options=("--runner=SparkRunner", *flags)))
+    assert options.get_all_options()["environment_cache_millis"] == milliseconds
+
+
 def test_a_runner_may_be_named_in_two_words():
     for flags in (("--runner", "DaskRunner", "--x=1"), ("--x=1", "--runner=DaskRunner")):
         assert take_runner(flags) == ("DaskRunner", ["--x=1"])
