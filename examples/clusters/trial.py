@@ -293,13 +293,13 @@ def digests_of(host: Host, folder: str) -> dict[str, str]:
     return json.loads(ended.stdout)
 
 
-def wait_until(condition: Callable[[], bool], process: Process) -> bool:
+def wait_until(condition: Callable[[], bool], process: Process, look_s: float = 0.02) -> bool:
     """Wait until a condition holds; return False if a process has ended before."""
     give_up = time.monotonic() + TIME_LIMIT_S
     while not condition():
         if process.has_ended() or time.monotonic() > give_up:
             return False
-        time.sleep(0.02)
+        time.sleep(look_s)
     return True
 
 
@@ -329,7 +329,7 @@ def kill_workers(cluster: Cluster) -> None:
             command = cluster.start(arguments)
             for phase in phases:
                 if wait_for_phase(cluster, command, f"{output}/{folder}", phase):
-                    name = busy_worker(cluster)
+                    name = busy_worker(cluster, command)
                     cluster.network.hosts[name].kill()
                     cluster.add_worker(name)
             cluster.end(command)
@@ -350,12 +350,20 @@ def begin_ingest(cluster: Cluster, output: str) -> Process:
     return command
 
 
-def busy_worker(cluster: Cluster) -> str:
+def busy_worker(cluster: Cluster, command: Process) -> str:
     """Return the name of a worker that has work; Flink and Spark may leave one without any."""
-    for name in WORKERS:
-        if cluster.engine.has_work(cluster.network.hosts[name]):
-            return name
-    raise RuntimeError("no worker has work")
+
+    busy: list[str] = []
+
+    def look() -> bool:
+        hosts = cluster.network.hosts
+        busy.extend(name for name in WORKERS if cluster.engine.has_work(hosts[name]))
+        return bool(busy)
+
+    # On a host that has just been added, an engine may not have started its processes yet.
+    if not wait_until(look, command, look_s=0.5):
+        raise RuntimeError("no worker has work")
+    return busy[0]
 
 
 def kill_worker(cluster: Cluster) -> None:
@@ -373,7 +381,7 @@ def _lose_worker(
 ) -> None:
     with cluster.trial(f"a worker's host {done_to_it}, and not replaced"):
         command = begin_ingest(cluster, output)
-        name = busy_worker(cluster)
+        name = busy_worker(cluster, command)
         lose(cluster.network.hosts[name])
         cluster.end(command)
         cluster.check_bytes(output, "documents")
@@ -389,7 +397,7 @@ def fill_disk(cluster: Cluster) -> None:
     """
     with cluster.trial("a worker's disk full"):
         command = begin_ingest(cluster, "full-disk")
-        host = cluster.network.hosts[busy_worker(cluster)]
+        host = cluster.network.hosts[busy_worker(cluster, command)]
         host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
         status = command.wait(TIME_LIMIT_S)
         host.run("rm", "/tmp/zeros")
