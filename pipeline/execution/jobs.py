@@ -5,6 +5,7 @@ Traps of the runners that this module deals with:
 - DirectRunner hangs when a worker process dies.
 - Flink restarts a failed job, and cannot tell a lost host from a mistake of the user's, which every
   restart meets again. So the launching process looks for mistakes too, and cancels the job.
+- DaskRunner takes a job that was lost with its scheduler for done. So the outputs are looked at.
 - Beam asks Flink and Spark for a job's state at ever longer intervals, of up to a minute. So the
   launching process asks too.
 """
@@ -73,12 +74,22 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
             raise error
         if error is not None:
             raise in_a_line(error) from error
+        _check_finished(stages)
     except KeyboardInterrupt:
         _stop(stages)
         _wait_for(job, stages)
         raise
     finally:
         threading.excepthook = hook_before
+
+
+def _check_finished(stages: Sequence[Stage[Any, Any]]) -> None:
+    for stage in stages:
+        if opened_directory(stage) is not None:
+            raise RunError(
+                "The job ended before its work was done: the cluster may have been stopped. "
+                "Rerun the same command to resume."
+            )
 
 
 @dataclass

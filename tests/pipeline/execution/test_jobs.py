@@ -19,6 +19,7 @@ from clozeworks.pipeline.execution import jobs
 from clozeworks.pipeline.execution.beam import RunStage, run_pipeline
 from clozeworks.pipeline.execution.jobs import in_a_line
 from clozeworks.pipeline.execution.phases import do_unit
+from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.stages import open_stage
 from number_stage import NumberStage, Squares, fail_on_three, square
 
@@ -98,17 +99,35 @@ def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: py
     job = RestartedJob()
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
     monkeypatch.setattr(jobs, "LOOK_S", 0.01)
-    threading.Timer(1.0, job.cancelled.set).start()  # its end
+
+    def end() -> None:
+        run_stage(stage, RunOptions(workers=1))
+        job.cancelled.set()
+
+    threading.Timer(1.0, end).start()
     run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
 
 
 def test_a_job_that_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    run_stage(stage, RunOptions(workers=1))
     job = RestartedJob(state=PipelineState.DONE)
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
     monkeypatch.setattr(jobs, "LOOK_S", 0.01)
     begun = time.monotonic()
-    run_pipeline([RunStage(NumberStage(output=str(tmp_path), more_work=square))], IN_THIS_PROCESS)
+    run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
     assert time.monotonic() - begun < 30 and not job.cancelled.is_set()
+
+
+def test_a_job_that_ends_before_its_work_is_done_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    open_stage(stage, stage.plan(), overwrite=False)
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: RestartedJob(state=PipelineState.DONE))
+    monkeypatch.setattr(jobs, "LOOK_S", 0.01)
+    with pytest.raises(RunError, match="ended before its work was done"):
+        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
 
 
 def test_an_error_is_reported_by_its_cause_alone():
