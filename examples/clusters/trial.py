@@ -449,9 +449,10 @@ def make_mistake(cluster: Cluster) -> None:
     with cluster.trial("a mistake of the user's, found by a worker"):
         damaged = f"{cluster.folder('damaged')}/ruined.xml"
         script = (
-            "import sys\n"
+            "import os, sys\n"
             "from clozeworks.pipeline import storage\n"
-            "with storage.write_atomically(sys.argv[1], '/tmp') as file:\n"
+            "path = sys.argv[1]\n"
+            "with storage.write_atomically(path, os.path.dirname(path)) as file:\n"
             "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
         )
         if cluster.store is None:
