@@ -86,7 +86,7 @@ class Spark(Engine):
         ]
 
     def job_flags(self) -> list[str]:
-        # The commands give this themselves: without it, each step of a task starts Python anew.
+        # The commands give this themselves; see examples/spark/README.md.
         return [*self.flags(), "--environment_cache_millis=60000"]
 
 

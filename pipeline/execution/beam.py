@@ -15,7 +15,7 @@ Traps of the runners that this module deals with:
 - DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first
   elements make. So units are dealt out by a `GroupByKey` on their own number, and the first
   elements are many. Dask's runner and options are unknown to Beam until its module is imported.
-- SparkRunner starts a Python process for every step of a task, unless it may keep an idle one.
+- SparkRunner ends a host's Python process whenever no task is at work there, unless it may keep it.
 """
 
 import argparse
