@@ -25,4 +25,12 @@ srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --dea
 
 # Four partitions for each worker, so that a slow one is not waited for.
 clozeworks "$@" -- --runner=DaskRunner --dask_scheduler_file="$scheduler" \
-    --dask_npartitions=$((4 * ${SLURM_NTASKS:-1} < 64 ? 64 : 4 * ${SLURM_NTASKS:-1}))
+    --dask_npartitions=$((4 * ${SLURM_NTASKS:-1} < 64 ? 64 : 4 * ${SLURM_NTASKS:-1})) &
+command=$!
+status=0
+wait -n || status=$? # without the scheduler, or any worker, the command would wait until the job is out of time
+if kill -0 "$command" 2>/dev/null; then
+    echo "Error: Dask has ended before the command: see $log." >&2
+    exit 1
+fi
+exit "$status"
