@@ -19,7 +19,8 @@ stop() {
     rm -f "$scheduler"
 }
 trap stop EXIT
-rm -f "$scheduler" # a job that Slurm puts back into its queue keeps its number, and that of a dead node would mislead workers
+# A job that Slurm puts back into its queue keeps its number: workers would look for the scheduler of a dead node.
+rm -f "$scheduler"
 dask scheduler --scheduler-file "$scheduler" --no-dashboard --port 0 >>"$log" 2>&1 &
 until [ -s "$scheduler" ]; do kill -0 $! 2>/dev/null || { cat "$log"; exit 1; }; sleep 0.5; done
 srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --death-timeout 120 >>"$log" 2>&1 &
