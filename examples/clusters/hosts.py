@@ -292,9 +292,10 @@ def _children(pid: int) -> list[int]:
 
 
 def _wake(pid: int) -> None:
-    """Continue a stopped nsenter whose process goes on: it stops with it, but not the reverse."""
-    children = _children(pid)
-    if children and _is_stopped(pid) and not _is_stopped(children[0]):
+    """Continue a stopped nsenter whose process goes on, or is gone: it stops with its process, but
+    does not go on with it.
+    """
+    if _is_stopped(pid) and not any(_is_stopped(child) for child in _children(pid)):
         os.kill(pid, signal.SIGCONT)
 
 
