@@ -185,10 +185,13 @@ class Host:
         Its peers see their connections closed. After `cut_off` they see nothing, as with a power
         failure.
         """
-        with self.init, suppress(ProcessLookupError):  # closes its pipes, and waits
-            os.kill(self.pid, signal.SIGKILL)  # the kernel kills the others of its namespace
-        for process in self.processes:
-            process.wait(END_S)
+        with self.init:  # closes its pipes at the end, and waits
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # the kernel kills the others of its namespace
+            # First those that have entered: the host ends once all of them are reaped, and none is
+            # by an nsenter that has stopped.
+            for process in self.processes:
+                process.wait(END_S)
         self.cut_off()
 
 
@@ -289,9 +292,10 @@ def _children(pid: int) -> list[int]:
 
 
 def _wake(pid: int) -> None:
-    """Continue a stopped nsenter whose process goes on: it stops with it, but not the reverse."""
-    children = _children(pid)
-    if children and _is_stopped(pid) and not _is_stopped(children[0]):
+    """Continue a stopped nsenter whose process goes on, or is gone: it stops with its process, but
+    does not go on with it.
+    """
+    if _is_stopped(pid) and not any(_is_stopped(child) for child in _children(pid)):
         os.kill(pid, signal.SIGCONT)
 
 

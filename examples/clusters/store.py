@@ -12,6 +12,8 @@ PORT = 9000
 BUCKET = "bucket"
 DATA = "/tmp/s3"
 START_S = 60.0
+METRICS_AGE_S = 11.0
+"""The server counts anew only every ten seconds."""
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "trial",
@@ -58,6 +60,7 @@ class Store:
 
     def num_requests(self) -> dict[str, int]:
         """Return how many requests of each kind the server has had since it was started."""
+        time.sleep(METRICS_AGE_S)
         address = f"http://localhost:{PORT}/minio/v2/metrics/cluster"
         metrics = self.host.run("curl", "--silent", address).stdout
         requests = {}

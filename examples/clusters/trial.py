@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -26,6 +27,8 @@ USER = "laptop"
 """The host where the user types the commands."""
 WORKERS = ("worker1", "worker2", "worker3")
 TIME_LIMIT_S = 900.0
+WORKER_DISK = "1g"
+"""In this machine's memory."""
 STORE_AWAY_S = 10
 CLI = (sys.executable, "-m", "clozeworks")
 
@@ -162,7 +165,7 @@ class Cluster:
 
     def add_worker(self, name: str) -> None:
         """Add a worker's host, or a new one in the place of a killed one."""
-        self.engine.start_worker(self.add_host(name))
+        self.engine.start_worker(self.add_host(name, WORKER_DISK))
 
     def wait_for_workers(self) -> None:
         """Wait until all workers have joined."""
@@ -245,6 +248,18 @@ class Cluster:
         self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
 
     @contextmanager
+    def requests_counted(self) -> Iterator[None]:
+        """Print how many requests of each kind the store had meanwhile."""
+        if self.store is None:
+            yield
+            return
+        before = self.store.num_requests()
+        yield
+        counts = self.store.num_requests()
+        new = {kind: count - before.get(kind, 0) for kind, count in counts.items()}
+        print(f"    requests to the store: {new}", flush=True)
+
+    @contextmanager
     def trial(self, title: str) -> Iterator[None]:
         """Print a line about a trial: what it is, whether it went well, and how long it took."""
         begun = time.monotonic()
@@ -278,19 +293,19 @@ def digests_of(host: Host, folder: str) -> dict[str, str]:
     return json.loads(ended.stdout)
 
 
-def wait_until(condition: Callable[[], bool], process: Process) -> bool:
+def wait_until(condition: Callable[[], bool], process: Process, look_s: float = 0.02) -> bool:
     """Wait until a condition holds; return False if a process has ended before."""
     give_up = time.monotonic() + TIME_LIMIT_S
     while not condition():
         if process.has_ended() or time.monotonic() > give_up:
             return False
-        time.sleep(0.02)
+        time.sleep(look_s)
     return True
 
 
 def run_stages(cluster: Cluster) -> None:
     """Run the quickstart's data stages one by one."""
-    with cluster.trial("three stages, one by one"):
+    with cluster.requests_counted(), cluster.trial("three stages, one by one"):
         for command in cluster.stages("stages"):
             cluster.run(command)
         cluster.check_bytes("stages")
@@ -300,12 +315,12 @@ def run_one_job(cluster: Cluster) -> None:
     """Run them as one job, by a program of the user's own."""
     if not cluster.engine.job_flags():
         return
-    with cluster.trial("one job, a program of one's own"):
+    with cluster.requests_counted(), cluster.trial("one job, a program of one's own"):
         cluster.run(cluster.one_job("job"))
         cluster.check_bytes("job")
 
 
-def lose_workers(cluster: Cluster) -> None:
+def kill_workers(cluster: Cluster) -> None:
     """Kill the host of one worker in each phase; another one takes its place."""
     output = "lost-workers"
     stages = zip(cluster.stages(output), PHASES.items(), strict=True)
@@ -314,7 +329,7 @@ def lose_workers(cluster: Cluster) -> None:
             command = cluster.start(arguments)
             for phase in phases:
                 if wait_for_phase(cluster, command, f"{output}/{folder}", phase):
-                    name = busy_worker(cluster)
+                    name = busy_worker(cluster, command)
                     cluster.network.hosts[name].kill()
                     cluster.add_worker(name)
             cluster.end(command)
@@ -335,37 +350,61 @@ def begin_ingest(cluster: Cluster, output: str) -> Process:
     return command
 
 
-def busy_worker(cluster: Cluster) -> str:
+def busy_worker(cluster: Cluster, command: Process) -> str:
     """Return the name of a worker that has work; Flink and Spark may leave one without any."""
-    for name in WORKERS:
-        if cluster.engine.has_work(cluster.network.hosts[name]):
-            return name
-    raise RuntimeError("no worker has work")
+
+    busy: list[str] = []
+
+    def look() -> bool:
+        hosts = cluster.network.hosts
+        busy.extend(name for name in WORKERS if cluster.engine.has_work(hosts[name]))
+        return bool(busy)
+
+    # On a host that has just been added, an engine may not have started its processes yet.
+    if not wait_until(look, command, look_s=0.5):
+        raise RuntimeError("no worker has work")
+    return busy[0]
 
 
-def lose_worker(cluster: Cluster) -> None:
+def kill_worker(cluster: Cluster) -> None:
     """Kill the host of one worker; no other takes its place."""
-    with cluster.trial("a worker's host killed, and not replaced"):
-        command = begin_ingest(cluster, "lost-worker")
-        name = busy_worker(cluster)
-        cluster.network.hosts[name].kill()
-        cluster.end(command)
-        cluster.check_bytes("lost-worker", "documents")
-    cluster.add_worker(name)
-    cluster.wait_for_workers()
+    _lose_worker(cluster, "lost-worker", "killed", Host.kill)
 
 
 def cut_off_worker(cluster: Cluster) -> None:
-    """Take one worker's link down, and let no other take its place: its connections just hang."""
-    with cluster.trial("a worker's host cut off without a word, and not replaced"):
-        command = begin_ingest(cluster, "cut-off")
-        name = busy_worker(cluster)
-        cluster.network.hosts[name].cut_off()
+    """Take one worker's link down: its connections just hang, and no other takes its place."""
+    _lose_worker(cluster, "cut-off", "cut off without a word", Host.cut_off)
+
+
+def _lose_worker(
+    cluster: Cluster, output: str, done_to_it: str, lose: Callable[[Host], None]
+) -> None:
+    with cluster.trial(f"a worker's host {done_to_it}, and not replaced"):
+        command = begin_ingest(cluster, output)
+        name = busy_worker(cluster, command)
+        lose(cluster.network.hosts[name])
         cluster.end(command)
-        cluster.check_bytes("cut-off", "documents")
+        cluster.check_bytes(output, "documents")
     cluster.network.hosts[name].kill()
     cluster.add_worker(name)
     cluster.wait_for_workers()
+
+
+def fill_disk(cluster: Cluster) -> None:
+    """Fill the disk of one worker: the run goes on, or ends with a line that says so.
+
+    Nothing of the quickstart's is large enough to be written there before it is uploaded.
+    """
+    with cluster.trial("a worker's disk full"):
+        command = begin_ingest(cluster, "full-disk")
+        host = cluster.network.hosts[busy_worker(cluster, command)]
+        host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
+        status = command.wait(TIME_LIMIT_S)
+        host.run("rm", "/tmp/zeros")
+        if status != 0:
+            cluster.check_line(command.printed(), "No space left on device")
+            cluster.run(cluster.stages("full-disk")[0])
+        cluster.check_bytes("full-disk", "documents")
 
 
 def lose_head(cluster: Cluster) -> None:
@@ -410,9 +449,10 @@ def make_mistake(cluster: Cluster) -> None:
     with cluster.trial("a mistake of the user's, found by a worker"):
         damaged = f"{cluster.folder('damaged')}/ruined.xml"
         script = (
-            "import sys\n"
+            "import os, sys\n"
             "from clozeworks.pipeline import storage\n"
-            "with storage.write_atomically(sys.argv[1], '/tmp') as file:\n"
+            "path = sys.argv[1]\n"
+            "with storage.write_atomically(path, os.path.dirname(path)) as file:\n"
             "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
         )
         if cluster.store is None:
@@ -467,9 +507,10 @@ def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[None]:
 TRIALS = {
     "stages": run_stages,
     "job": run_one_job,
-    "worker": lose_worker,
-    "workers": lose_workers,
+    "worker": kill_worker,
+    "workers": kill_workers,
     "cut": cut_off_worker,
+    "disk": fill_disk,
     "head": lose_head,
     "command": lose_command,
     "store": restart_store,
@@ -492,6 +533,8 @@ def main(engine_type: type[Engine]) -> None:
     )
     parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
     arguments = parser.parse_args()
+    # So that hosts are ended one by one: what is stopped on them would outlive this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Interrupted."))
     missing = missing_tools()
     if missing:
         print(f"Skipped: {missing}.")
@@ -544,8 +587,6 @@ def run(
         for name in names:
             if name not in engine.left_out:
                 TRIALS[name](cluster)
-        if store is not None:
-            print(f"{engine.name}: requests to the store: {store.num_requests()}")
         return cluster.failures
 
 

@@ -19,10 +19,20 @@ stop() {
     rm -f "$scheduler"
 }
 trap stop EXIT
+# A job that Slurm puts back into its queue keeps its number: workers would look for the scheduler of a dead node.
+rm -f "$scheduler"
 dask scheduler --scheduler-file "$scheduler" --no-dashboard --port 0 >>"$log" 2>&1 &
 until [ -s "$scheduler" ]; do kill -0 $! 2>/dev/null || { cat "$log"; exit 1; }; sleep 0.5; done
 srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --death-timeout 120 >>"$log" 2>&1 &
 
 # Four partitions for each worker, so that a slow one is not waited for.
 clozeworks "$@" -- --runner=DaskRunner --dask_scheduler_file="$scheduler" \
-    --dask_npartitions=$((4 * ${SLURM_NTASKS:-1} < 64 ? 64 : 4 * ${SLURM_NTASKS:-1}))
+    --dask_npartitions=$((4 * ${SLURM_NTASKS:-1} < 64 ? 64 : 4 * ${SLURM_NTASKS:-1})) &
+command=$!
+status=0
+wait -n || status=$? # without the scheduler, or any worker, the command would wait until the job is out of time
+if kill -0 "$command" 2>/dev/null; then
+    echo "Error: Dask has ended before the command: see $log." >&2
+    exit 1
+fi
+exit "$status"

@@ -85,6 +85,10 @@ class Spark(Engine):
             f"--environment_config=localhost:{POOL_PORT}",
         ]
 
+    def job_flags(self) -> list[str]:
+        # The commands give this themselves; see examples/spark/README.md.
+        return [*self.flags(), "--environment_cache_millis=60000"]
+
 
 def lose_driver(cluster: Cluster) -> None:
     """Kill the host that runs the job's driver; start the command again."""

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -168,9 +169,17 @@ class OutputDirectory:
         """
         with (
             unwritable_as_user_error(self.path),
+            unwritable_as_user_error(self._disk(), NO_SPACE),
             storage.write_atomically(self.file(name), self.file(TEMPORARY)) as file,
         ):
             yield file
+
+    def _disk(self) -> str:
+        """Return the place that is full if there is no space for a file."""
+        if storage.is_remote(self.path):
+            # Where it is written before it is uploaded; on a cluster, one of many machines'.
+            return f"the temporary folder (TMPDIR) of {socket.gethostname()}"
+        return self.path
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Write a small file whole."""

@@ -22,7 +22,7 @@ from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.storage.stage import StageDirectory
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from number_stage import Done, NumberStage, pids_of, square
+from number_stage import Done, NumberStage, fail_on_three, pids_of
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
 # Warnings of Dask are ignored.
@@ -71,12 +71,6 @@ def test_units_are_shared_out(cluster: Any, tmp_path: Path):
     pids = pids_of(run_stage(stage, options_for(cluster)))
     for phase in (pids[:12], pids[12:]):
         assert len(set(phase)) == NUM_WORKERS, Counter(phase)
-
-
-def fail_on_three(directory: StageDirectory, number: int) -> Done:
-    if number == 3:
-        raise UserError("three is no good; take four")
-    return square(directory, number)
 
 
 def test_a_users_mistake_fails_the_job_with_its_message(cluster: Any, tmp_path: Path):

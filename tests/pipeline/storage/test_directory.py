@@ -2,10 +2,13 @@
 
 import errno
 import fcntl
+import io
 import os
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -15,6 +18,7 @@ from typing import Any
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.storage import files
 from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
     canonical_json,
@@ -141,6 +145,24 @@ def test_a_full_disk_and_a_missing_permission_are_one_line(
     assert message.startswith(f"Cannot write to {tmp_path}")
     assert message.endswith(f": {os.strerror(number)}. Fix this and rerun; it resumes.")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has this full disk")
+def test_a_full_temporary_folder_of_this_machine_is_named_for_a_remote_file(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(files, "SPOOL_BYTES", 1)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker7")
+    with object_store("s3") as root:
+        with pytest.raises(UserError) as raised:
+            OutputDirectory(root).write_bytes("page", b"whole")
+        assert not storage.exists(f"{root}/page")
+    assert str(raised.value) == (
+        "Cannot write to the temporary folder (TMPDIR) of worker7: No space left on device. "
+        "Fix this and rerun; it resumes."
+    )
 
 
 @pytest.mark.parametrize("write", WRITERS)

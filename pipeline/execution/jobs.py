@@ -1,0 +1,197 @@
+"""Run a Beam pipeline as a job, to its end.
+
+Traps of the runners that this module deals with:
+
+- DirectRunner hangs when a worker process dies.
+- Flink restarts a failed job, and cannot tell a lost host from a mistake of the user's, which every
+  restart meets again. So the launching process looks for mistakes too, and cancels the job.
+- DaskRunner takes a job that was lost with its scheduler for done. So the outputs are looked at.
+- Beam asks Flink and Spark for a job's state at ever longer intervals, of up to a minute. So the
+  launching process asks too.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import apache_beam as beam
+import requests
+from apache_beam.runners.portability.flink_uber_jar_job_server import (
+    FlinkBeamJob,
+    FlinkUberJarJobServer,
+)
+from apache_beam.runners.portability.portable_runner import PipelineResult as PortableResult
+from apache_beam.runners.runner import PipelineState
+from grpc import RpcError
+
+from ..errors import RunError, UserError
+from .stages import Stage, opened_directory
+from .units import read_errors, stop_units
+from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError
+
+LOOK_S = 5.0
+"""Each look at a job asks its engine, and lists a folder, perhaps of an object store."""
+LOOKS_BEFORE_CANCEL = 3
+"""Until then a job may still end by itself, as failed rather than cancelled."""
+
+
+def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
+    """Run a pipeline to its end; raise what broke it.
+
+    An interrupt lets no further unit begin, and waits for those that have begun: not every runner
+    can cancel them.
+    """
+    job = _Job()
+
+    # In a thread, so that the wait for it can end at Ctrl-C, or when DirectRunner never would.
+    def run() -> None:
+        try:
+            job.submitted = pipeline.run()
+            job.submitted.wait_until_finish()
+        except Exception as error:
+            job.ended.put(error)
+        else:
+            job.ended.put(None)
+
+    def on_thread_death(args: threading.ExceptHookArgs) -> None:
+        # DirectRunner starts each worker process from a thread, and waits for ever when that dies.
+        if "Worker subprocess exited" in str(args.exc_value):
+            job.ended.put(DeadWorkerError())
+        hook_before(args)
+
+    hook_before = threading.excepthook
+    threading.excepthook = on_thread_death
+    thread = threading.Thread(target=run, daemon=True)
+    try:
+        thread.start()
+        error = _wait_for(job, stages)
+        if isinstance(error, DeadWorkerError):
+            raise error
+        if error is not None:
+            raise in_a_line(error) from error
+        _check_finished(stages)
+    except KeyboardInterrupt:
+        _stop(stages)
+        _wait_for(job, stages)
+        raise
+    finally:
+        threading.excepthook = hook_before
+
+
+def _check_finished(stages: Sequence[Stage[Any, Any]]) -> None:
+    for stage in stages:
+        if opened_directory(stage) is not None:
+            raise RunError(
+                "The job ended before its work was done: the cluster may have been stopped. "
+                "Rerun the same command to resume."
+            )
+
+
+@dataclass
+class _Job:
+    """A pipeline that runs in a thread."""
+
+    submitted: Any = None
+    """What the runner returned for it; None while it is being submitted, or runs at once."""
+    ended: "SimpleQueue[Exception | None]" = field(default_factory=SimpleQueue)
+    """Gets an element at its end: what broke it."""
+
+
+def _wait_for(job: _Job, stages: Sequence[Stage[Any, Any]]) -> Exception | None:
+    """Wait for the end of a job; return what broke it.
+
+    Cancel it if its engine tries again what can never succeed.
+    """
+    next_look = time.monotonic() + LOOK_S
+    mistakes_seen = 0
+    while True:
+        with suppress(Empty):
+            return job.ended.get(timeout=LOOK_FOR_INTERRUPT_S)
+        # Others need no looks, and Dask's runner would cancel by shutting down the user's cluster.
+        is_portable = isinstance(job.submitted, PortableResult)
+        if is_portable and time.monotonic() > next_look:
+            next_look = time.monotonic() + LOOK_S
+            if _is_done(job.submitted):
+                return None
+            mistakes_seen += _is_stopped(stages)
+            if mistakes_seen == LOOKS_BEFORE_CANCEL:
+                _cancel(job.submitted)
+                return RunError("The job was cancelled.")
+
+
+def _is_done(submitted: PortableResult) -> bool:
+    # The other thread reports an engine that is out of reach.
+    with suppress(RuntimeError, requests.RequestException, RpcError):
+        return submitted.state == PipelineState.DONE
+    return False
+
+
+def _is_stopped(stages: Sequence[Stage[Any, Any]]) -> bool:
+    """Return whether a mistake or an interrupt lets no unit begin."""
+    for stage in stages:
+        with suppress(UserError, RunError):  # not opened yet, or the store is out of reach
+            directory = opened_directory(stage)
+            if directory is not None and read_errors(directory):
+                return True
+    return False
+
+
+def _stop(stages: Sequence[Stage[Any, Any]]) -> None:
+    """Let no unit of the stages begin."""
+    for stage in stages:
+        with suppress(UserError, RunError):  # not opened yet
+            directory = opened_directory(stage)
+            if directory is not None:
+                stop_units(directory)
+
+
+def _cancel(submitted: PortableResult) -> None:
+    service = submitted._job_service
+    if isinstance(service, FlinkUberJarJobServer):
+        # Beam's own cancel asks for "v1/ID/stop", which Flink does not have.
+        job = service._jobs[submitted._job_id]
+        assert isinstance(job, FlinkBeamJob)
+        job.request(requests.patch, f"v1/jobs/{job._flink_job_id}", expected_status=202)
+    else:
+        submitted.cancel()
+
+
+_PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "... ")
+
+
+def in_a_line(error: Exception) -> Exception:
+    """Return the innermost cause of an error that came through Beam, as an error of ours.
+
+    Beam wraps the traceback of a worker into its message, and marks each step it passed; Flink
+    wraps Java's around that::
+
+        Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 3:
+        Traceback (most recent call last):
+          File "…", line 3, in …
+        clozeworks.pipeline.errors.UserError: … [while running 'Ingest/Scatter/Work']
+            at org.apache.beam…
+            ... 7 more
+    """
+    if isinstance(error, UserError | RunError):
+        return type(error)(_without_steps(str(error)))
+    # The last line that is not part of a traceback.
+    cause = type(error).__name__
+    for line in str(error).splitlines():
+        line = line.strip()
+        if line and not line.startswith(_PARTS_OF_TRACEBACKS):
+            cause = line
+    cause = _without_steps(cause)
+    users_mistake = re.search(r"\bUserError: (.*)", cause)
+    if users_mistake:
+        return UserError(users_mistake[1])
+    message = re.sub(r"^(RuntimeError: )?([\w.]+: )?", "", cause)
+    return RunError(f"The run failed: {message.rstrip('.')}.")
+
+
+def _without_steps(message: str) -> str:
+    return re.sub(r"\s*\[while running .*", "", message)
