@@ -51,10 +51,8 @@ def run_name(trial: Trial) -> str:
     >>> run_name({"learning_rate": 5e-05, "seed": 0, "batch_size": 16})
     'learning-rate-5e-05-seed-0-batch-size-16'
     """
-    name = f"learning-rate-{trial['learning_rate']}-seed-{trial['seed']}"
-    for field, value in _varied(trial).items():
-        name += f"-{field.replace('_', '-')}-{value:g}"
-    return name
+    values = _values_in_words(trial).items()
+    return "-".join(f"{name.replace(' ', '-')}-{value}" for name, value in values)
 
 
 def describe_run(trial: Trial) -> str:
@@ -63,14 +61,15 @@ def describe_run(trial: Trial) -> str:
     >>> describe_run({"learning_rate": 5e-05, "seed": 0, "epochs": 2.0})
     'learning rate 5e-05, seed 0, epochs 2'
     """
-    words = f"learning rate {trial['learning_rate']:g}, seed {trial['seed']}"
-    for field, value in _varied(trial).items():
-        words += f", {field.replace('_', ' ')} {value:g}"
-    return words
+    return ", ".join(f"{name} {value}" for name, value in _values_in_words(trial).items())
 
 
-def _varied(trial: Trial) -> dict[str, Any]:
-    return {name: value for name, value in trial.items() if name in VARIED}
+def _values_in_words(trial: Trial) -> dict[str, str]:
+    values = {"learning rate": str(trial["learning_rate"]), "seed": str(trial["seed"])}
+    for name in VARIED:
+        if name in trial:
+            values[name.replace("_", " ")] = f"{trial[name]:g}"
+    return values
 
 
 def run_order(trial: Trial) -> tuple[float, int, str]:
