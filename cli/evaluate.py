@@ -64,7 +64,7 @@ def evaluate(
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
-        from ..model.finetuning.predict import evaluate_task
+        from ..model.finetuning.evaluate import evaluate_task
 
         if split or batch_size or context:
             raise UserError(

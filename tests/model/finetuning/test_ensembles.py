@@ -10,8 +10,9 @@ import pytest
 from checkpoint_fixture import WORDS, make_checkpoint, write_reviews
 from clozeworks.cli.main import main
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.multilabel import MultiLabel

@@ -19,8 +19,10 @@ from clozeworks.model.checkpoint import read_config
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, infer, predict
+from clozeworks.model.finetuning.finetuned import infer
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.conll import (
     Entity,
