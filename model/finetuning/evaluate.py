@@ -1,7 +1,8 @@
 """Measure a fine-tuned model, or an ensemble and each of its models, on labelled files."""
 
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 from ...pipeline import storage
 from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
+from ...pipeline.storage.directory import OutputDirectory, locked, refuse_foreign
 from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import files_digest
 from ..mirror import local_copy
@@ -21,7 +23,7 @@ from ..tasks.task import Task, num_cut, report_cut
 from ..training.device import find_device
 from ..training.ranks import print_notice
 from .finetuned import Finetuned, load_ensemble
-from .results import SearchSummary, read_summary
+from .results import ENSEMBLE, EnsembleRecord, SearchSummary, read_summary
 
 BASELINE = "baseline_"
 """Begins the names of the metrics of a constant answer."""
@@ -35,6 +37,7 @@ def evaluate_task(
     task: Task | None = None,
     encoding: str = AUTO,
     members: Sequence[str | Path] = (),
+    output: str | Path | None = None,
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.
@@ -43,10 +46,13 @@ def evaluate_task(
     start with ``baseline_``. Files on which the model was trained are named in a notice. `metric`
     replaces the one that a model for SQuAD was tuned with. `task` is needed if `finetune` was given
     an object. With the directories of further models as `members` (see `predict`), the metrics are
-    those of the ensemble, and ``members`` has those of each model by its directory. Raises
-    `UserError` for bad input.
+    those of the ensemble, and ``members`` has those of each model by its directory; they are also
+    written to the directory `output`, if given, where `read_results` finds them. Raises `UserError`
+    for bad input.
     """
     directories = (directory, *members)
+    if output is not None:
+        _check_output(output, directories)
     loaded = load_ensemble(directories, find_device(device), task)
     finetuned = loaded.reading(encoding)
     if metric:
@@ -60,6 +66,7 @@ def evaluate_task(
     summaries = [read_summary(local_copy(each)) for each in directories]
     scores: dict[str, Any] = {}
     scores_of_members: dict[str, dict[str, float]] = defaultdict(dict)
+    scores_of_ensemble: dict[str, float] = {}
     for prefix, paths in files.items():
         examples = read_labelled(finetuned.task, paths)
         for summary in filter(None, summaries):
@@ -70,7 +77,9 @@ def evaluate_task(
         outputs = finetuned.averaged(outputs_of_models)
         measured = finetuned.task.scores(outputs, features, examples)
         scores[f"{prefix}examples"] = len(examples)
-        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+        measured_here = {f"{prefix}{name}": value for name, value in measured.items()}
+        scores |= measured_here
+        scores_of_ensemble |= measured_here
         # The answer that is the most frequent among these examples: no constant one does better.
         constant = finetuned.task.baseline(examples, examples)
         for name in measured.keys() & constant.keys():
@@ -84,7 +93,34 @@ def evaluate_task(
                 scores_of_members[str(name)][f"{prefix}{metric_name}"] = value
     if scores_of_members:
         scores["members"] = dict(scores_of_members)
+    if output is not None:
+        record = EnsembleRecord(
+            task=finetuned.task.name,
+            variant=finetuned.task.variant,
+            data=_digest(files),
+            scores=scores_of_ensemble,
+            members=dict(scores_of_members),
+        )
+        with locked(str(output)):
+            OutputDirectory(str(output)).write_json(ENSEMBLE, record)
     return scores
+
+
+def _check_output(output: str | Path, directories: Sequence[str | Path]) -> None:
+    if len(directories) == 1:
+        raise UserError(
+            "`output` is for the results of an ensemble, which has several models; those of one "
+            "are in its own directory."
+        )
+    refuse_foreign(str(output), but=re.compile(re.escape(ENSEMBLE)))
+
+
+def _digest(files: Mapping[str, Sequence[Path]]) -> str:
+    """Return a digest of the labelled files, "" if one is a data set of the Hub."""
+    paths = [path for of_one_set in files.values() for path in of_one_set]
+    if any(map(is_hub, paths)):
+        return ""
+    return files_digest(paths)
 
 
 def _with_metric(finetuned: Finetuned, metric: Metric, directory: str | Path) -> Finetuned:
