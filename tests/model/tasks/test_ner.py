@@ -606,3 +606,8 @@ def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):
     assert f"1 of 3 rows without tags are left out; the first: {path}, line 2" in told
     assert f"1 of 3 rows without words are left out; the first: {path}, line 3" in told
     assert len(list(read_conll(path, labelled=False))) == 3
+    # A row to predict has an answer even without words.
+    task = EntityRecognition(types=("x",))
+    examples = list(task.read(path, labelled=False))
+    answers = task.answers([], [], examples)
+    assert task.official(answers, examples, "test") == {"test.conll": b"a O\nb O\n\na O\n\n"}
