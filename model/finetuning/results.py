@@ -67,9 +67,9 @@ def describe_run(trial: Trial) -> str:
 
 def _values_in_words(trial: Trial) -> dict[str, str]:
     values = {"learning rate": str(trial["learning_rate"]), "seed": str(trial["seed"])}
-    for name in VARIED:
-        if name in trial:
-            values[name.replace("_", " ")] = f"{trial[name]:g}"
+    for name, value in trial.items():
+        if name in VARIED:
+            values[name.replace("_", " ")] = f"{value:g}"
     return values
 
 
