@@ -31,7 +31,7 @@ import numpy as np
 import torch
 import transformers
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.predict import infer
+from clozeworks.model.finetuning.finetuned import infer
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks import metrics

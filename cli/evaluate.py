@@ -40,6 +40,12 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @ensemble_option
+@click.option(
+    "--output",
+    type=click.Path(),
+    metavar="DIR",
+    help="Also write the figures of an ensemble to this directory, for clozeworks results.",
+)
 @device_option
 def evaluate(
     model: str,
@@ -51,6 +57,7 @@ def evaluate(
     encoding: str,
     as_json: bool,
     members: tuple[str, ...],
+    output: str | None,
     device: str,
 ) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
@@ -64,14 +71,16 @@ def evaluate(
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
-        from ..model.finetuning.predict import evaluate_task
+        from ..model.finetuning.evaluate import evaluate_task
 
         if split or batch_size or context:
             raise UserError(
                 "--split, --batch-size and --context are for instances, but "
                 f"{model} is a fine-tuned model."
             )
-        measured = evaluate_task(model, data, device, metric, encoding=encoding, members=members)
+        measured = evaluate_task(
+            model, data, device, metric, encoding=encoding, members=members, output=output
+        )
         where = {}
     elif storage.exists(data):
         raise UserError(
@@ -81,8 +90,9 @@ def evaluate(
     else:
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
-        if members:
-            raise UserError(f"--with is for fine-tuned models, but {model} is not one.")
+        if members or output:
+            option = "--with" if members else "--output"
+            raise UserError(f"{option} is for fine-tuned models, but {model} is not one.")
         if metric:
             raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
         split = split or "validation"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # SQuAD 2.0 has many more metrics; --json and --csv show them.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
+ENSEMBLE = "ensemble"
+"""A column that is shown only if there are ensembles."""
 COLUMNS = (
     "task",
     "metric",
@@ -27,10 +29,11 @@ COLUMNS = (
     "best",
     "spread",
     "degen.",
+    ENSEMBLE,
     "directory",
     "checkpoint",
 )
-NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
+NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", ENSEMBLE)
 
 
 @click.command(epilog=epilog(SEARCH, METRICS))
@@ -57,7 +60,8 @@ def results(
 
     Each output directory of `clozeworks finetune` has one line per metric: the median, best and
     spread (best minus worst) of its runs, and how many of them are degenerate (no better than a
-    constant answer).
+    constant answer). Ensembles (`clozeworks evaluate --with … --output DIR`) show the figure of
+    all models together beside the median, best and spread of each alone.
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
@@ -107,7 +111,10 @@ def _print_table(lines: "list[ResultLine]") -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    for name in COLUMNS:
+    columns = list(COLUMNS)
+    if all(line.ensemble is None for line in lines):
+        columns.remove(ENSEMBLE)
+    for name in columns:
         if name in NUMBER_COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
         else:
@@ -123,7 +130,8 @@ def _print_table(lines: "list[ResultLine]") -> None:
             continue
         num_degenerate = degenerate.pop(line.directory, "")
         is_first = line.directory != shown_directory
-        table.add_row(*_cells(line, num_degenerate, is_first))
+        cells = _cells(line, num_degenerate, is_first)
+        table.add_row(*(cells[name] for name in columns))
         shown_directory = line.directory
     # In a file or a pipe a row is a line, however long.
     width = None
@@ -132,8 +140,10 @@ def _print_table(lines: "list[ResultLine]") -> None:
     Console(markup=False, emoji=False, width=width).print(table)
 
 
-def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> list[str]:
-    """Return a row of the table; the first row of a directory shows what its metrics share."""
+def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str]:
+    """Return a row of the table by column; the first row of a directory shows what its metrics
+    share.
+    """
     task = ""
     directory = ""
     checkpoint = ""
@@ -144,14 +154,18 @@ def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> list[str]:
     runs = f"{line.runs}"
     if not line.finished:
         runs += " so far"
-    return [
-        task,
-        line.metric.replace("_", " "),
-        runs,
-        f"{line.median:.1f}",
-        f"{line.best:.1f}",
-        f"{line.spread:.1f}",
-        degenerate,
-        directory,
-        checkpoint,
-    ]
+    ensemble = ""
+    if line.ensemble is not None:
+        ensemble = f"{line.ensemble:.1f}"
+    return {
+        "task": task,
+        "metric": line.metric.replace("_", " "),
+        "runs": runs,
+        "median": f"{line.median:.1f}",
+        "best": f"{line.best:.1f}",
+        "spread": f"{line.spread:.1f}",
+        "degen.": degenerate,
+        ENSEMBLE: ensemble,
+        "directory": directory,
+        "checkpoint": checkpoint,
+    }

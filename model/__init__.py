@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from .encoders.modernbert import ModernBertForMaskedLM
     from .encoders.modernbert_config import ModernBertConfig
     from .finetuning.config import FinetuneConfig
+    from .finetuning.evaluate import evaluate_task
     from .finetuning.finetune import finetune
-    from .finetuning.predict import evaluate_task, predict
+    from .finetuning.predict import predict
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
@@ -75,7 +76,7 @@ _MODULES = {
     "TaskModel": "tasks.task",
     "collate": "pretraining.dataset",
     "evaluate": "pretraining.evaluate",
-    "evaluate_task": "finetuning.predict",
+    "evaluate_task": "finetuning.evaluate",
     "finetune": "finetuning.finetune",
     "make_task": "tasks.splits",
     "predict": "finetuning.predict",

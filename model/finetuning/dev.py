@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..tasks.task import Answer, Scores, TaskModel
+from .finetuned import infer
 from .job import Job
-from .predict import infer
 from .results import draw_confusion
 
 

@@ -43,8 +43,9 @@ from ..training.ranks import SHARED, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
 from .dev import dev_split, measure_on_dev
+from .finetuned import load_finetuned
 from .job import RUNS, Job, identity_of, prepare_job
-from .predict import load_finetuned, predict_files
+from .predict import predict_files
 from .results import IDENTITY, RESULTS, SUMMARY, BestRun, RunRecord, SearchSummary, read_summary
 from .search import best_of, main_score, search
 

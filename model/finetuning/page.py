@@ -17,6 +17,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json, read_csv
 from ..mirror import local_copy
 from .results import (
+    ENSEMBLE,
     IDENTITY,
     RESULTS,
     SUMMARY,
@@ -24,6 +25,7 @@ from .results import (
     RunRecord,
     SearchSummary,
     describe_run,
+    read_ensemble,
     read_results,
     read_summary,
     run_name,
@@ -99,23 +101,53 @@ class SearchView:
     num_examples: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class EnsembleView:
+    """What the page shows of an ensemble."""
+
+    title: str
+    directory: str
+    metrics: Sequence[str]
+    scores: Mapping[str, float]
+    members: Mapping[str, Mapping[str, float]]
+
+
 def render_results(folder: str | Path) -> str:
-    """Return the page of all output directories of `finetune` below `folder`.
+    """Return the page of all output directories of `finetune`, and of ensembles, below `folder`.
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY, "run.json", "metrics.csv", "dev.jsonl")
+    names = (RESULTS, SUMMARY, IDENTITY, ENSEMBLE, "run.json", "metrics.csv", "dev.jsonl")
+    root = local_copy(folder, *names)
     lines: dict[str, list[ResultLine]] = {}
     for line in read_results(root):
         lines.setdefault(line.directory, []).append(line)
-    searches = [_search(root / name, metrics) for name, metrics in lines.items()]
+    searches = []
+    ensembles = []
+    for name, metrics in lines.items():
+        if metrics[0].ensemble is None:
+            searches.append(_search(root / name, metrics))
+        else:
+            ensembles.append(_ensemble(root / name, metrics))
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html").render(searches=searches)
+    template = environment.get_template("page.html")
+    return template.render(searches=searches, ensembles=ensembles)
+
+
+def _ensemble(directory: Path, lines: Sequence[ResultLine]) -> EnsembleView:
+    record = read_ensemble(directory / ENSEMBLE)
+    return EnsembleView(
+        title=f"{record['task']} {record['variant']}".strip(),
+        directory=lines[0].directory,
+        metrics=[line.metric for line in lines],
+        scores=record["scores"],
+        members=record["members"],
+    )
 
 
 def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:

@@ -20,6 +20,7 @@ from ..tasks.class_report import ClassReport
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
+ENSEMBLE = "ensemble.json"
 VARIED = ("batch_size", "epochs")
 """Hyperparameters that a run is named for only if the search has several values of them."""
 RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
@@ -51,10 +52,8 @@ def run_name(trial: Trial) -> str:
     >>> run_name({"learning_rate": 5e-05, "seed": 0, "batch_size": 16})
     'learning-rate-5e-05-seed-0-batch-size-16'
     """
-    name = f"learning-rate-{trial['learning_rate']}-seed-{trial['seed']}"
-    for field, value in _varied(trial).items():
-        name += f"-{field.replace('_', '-')}-{value:g}"
-    return name
+    values = _values_in_words(trial).items()
+    return "-".join(f"{name.replace(' ', '-')}-{value}" for name, value in values)
 
 
 def describe_run(trial: Trial) -> str:
@@ -63,14 +62,15 @@ def describe_run(trial: Trial) -> str:
     >>> describe_run({"learning_rate": 5e-05, "seed": 0, "epochs": 2.0})
     'learning rate 5e-05, seed 0, epochs 2'
     """
-    words = f"learning rate {trial['learning_rate']:g}, seed {trial['seed']}"
-    for field, value in _varied(trial).items():
-        words += f", {field.replace('_', ' ')} {value:g}"
-    return words
+    return ", ".join(f"{name} {value}" for name, value in _values_in_words(trial).items())
 
 
-def _varied(trial: Trial) -> dict[str, Any]:
-    return {name: value for name, value in trial.items() if name in VARIED}
+def _values_in_words(trial: Trial) -> dict[str, str]:
+    values = {"learning rate": str(trial["learning_rate"]), "seed": str(trial["seed"])}
+    for name, value in trial.items():
+        if name in VARIED:
+            values[name.replace("_", " ")] = f"{value:g}"
+    return values
 
 
 def run_order(trial: Trial) -> tuple[float, int, str]:
@@ -131,6 +131,21 @@ class SearchSummary(TypedDict):
     """Of each training file; none of a data set of the Hub."""
 
 
+class EnsembleRecord(TypedDict):
+    """The content of ``ensemble.json``: several models together and each alone, on the same
+    examples.
+    """
+
+    task: str
+    variant: str
+    """As in `RunRecord`."""
+    data: str
+    """A digest of the examples' files; empty for a data set of the Hub."""
+    scores: dict[str, float]
+    members: Annotated[dict[str, dict[str, float]], Meta(min_length=1)]
+    """The scores of each model, by its directory."""
+
+
 class RunRow(Struct):
     """The description of a run in ``results.csv``, beside its scores."""
 
@@ -175,6 +190,9 @@ class ResultLine:
     """Runs no better than a constant answer, by the first metric; None before the search is
     finished.
     """
+    ensemble: float | None = None
+    """What the models reach together, if the directory is that of an ensemble; its runs are they.
+    """
 
     @property
     def lowest(self) -> float:
@@ -183,14 +201,16 @@ class ResultLine:
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return a line per metric and output directory of `finetune` below `folder`, by directory.
+    """Return a line per metric and output directory of `finetune`, or of an ensemble, below
+    `folder`, by directory.
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY)
+    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY, ENSEMBLE)
     if not root.is_dir():
         raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")
-    files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
+    paths = [*root.rglob(RESULTS), *root.rglob(ENSEMBLE)]
+    files = sorted(path for path in paths if path.is_file())
     if not files:
         raise UserError(
             f"{folder} contains no {RESULTS}; "
@@ -198,11 +218,15 @@ def read_results(folder: str | Path) -> list[ResultLine]:
         )
     lines: list[ResultLine] = []
     for file in files:
-        lines.extend(_lines_of(file, str(file.parent.relative_to(root))))
+        directory = str(file.parent.relative_to(root))
+        if file.name == ENSEMBLE:
+            lines.extend(_ensemble_lines(file, directory))
+        else:
+            lines.extend(_search_lines(file, directory))
     return lines
 
 
-def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
+def _search_lines(file: Path, directory: str) -> Iterator[ResultLine]:
     runs = read_runs(file)
     if not runs:
         return
@@ -211,10 +235,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
     first = runs[0]
     metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
-        # As the paper and the leaderboards give them, in percent.
-        factor = 1 if first.row.task in IN_PERCENT else 100
-        # Rounded so that 0.28 does not become 28.000000000000004.
-        values = [round(factor * run.scores[metric], 6) for run in runs]
+        values = [_percent(first.row.task, run.scores[metric]) for run in runs]
         # What is degenerate is judged by the first metric alone.
         degenerate_runs = None
         if summary is not None and metric == metrics[0]:
@@ -233,6 +254,42 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             spread=max(values) - min(values),
             degenerate_runs=degenerate_runs,
         )
+
+
+def _ensemble_lines(file: Path, directory: str) -> Iterator[ResultLine]:
+    record = read_ensemble(file)
+    for metric, score in record["scores"].items():
+        if metric.endswith(NOT_SCORES):
+            continue
+        values = [_percent(record["task"], member[metric]) for member in record["members"].values()]
+        yield ResultLine(
+            task=record["task"],
+            variant=record["variant"],
+            checkpoint=f"{len(values)} models",
+            directory=directory,
+            data=record["data"],
+            metric=metric,
+            runs=len(values),
+            finished=True,
+            median=statistics.median(values),
+            best=max(values),
+            spread=max(values) - min(values),
+            degenerate_runs=None,
+            ensemble=_percent(record["task"], score),
+        )
+
+
+def _percent(task: str, score: float) -> float:
+    """Return a score as the paper and the leaderboards give it."""
+    factor = 1 if task in IN_PERCENT else 100
+    # Rounded so that 0.28 does not become 28.000000000000004.
+    return round(factor * score, 6)
+
+
+def read_ensemble(file: Path) -> EnsembleRecord:
+    """Return the content of an ``ensemble.json``."""
+    advice = "Delete it and rerun `clozeworks evaluate`."
+    return parse_json(file.read_bytes(), EnsembleRecord, file, advice)
 
 
 def _read_data_digest(directory: Path) -> str:
@@ -323,6 +380,10 @@ def draw_results(lines: Sequence[ResultLine]) -> bytes:
         above = [line.best - line.median for line in panel]
         rows = list(range(len(panel), 0, -1))  # the first at the top
         axes.errorbar(medians, rows, xerr=[below, above], fmt="o", capsize=3)
+        together = [np.nan if line.ensemble is None else line.ensemble for line in panel]
+        if not np.isnan(together).all():
+            axes.plot(together, rows, "D", label="ensemble")
+            axes.legend(fontsize="small")
         axes.set(
             title=f"{name.replace('_', ' ')}, in percent{on_data}",
             yticks=rows,

@@ -59,7 +59,7 @@ def write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> 
             if name.startswith(model.encoder.optional_weights):
                 del weights[name]
     save_model(folder, weights, config, tokenizer_files(checkpoint))
-    for name, content in task.library_files(shape).items():
+    for name, content in task.companion_files(shape).items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)

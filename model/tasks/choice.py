@@ -7,7 +7,9 @@ Shapes: N examples, C choices.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
 from .classification import LabelTask
 from .options import TaskOptions
-from .tables import TableRow, listed, read_rows, shown
+from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch
 
 _ENDING = re.compile(r"ending(\d+)")
@@ -77,39 +79,51 @@ class Choice(LabelTask):
         return Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
-        """Yield the examples in a table; raises `UserError` naming file and line."""
+        """Yield the examples in a table; raises `UserError` naming file and line.
+
+        Rows for training or dev without a text, a label that is an ending, or the task's number of
+        endings are left out and counted.
+        """
         columns = partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)
-        for row in read_rows(path, columns, encoding=self.encoding):
-            endings = _endings(row)
-            if len(endings) != self.num_choices:
-                raise UserError(
-                    f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}."
-                )
-            # SWAG: the sentence `sent1` is the text; `sent2` starts every ending.
-            #
-            #     sent1     She opens the door.       the text
-            #     sent2     The cat                   begins each ending
-            #     ending0   walks in.                 "The cat walks in."
-            start = ""
-            if "sent1" in row.values:
-                start = row.text("sent2")
-                text = row.text("sent1")
-            elif "prompt" in row.values:
-                text = row.text("prompt")
-            else:
-                text = row.text("startphrase")
-            whole_endings = tuple(f"{start} {ending}".strip() for ending in endings)
-            target = None
-            if labelled:
-                target = self._target(row)
-            yield Choices(text, whole_endings, target)
+        rows = read_rows(path, columns, encoding=self.encoding)
+        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+
+    def _example(self, row: TableRow, labelled: bool) -> Choices:
+        endings = _endings(row)
+        if len(endings) != self.num_choices:
+            raise UnusableRowError(
+                f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}.",
+                "with another number of endings",
+            )
+        # SWAG: the sentence `sent1` is the text; `sent2` starts every ending.
+        #
+        #     sent1     She opens the door.       the text
+        #     sent2     The cat                   begins each ending
+        #     ending0   walks in.                 "The cat walks in."
+        start = ""
+        if "sent1" in row.values:
+            start = row.text("sent2")
+            text = row.text("sent1")
+        elif "prompt" in row.values:
+            text = row.text("prompt")
+        else:
+            text = row.text("startphrase")
+        whole_endings = tuple(f"{start} {ending}".strip() for ending in endings)
+        if not labelled:
+            return Choices(text, whole_endings, None)
+        if not text.strip() or not all(ending.strip() for ending in endings):
+            raise UnusableRowError(
+                f"{row.where}: the text or an ending is empty.", "without a text or an ending"
+            )
+        return Choices(text, whole_endings, self._target(row))
 
     def _target(self, row: TableRow) -> int:
         label = row.label("label")
         if not label.isdecimal() or int(label) >= self.num_choices:
-            raise UserError(
+            raise UnusableRowError(
                 f"{row.where}: the label is {shown(label)}, not an ending (0 to "
-                f"{self.num_choices - 1})."
+                f"{self.num_choices - 1}).",
+                "whose label is not an ending",
             )
         return int(label)
 
@@ -171,14 +185,22 @@ class Choice(LabelTask):
 
 
 def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
-    """Return the task that the first row of the `files` defines.
+    """Return the task that the training `files` define: the number of endings that most rows have.
 
     Raises `UserError` without two choices.
     """
-    first = next(read_rows(files[0], _codah_columns, encoding=options.encoding or AUTO), None)
+    first = None
+    counts: Counter[int] = Counter()
+    for file in files:
+        for row in read_rows(file, _codah_columns, encoding=options.encoding or AUTO):
+            first = first or row
+            with suppress(UnusableRowError):  # `read` counts them
+                counts[len(_endings(row))] += 1
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
-    num_choices = len(_endings(first))
+    if not counts:
+        _endings(first)  # raises the error
+    ((num_choices, _),) = counts.most_common(1)
     if num_choices < 2:
         raise UserError(
             f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}."

@@ -315,7 +315,7 @@ def lines_in_bio(lines: Sequence[str]) -> list[str]:
     """
     columns = [_columns(line) for line in lines]
     tags = [line_columns[-1] for line_columns in columns]
-    if min(map(len, columns)) < 2 or not all(map(ENTITY_TAGS.pattern.fullmatch, tags)):
+    if min(map(len, columns), default=0) < 2 or not all(map(ENTITY_TAGS.pattern.fullmatch, tags)):
         return list(lines)
     new_tags = bio_tags(entities(tags), len(tags))
     new_lines = []

@@ -30,7 +30,7 @@ from .conll import (
 from .options import TaskOptions
 from .sentence_rows import SentenceExample
 from .tables import listed, notice_once
-from .tagging import WordTagging, with_tag
+from .tagging import WordTagging
 from .task import Answer, Feature, Outputs, Scores, Size
 
 
@@ -120,24 +120,11 @@ class EntityRecognition(WordTagging):
             classes[kind] = {**scores, "count": sum(map(len, gold))}
         return {"classes": classes, "confusion": []}
 
-    def official(
-        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
-    ) -> dict[str, bytes]:
-        """Return the input of ``conlleval``: the file's lines with the predicted tag added.
-
-        Tags of the file become BIO too, or ``conlleval`` would count an I-loc that should be a
-        B-loc as a wrong token. Marks between documents are left out.
+    def columns(self, sentence: Sentence) -> Sequence[str]:
+        """Return the lines with their tags as BIO, or ``conlleval`` would count an I-loc that
+        should be a B-loc as a wrong token.
         """
-        sentences = []
-        for answer, example in zip(answers, examples, strict=True):
-            # Sentences made in Python have no lines of a file.
-            lines = example.sentence.lines or answer["words"]
-            lines = lines_in_bio(lines)
-            tagged_lines = [
-                with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
-            ]
-            sentences.append("".join(tagged_lines))
-        return {f"{split}.conll": "\n".join(sentences).encode()}
+        return lines_in_bio(super().columns(sentence))
 
 
 def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:

@@ -19,7 +19,7 @@ from .metrics import label_report
 from .options import TaskOptions
 from .sentence_rows import SentenceExample
 from .tables import listed, notice_once
-from .tagging import WordTagging, with_tag
+from .tagging import WordTagging
 from .task import Answer, Feature, Outputs, Scores, Size
 
 SUFFIXES = (".conllu", ".conll", ".tsv", ".json", ".jsonl", ".parquet")
@@ -102,17 +102,6 @@ class PartOfSpeech(WordTagging):
         truths = list(chain.from_iterable(self.truth(example) for example in examples))
         given = list(chain.from_iterable(answer["tags"] for answer in answers))
         return label_report(self.labels, truths, given)
-
-    def official(
-        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
-    ) -> dict[str, bytes]:
-        """Return the words and tags of the file in columns, with the predicted tag added."""
-        sentences = []
-        for answer, example in zip(answers, examples, strict=True):
-            lines = example.sentence.lines or answer["words"]
-            tagged_lines = map(with_tag, lines, answer["tags"])
-            sentences.append("".join(tagged_lines))
-        return {f"{split}.conll": "\n".join(sentences).encode()}
 
 
 def _accuracy(tags: Sequence[Sequence[str]], examples: Sequence[SentenceExample]) -> Scores:

@@ -291,7 +291,7 @@ class Similarity(Task):
             answers.append({"score": float(unit_RD[0] @ unit_RD[1])})
         return answers
 
-    def library_files(self, config: EncoderConfig) -> dict[str, bytes]:
+    def companion_files(self, config: EncoderConfig) -> dict[str, bytes]:
         """Return what ``sentence-transformers`` needs besides the model, in the form that all its
         versions read.
         """

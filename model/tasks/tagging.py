@@ -22,6 +22,7 @@ from .conll import Sentence, TagForm, read_conll, split_words
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
     IGNORED,
+    Answer,
     Feature,
     LinearHead,
     Outputs,
@@ -139,12 +140,31 @@ class WordTagging(Task):
                 sentences[row.example].probabilities[word] = highest_W[place]
         return sentences
 
+    def columns(self, sentence: Sentence) -> Sequence[str]:
+        """Return the lines of a sentence in its file; one made in Python has its words only."""
+        return sentence.lines or sentence.words
+
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
+    ) -> dict[str, bytes]:
+        """Return the sentences' lines with the predicted tag added, the input of ``conlleval``;
+        marks between documents are left out.
+        """
+        sentences = []
+        for answer, example in zip(answers, examples, strict=True):
+            lines = self.columns(example.sentence)
+            tagged_lines = [
+                _with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
+            ]
+            sentences.append("".join(tagged_lines))
+        return {f"{split}.conll": "\n".join(sentences).encode()}
+
     def hf_settings(self) -> dict[str, Any]:
         """Return the classes for ``config.json``."""
         return hf_labels(self.labels)
 
 
-def with_tag(line: str, tag: str) -> str:
+def _with_tag(line: str, tag: str) -> str:
     """Return a file's line of columns with one more, and the line end."""
     if "\t" in line:
         return f"{line}\t{tag}\n"

@@ -300,7 +300,7 @@ class Task(ABC):
         """
         return {}
 
-    def library_files(self, config: EncoderConfig) -> dict[str, bytes]:
+    def companion_files(self, config: EncoderConfig) -> dict[str, bytes]:
         """Return files by name that other libraries than ``transformers`` need with the model."""
         return {}
 

@@ -15,8 +15,10 @@ from clozeworks.model.checkpoint import read_config
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, load_finetuned, predict
+from clozeworks.model.finetuning.finetuned import load_finetuned
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.choice import Choice

@@ -72,7 +72,7 @@ MODEL = {
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None, context=None",
     "evaluate_task": "directory, data, device='auto', metric=None, task=None, encoding='auto', "
-    "members=()",
+    "members=(), output=None",
     "finetune": (
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
     ),

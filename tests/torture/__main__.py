@@ -278,6 +278,7 @@ def main() -> None:
     for name in (
         "pretraining.pretrain",
         "finetuning.finetune",
+        "finetuning.evaluate",
         "finetuning.predict",
         "features.features",
     ):

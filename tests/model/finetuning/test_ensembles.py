@@ -10,8 +10,11 @@ import pytest
 from checkpoint_fixture import WORDS, make_checkpoint, write_reviews
 from clozeworks.cli.main import main
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.page import render_results
+from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.results import draw_results, read_results
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.multilabel import MultiLabel
@@ -98,6 +101,42 @@ def test_an_ensemble_answers_by_the_mean_probability(models, data, tmp_path, cap
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert shown.count("accuracy") == 4
     assert f"{measured['accuracy']:.3f}" in shown
+
+
+@pytest.mark.slow
+def test_results_show_an_ensemble_beside_its_members(models, data, tmp_path, capsys):
+    first, *others = models
+    command = ["evaluate", *map(str, (first, data)), "--device", "cpu"]
+    for other in others:
+        command += ["--with", str(other)]
+    for _ in range(2):  # writing it again replaces it
+        main([*command, "--output", str(tmp_path / "all/together")])
+    measured = evaluate_task(first, data, "cpu", members=others)
+    alone = [100 * scores["accuracy"] for scores in measured["members"].values()]
+    (line,) = read_results(tmp_path)
+    assert (line.task, line.metric, line.directory, line.runs) == (
+        *("sst2", "accuracy", "all/together"),
+        3,
+    )
+    assert line.ensemble == pytest.approx(100 * measured["accuracy"])
+    assert (line.median, line.best) == pytest.approx((np.median(alone), max(alone)))
+    capsys.readouterr()
+    main(["results", str(tmp_path)])
+    header, row = capsys.readouterr().out.splitlines()
+    assert "ensemble" in header
+    assert row.split()[-4:] == [f"{line.ensemble:.1f}", "all/together", "3", "models"]
+    page = render_results(tmp_path)
+    assert "3 models together" in page
+    assert all(str(model) in page for model in models)
+    assert draw_results([line]).startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_results_of_one_model_or_in_a_directory_of_others_are_refused(models, data, tmp_path):
+    with pytest.raises(UserError, match="`output` is for the results of an ensemble"):
+        evaluate_task(models[0], data, "cpu", output=tmp_path)
+    with pytest.raises(UserError, match=r"seed-1 already contains other files"):
+        evaluate_task(models[0], data, "cpu", members=models[2:], output=models[1])
 
 
 @pytest.mark.slow

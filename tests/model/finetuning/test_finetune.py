@@ -21,12 +21,13 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.evaluate import evaluate
 from clozeworks.cli.main import main
 from clozeworks.cli.summary import figure
-from clozeworks.model.finetuning import predict as predictor
 from clozeworks.model.finetuning import search
+from clozeworks.model.finetuning.answer_files import write_answers
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
@@ -536,7 +537,7 @@ def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
     for suffix, text in ((".tsv", 'a "b"  c'), (".csv", 'a "b"\t\nc')):
         path = tmp_path / f"out{suffix}"
         with path.open("w", newline="") as file:
-            predictor._write(file, answers, suffix)
+            write_answers(file, answers, suffix)
         (row,) = read_rows(path)
         assert row.values == {
             "label": text,

@@ -18,8 +18,9 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.choice import Choice, ChoiceModel, Choices, read_choice
 from clozeworks.model.tasks.options import TaskOptions
@@ -128,16 +129,11 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         ),
         (
             "a.csv",
-            [COLUMNS, LINE, LINE[:-1] + "4"],
-            "a.csv, line 3: the label is '4', not an ending (0 to 3)",
+            [COLUMNS, LINE[:-1] + "4"],
+            "a.csv, line 2: the label is '4', not an ending (0 to 3)",
         ),
         ("a.csv", [COLUMNS, LINE[:-1]], "a.csv, line 2: the label in label is empty"),
         ("a.csv", [COLUMNS, LINE[:-1] + "-1"], "the label is '-1'"),
-        (
-            "a.csv",
-            [COLUMNS, LINE, LINE.replace("runs.", "")],
-            "a.csv, line 3: the number of endings is 3, not 4.",
-        ),
         (
             "a.csv",
             [COLUMNS, LINE, LINE + ",5"],
@@ -185,6 +181,30 @@ def test_bad_rows_are_named(tmp_path, name, lines, message):
         read(write(tmp_path / name, *lines))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_unusable_rows_are_left_out_and_counted(tmp_path, capsys):
+    bad = [
+        LINE.replace("runs.", ""),
+        LINE[:-1],
+        LINE[:-1] + "4",
+        LINE.replace('"He sits.",He', " ,He"),
+        LINE.replace("sits.,", " ,"),
+    ]
+    path = write(tmp_path / "a.csv", COLUMNS, bad[0], LINE, *bad[1:], LINE)
+    assert len(read(path)) == 2  # of four endings, although the first row has three
+    told = capsys.readouterr().err
+    for count, reason in (
+        (1, "with another number of endings"),
+        (1, "without a label"),
+        (1, "whose label is not an ending"),
+        (2, "without a text or an ending"),
+    ):
+        assert f"{count} of 7 rows {reason} are left out; the first: {path}, line " in told
+    # A row to predict needs an answer, so none may be left out.
+    assert len(read(write(tmp_path / "b.csv", COLUMNS, LINE, *bad[1:]), labelled=False)) == 5
+    with pytest.raises(UserError, match="line 2: the number of endings is 3, not 4"):
+        list(Choice(num_choices=4).read(path, labelled=False))
 
 
 def test_lines_of_plain_text():

@@ -15,8 +15,9 @@ from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
 from clozeworks.cli.evaluate import evaluate
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.catalogue import find_entry
 from clozeworks.model.tasks.options import TaskOptions

@@ -12,9 +12,10 @@ import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.multilabel import MultiLabel, read_multilabel

@@ -19,8 +19,10 @@ from clozeworks.model.checkpoint import read_config
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, infer, predict
+from clozeworks.model.finetuning.finetuned import infer
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.conll import (
     Entity,
@@ -604,3 +606,8 @@ def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):
     assert f"1 of 3 rows without tags are left out; the first: {path}, line 2" in told
     assert f"1 of 3 rows without words are left out; the first: {path}, line 3" in told
     assert len(list(read_conll(path, labelled=False))) == 3
+    # A row to predict has an answer even without words.
+    task = EntityRecognition(types=("x",))
+    examples = list(task.read(path, labelled=False))
+    answers = task.answers([], [], examples)
+    assert task.official(answers, examples, "test") == {"test.conll": b"a O\nb O\n\na O\n\n"}

@@ -8,9 +8,10 @@ import pytest
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.pos import PartOfSpeech, read_pos

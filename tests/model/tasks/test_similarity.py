@@ -20,8 +20,9 @@ from clozeworks.model.export import export
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.metrics import measure
 from clozeworks.model.tasks.options import TaskOptions

@@ -1,0 +1,176 @@
+"""Load a fine-tuned model, or an ensemble of several, and compute the outputs of its head."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from ...pipeline.encodings import AUTO, check_encoding
+from ...pipeline.errors import UserError
+from ..checkpoint import TASK, load_weights, read_config
+from ..mirror import local_copy
+from ..tasks.catalogue import read_task, task_settings
+from ..tasks.tables import shown
+from ..tasks.task import Feature, Outputs, Task, TaskModel, make_batch
+from ..tokenizer import TextTokenizer, check_fit
+from ..training.device import (
+    autocast,
+    fetch,
+    one_behind,
+    pinned_attention,
+    product_dtype,
+    trim_memory,
+    uncompiled,
+)
+
+TOKENS_PER_BATCH = 8192
+ROWS_PER_BATCH = 256
+
+
+class Finetuned(NamedTuple):
+    """A fine-tuned model with its task and tokenizer."""
+
+    task: Task
+    tokenizer: TextTokenizer
+    model: TaskModel
+    members: "tuple[Finetuned, ...]" = ()
+    """All models of an ensemble, the first included; empty for a model on its own."""
+
+    def outputs(self, features: Sequence[Feature]) -> Outputs:
+        """Return the outputs for each feature, averaged over the models of an ensemble."""
+        return self.averaged(self.outputs_of_models(features))
+
+    def outputs_of_models(self, features: Sequence[Feature]) -> list[Outputs]:
+        """Return the outputs of each model."""
+        return [infer(member.model, features) for member in self.members or (self,)]
+
+    def averaged(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Return the outputs for each feature from those of each model."""
+        if not self.members:
+            return outputs[0]
+        return [self.task.averaged(of_feature) for of_feature in zip(*outputs, strict=True)]
+
+    def reading(self, encoding: str) -> "Finetuned":
+        """Return the model with a task that reads files that are not UTF-8 in `encoding`.
+
+        Raises `UserError` if files of the task are always UTF-8.
+        """
+        if encoding == AUTO:
+            return self
+        if not hasattr(self.task, "encoding"):
+            raise UserError(
+                f"`encoding` is for text and tables; files of {self.task.name} are UTF-8."
+            )
+        task = replace(cast(Any, self.task), encoding=check_encoding(encoding))
+        return self._replace(task=task)
+
+
+def load_finetuned(
+    directory: str | Path, device: torch.device, task: Task | None = None
+) -> Finetuned:
+    """Load the model that `finetune` wrote; `task` is the one of the user's own that it was given.
+
+    Raises `UserError` if `directory` holds no model, or that of another task.
+    """
+    path = local_copy(directory) / TASK
+    if not path.is_file():
+        raise UserError(
+            f"{directory} contains no fine-tuned model: {TASK} is missing. "
+            "Run clozeworks finetune first."
+        )
+    task = read_task(path, task)
+    config = read_config(directory)
+    tokenizer = TextTokenizer(directory)
+    check_fit(tokenizer, config, task.max_length, directory)
+    model = task.model(config)
+    unused: tuple[str, ...] = ()
+    if not model.uses_pooler:
+        unused = model.encoder.optional_weights
+    load_weights(model, directory, new=unused)
+    return Finetuned(task, tokenizer, model.to(device).eval())
+
+
+def load_ensemble(
+    directories: Sequence[str | Path], device: torch.device, task: Task | None = None
+) -> Finetuned:
+    """Load several models of one task as one, whose thresholds are the means of theirs; one alone
+    is no ensemble.
+
+    Raises `UserError` if their labels or other settings differ, or their vocabularies.
+    """
+    members = tuple(load_finetuned(directory, device, task) for directory in directories)
+    first = members[0]
+    if len(members) == 1:
+        return first
+    expected = _untuned_settings(first.task)
+    for member, directory in zip(members, directories, strict=True):
+        settings = _untuned_settings(member.task)
+        for name in ("task", *sorted(expected.keys() | settings.keys())):
+            if expected.get(name) != settings.get(name):
+                raise UserError(
+                    f"{directory} was fine-tuned with {name} {shown(settings.get(name))}, "
+                    f"{directories[0]} with {shown(expected.get(name))}: they make no ensemble."
+                )
+        if member.tokenizer != first.tokenizer:
+            raise UserError(
+                f"{directory} has another vocabulary than {directories[0]}: they make no ensemble."
+            )
+    tuned = {
+        name: float(np.mean([getattr(member.task, name) for member in members]))
+        for name in first.task.tuned_settings
+    }
+    return first._replace(task=replace(cast(Any, first.task), **tuned), members=members)
+
+
+def _untuned_settings(task: Task) -> dict[str, Any]:
+    settings = task_settings(task)
+    return {name: settings[name] for name in settings.keys() - set(task.tuned_settings)}
+
+
+@torch.inference_mode()
+def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
+    """Return the head's outputs for each feature, float32, in order, without dropout.
+
+    The precision is the device's default, so that thresholds tuned on dev hold for `predict` and
+    `evaluate`.
+    """
+    device = next(model.parameters()).device
+    dtype = product_dtype("auto", device)
+
+    def launch(indices: list[int]) -> Callable[[], tuple[list[int], np.ndarray]]:
+        batch = make_batch([features[index] for index in indices]).to(device)
+        with autocast(device, dtype), uncompiled(), pinned_attention():
+            values = model(batch)
+        computed = fetch(values.float())
+        return lambda: (indices, computed().numpy())
+
+    was_training = model.training
+    model.eval()
+    outputs: list[np.ndarray] = [np.empty(0)] * len(features)
+    launched = map(launch, _batches(features))
+    for number, (indices, values) in enumerate(one_behind(launched)):
+        for index, value in zip(indices, values, strict=True):
+            if model.per_token:
+                value = value[: features[index].length]
+            # Copied to free the memory of the padded batch.
+            outputs[index] = value.copy()
+        trim_memory(device, number)
+    model.train(was_training)
+    return outputs
+
+
+def _batches(features: Sequence[Feature]) -> Iterator[list[int]]:
+    """Yield batches of indices of features of similar length."""
+    order = sorted(range(len(features)), key=lambda index: features[index].length)
+    start = 0
+    while start < len(order):
+        # Features are sorted by length, so the first is only a lower bound of the batch's longest:
+        # the size is a guess.
+        shortest = features[order[start]]
+        tokens_per_feature = shortest.length * len(shortest.rows)
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // tokens_per_feature + 1)
+        yield order[start : start + size]
+        start += size
