@@ -1,9 +1,8 @@
 """Measure a fine-tuned model, or an ensemble and each of its models, on labelled files."""
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
-from ..tasks.task import Task, num_cut, report_cut
+from ..tasks.task import Scores, Task, num_cut, report_cut
 from ..training.device import find_device
 from ..training.ranks import print_notice
 from .finetuned import Finetuned, load_ensemble
@@ -63,47 +62,67 @@ def evaluate_task(
             f"{finetuned.task.name}: give labelled examples."
         )
     files = _labelled_files(finetuned.task, data)
-    summaries = [read_summary(local_copy(each)) for each in directories]
-    scores: dict[str, Any] = {}
-    scores_of_members: dict[str, dict[str, float]] = defaultdict(dict)
-    scores_of_ensemble: dict[str, float] = {}
-    for prefix, paths in files.items():
-        examples = read_labelled(finetuned.task, paths)
-        for summary in filter(None, summaries):
+    for summary in filter(None, [read_summary(local_copy(each)) for each in directories]):
+        for paths in files.values():
             _report_training_files(summary, paths)
-        features = finetuned.task.encode(examples, finetuned.tokenizer)
-        report_cut(finetuned.task, ", ".join(map(str, paths)), num_cut(features), len(examples))
-        outputs_of_models = finetuned.outputs_of_models(features)
-        outputs = finetuned.averaged(outputs_of_models)
-        measured = finetuned.task.scores(outputs, features, examples)
-        scores[f"{prefix}examples"] = len(examples)
-        measured_here = {f"{prefix}{name}": value for name, value in measured.items()}
-        scores |= measured_here
-        scores_of_ensemble |= measured_here
-        # The answer that is the most frequent among these examples: no constant one does better.
-        constant = finetuned.task.baseline(examples, examples)
-        for name in measured.keys() & constant.keys():
-            scores[f"{BASELINE}{prefix}{name}"] = constant[name]
-        # Without an ensemble there are no members.
-        for member, name, outputs in zip(
-            finetuned.members, directories, outputs_of_models, strict=False
-        ):
-            measured = _with_tuned(finetuned.task, member.task).scores(outputs, features, examples)
-            for metric_name, value in measured.items():
-                scores_of_members[str(name)][f"{prefix}{metric_name}"] = value
-    if scores_of_members:
-        scores["members"] = dict(scores_of_members)
+
+    figures: dict[str, Any] = {}
+    scores: dict[str, float] = {}
+    scores_of_members: dict[str, dict[str, float]] = {str(name): {} for name in directories}
+    for prefix, paths in files.items():
+        on_set = _measure(finetuned, paths)
+        scores_here = _prefixed(prefix, on_set.scores)
+        scores |= scores_here
+        figures[f"{prefix}examples"] = on_set.num_examples
+        figures |= scores_here
+        figures |= _prefixed(f"{BASELINE}{prefix}", on_set.baseline)
+        for name, of_model in zip(directories, on_set.of_members, strict=False):
+            scores_of_members[str(name)] |= _prefixed(prefix, of_model)
+    if members:
+        figures["members"] = scores_of_members
     if output is not None:
         record = EnsembleRecord(
             task=finetuned.task.name,
             variant=finetuned.task.variant,
             data=_digest(files),
-            scores=scores_of_ensemble,
-            members=dict(scores_of_members),
+            scores=scores,
+            members=scores_of_members,
         )
         with locked(str(output)):
             OutputDirectory(str(output)).write_json(ENSEMBLE, record)
-    return scores
+    return figures
+
+
+@dataclass(frozen=True)
+class _OnSet:
+    """What was measured on one dev set."""
+
+    num_examples: int
+    scores: Scores
+    baseline: Scores
+    """Of the answer that is the most frequent among these examples: no constant one does better."""
+    of_members: list[Scores]
+    """Of each model of an ensemble by itself; none if there is only one."""
+
+
+def _measure(finetuned: Finetuned, paths: Sequence[Path]) -> _OnSet:
+    task = finetuned.task
+    examples = read_labelled(task, paths)
+    features = task.encode(examples, finetuned.tokenizer)
+    report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
+    outputs_of_models = finetuned.outputs_of_models(features)
+    scores = task.scores(finetuned.averaged(outputs_of_models), features, examples)
+    constant = task.baseline(examples, examples)
+    baseline = {name: constant[name] for name in scores if name in constant}
+    of_members = []
+    for member, outputs in zip(finetuned.members, outputs_of_models, strict=False):
+        with_own_thresholds = _with_tuned(task, member.task)
+        of_members.append(with_own_thresholds.scores(outputs, features, examples))
+    return _OnSet(len(examples), scores, baseline, of_members)
+
+
+def _prefixed(prefix: str, scores: Scores) -> Scores:
+    return {f"{prefix}{name}": value for name, value in scores.items()}
 
 
 def _check_output(output: str | Path, directories: Sequence[str | Path]) -> None:
