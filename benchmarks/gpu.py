@@ -53,6 +53,12 @@ from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pa
 from clozeworks.model.pretraining.packing import packs_rows
 from clozeworks.model.pretraining.rows import InstanceRows, select
 from clozeworks.model.training import device as devices
+from clozeworks.model.training.compilation import (
+    compiles,
+    distinct_sizes,
+    python_header,
+    uncompiled,
+)
 from clozeworks.model.training.loop import prefetch
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import Ranks
@@ -128,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"There are no rows of up to {min(missing)} tokens; give INSTANCES of this length."
         )
     print_setting(options)
-    with devices.pinned_attention(), devices.distinct_sizes():  # as in training
+    with devices.pinned_attention(), distinct_sizes():  # as in training
         if options.what == "run":
             measure_run(options, rows)
         else:
@@ -156,7 +162,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         dropouts=[float(rate) for rate in given.dropouts.split(",")],
         seconds=given.seconds,
         run_minutes=given.run_minutes,
-        compiles=devices.compiles(given.compile, DEVICE),
+        compiles=compiles(given.compile, DEVICE),
         deadline=time.monotonic() + 60 * given.minutes,
     )
 
@@ -186,7 +192,7 @@ def print_setting(options: Options) -> None:
     names = ("numpy", "triton", "transformers")
     versions = ", ".join(f"{name} {version_of(name)}" for name in names)
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, {versions}")
-    header = devices.python_header()
+    header = python_header()
     has_header = "there" if header.is_file() else "missing"
     print(f"Python {platform.python_version()}, {header} is {has_header}, {compiler()}")
     print(f"{DTYPE}, {'compiled' if options.compiles else 'not compiled'}")
@@ -471,7 +477,7 @@ def evaluation_seconds(model: Any, batches: list[PretrainBatch]) -> float:
     for _ in range(2):  # the first prepares kernels
         started = time.perf_counter()
         total = torch.zeros((), device=DEVICE)
-        with torch.no_grad(), devices.autocast(DEVICE, DTYPE), devices.uncompiled():
+        with torch.no_grad(), devices.autocast(DEVICE, DTYPE), uncompiled():
             for batch in batches:
                 total += model(*batch.to(DEVICE)).mlm_loss
         total.item()  # waits for the device

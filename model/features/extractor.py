@@ -20,17 +20,9 @@ from ..encoders.encoder import Encoder
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer, check_fit, trained_length
-from ..training.device import (
-    autocast,
-    fetch,
-    find_device,
-    one_behind,
-    pinned_attention,
-    product_dtype,
-    send,
-    trim_memory,
-)
+from ..training.device import autocast, find_device, pinned_attention, product_dtype, trim_memory
 from ..training.processor import print_if_emulated
+from ..training.transfers import fetch, one_behind, send
 from .config import FeaturesConfig
 
 Report = Callable[[int, int], None]

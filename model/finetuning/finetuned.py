@@ -16,15 +16,9 @@ from ..tasks.catalogue import read_task, task_settings
 from ..tasks.tables import shown
 from ..tasks.task import Feature, Outputs, Task, TaskModel, make_batch
 from ..tokenizer import TextTokenizer, check_fit
-from ..training.device import (
-    autocast,
-    fetch,
-    one_behind,
-    pinned_attention,
-    product_dtype,
-    trim_memory,
-    uncompiled,
-)
+from ..training.compilation import uncompiled
+from ..training.device import autocast, pinned_attention, product_dtype, trim_memory
+from ..training.transfers import fetch, one_behind
 
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256

@@ -23,9 +23,8 @@ from ...pipeline.seeding import rng_for
 from ..checkpoint import load_tensors
 from ..mirror import upload
 from ..tasks.task import Feature, Recipe, Scores, TaskBatch, TaskModel, make_batch, num_targets
+from ..training.compilation import compiles, distinct_sizes
 from ..training.device import (
-    compiles,
-    distinct_sizes,
     drain_every,
     kept_generators,
     oom_as_user_error,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..encoders.attention import TOKEN_BLOCK
 from ..encoders.heads import IGNORED
-from ..training.device import send
+from ..training.transfers import send
 from .rows import InstanceRows, select, sequences
 
 PREDICTION_BLOCK = 256

@@ -16,13 +16,8 @@ from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
 from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
-from ..training.device import (
-    autocast,
-    find_device,
-    oom_as_user_error,
-    trim_memory,
-    uncompiled,
-)
+from ..training.compilation import uncompiled
+from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, open_instances, read_split
 from .rows import InstanceRows, cut_rows, sequences

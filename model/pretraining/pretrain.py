@@ -23,11 +23,10 @@ from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
 from ..encoders.heads import PretrainModel
 from ..mirror import mirrored, upload
+from ..training.compilation import compiles, distinct_sizes
 from ..training.curve import draw_curve
 from ..training.device import (
     DTYPES,
-    compiles,
-    distinct_sizes,
     drain_every,
     kept_generators,
     oom_as_user_error,

@@ -18,12 +18,7 @@ from ..encoders.bert_config import ModelConfig
 from ..encoders.config import CONFIGS
 from ..encoders.modernbert_config import ModernBertConfig
 from ..tokenizer import trained_length, with_settings
-from ..training.device import (
-    MICRO_BATCH_TOKENS,
-    host_memory,
-    product_dtype,
-    rows_per_micro_batch,
-)
+from ..training.device import MICRO_BATCH_TOKENS, host_memory, product_dtype, rows_per_micro_batch
 from ..training.ranks import Ranks
 from .batches import PretrainBatch, pack_batches
 from .data import InstanceDirectory, open_instances, read_split

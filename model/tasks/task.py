@@ -26,8 +26,8 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import Encoder, real_tokens, with_sigma
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer, TokenRow
-from ..training.device import send
 from ..training.ranks import print_notice
+from ..training.transfers import send
 from .class_report import ClassReport
 from .options import MAX_TASK_SIZE
 

@@ -3,24 +3,17 @@
 import ctypes
 import os
 import resource
-import shutil
 import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-import torch.fx.experimental._config as fx_config
-from torch import Tensor
-from torch.utils._triton import has_triton
 
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
-
-T = TypeVar("T")
 
 # Dense bf16 FLOPs per second (fp16 on those without bf16), by words of the device's name. From
 # NVIDIA's data sheets. The first whose words are all there counts: a card for PCIe is slower than
@@ -110,55 +103,6 @@ def product_dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def compiles(choice: bool | None, device: torch.device) -> bool:
-    """Return whether to compile a model: by default on a GPU that can. Raises `UserError` if it
-    cannot be compiled.
-    """
-    on_gpu = device.type == "cuda"
-    # Asked here, because without a compiler torch.compile fails only at the first update.
-    if on_gpu:
-        # Triton writes the kernels, and builds a launcher in C for each, a module of Python.
-        c_compilers = (os.environ.get("CC", "gcc"), "clang")
-        has_compiler = any(map(shutil.which, c_compilers))
-        can_compile = has_triton() and has_compiler and python_header().is_file()
-        needed = "Triton, a C compiler and Python.h; install gcc and python3-dev"
-    else:
-        cxx_compiler = os.environ.get("CXX", "g++")
-        can_compile = bool(shutil.which(cxx_compiler))
-        needed = "a C++ compiler; install g++"
-    if choice is None:
-        return on_gpu and can_compile
-    if choice and not can_compile:
-        raise UserError(f"`compile` needs {needed}, or leave the option out.")
-    return choice
-
-
-def python_header() -> Path:
-    """Return where this Python has its header for modules in C; on many systems it is a package of
-    its own, python3-dev.
-    """
-    return Path(sysconfig.get_path("include"), "Python.h")
-
-
-def uncompiled() -> AbstractContextManager[object]:
-    """Run what is compiled as plain PyTorch within the block: evaluation has other shapes, and no
-    gradients, for which everything would be compiled again.
-    """
-    if "torch._dynamo" not in sys.modules:
-        return nullcontext()  # nothing is compiled, and importing it takes a second
-    return torch.compiler.set_stance("force_eager")
-
-
-def distinct_sizes() -> AbstractContextManager[object]:
-    """Compile within the block for sizes that vary one by one: two that are equal in the first
-    batch, such as its rows and a head's numbers, would else have to be equal in all, and the next
-    batch be compiled again ("duck shapes").
-    """
-    # Not an option of torch.compile; PyTorch's own messages advise this one.
-    settings: Any = fx_config
-    return settings.patch(use_duck_shape=False)
-
-
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
     """Compute matrix products in `dtype` within the block; fp32 changes nothing."""
     if dtype == torch.float32:
@@ -212,45 +156,6 @@ def rows_per_micro_batch(asked: int | None, row_tokens: int, most_tokens: int) -
     `row_tokens`.
     """
     return asked or max(1, most_tokens // row_tokens)
-
-
-def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a CPU's tensor on `device`, without waiting for a GPU."""
-    if device.type == "cuda":
-        # Nothing is done if it is pinned already. Before a copy from other memory the driver may
-        # wait for the GPU.
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
-
-
-def fetch(tensor: Tensor) -> Callable[[], Tensor]:
-    """Return a function that returns `tensor` on the CPU, and waits for a GPU only until it is
-    computed, not for what is queued later.
-    """
-    if tensor.device.type != "cuda":
-        return lambda: tensor
-    copy = tensor.to("cpu", non_blocking=True)  # into pinned memory
-    copied = torch.cuda.Event()
-    copied.record()
-
-    def wait() -> Tensor:
-        copied.synchronize()
-        return copy
-
-    return wait
-
-
-def one_behind(launched: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """Yield what each function in `launched` returns, when the next one is there: a GPU computes
-    one batch while the CPU looks at the batch before.
-    """
-    before: Callable[[], T] | None = None
-    for wait in launched:
-        if before:
-            yield before()
-        before = wait
-    if before:
-        yield before()
 
 
 def drain_every(device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""Check what is known of devices: compilers, memory, speed, and their errors."""
+"""Check what is known of devices: memory, speed, and their errors."""
 
 from types import SimpleNamespace
 
@@ -6,48 +6,10 @@ import pytest
 import torch
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
-from clozeworks.model.training import device
-from clozeworks.model.training.device import (
-    compiles,
-    oom_as_user_error,
-    peak_flops,
-    tokens_at_once,
-)
+from clozeworks.model.training.device import oom_as_user_error, peak_flops, tokens_at_once
 from clozeworks.pipeline.errors import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-
-
-@pytest.mark.parametrize(
-    "compilers, triton, header, expected",
-    [
-        (("g++", "gcc"), True, True, {CPU: "compiled if asked", GPU: "compiled"}),
-        (("g++", "gcc"), False, True, {CPU: "compiled if asked", GPU: "cannot"}),
-        (("g++", "gcc"), True, False, {CPU: "compiled if asked", GPU: "cannot"}),
-        (("clang",), True, True, {CPU: "cannot", GPU: "compiled"}),
-        ((), True, True, {CPU: "cannot", GPU: "cannot"}),
-    ],
-)
-def test_a_model_is_compiled_where_it_can_be(
-    compilers, triton, header, expected, monkeypatch, tmp_path
-):
-    (tmp_path / "Python.h").write_text("")
-    monkeypatch.setattr(
-        device, "python_header", lambda: tmp_path / ("Python.h" if header else "none")
-    )
-    for name in ("CC", "CXX"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(device.shutil, "which", lambda name: name in compilers)
-    monkeypatch.setattr(device, "has_triton", lambda: triton)
-    for where, found in expected.items():
-        assert compiles(None, where) is (found == "compiled")
-        assert compiles(False, where) is False
-        if found == "cannot":
-            advice = r"install g(cc and python3-dev|\+\+), or leave the option out"
-            with pytest.raises(UserError, match=f"^`compile` needs .*; {advice}"):
-                compiles(True, where)
-        else:
-            assert compiles(True, where)
 
 
 @pytest.mark.parametrize(
