@@ -230,7 +230,13 @@ def _curves(
                 if is_shown and row.get(column):
                     point = (int(row["step"]), float(row[column]))
                     values[title].setdefault(name, []).append(point)
-    return [_curve(title, runs, best_name) for title, runs in values.items() if runs]
+    curves = []
+    for title, runs in values.items():
+        # One point makes no line; its figure is in the table of runs.
+        lines = {name: points for name, points in runs.items() if len(points) > 1}
+        if lines:
+            curves.append(_curve(title, lines, best_name))
+    return curves
 
 
 def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: str) -> Curve:
@@ -247,8 +253,6 @@ def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: st
             x = 100 * (step - min(steps)) / width
             y = 100 * (max(heights) - value) / height
             places.append(f"{x:.2f},{y:.2f}")
-        if len(places) == 1:
-            places *= 2  # a line needs two points
         lines.append(CurveLine(name=name, points=" ".join(places), is_best=name == best))
     return Curve(
         title=title,

@@ -53,7 +53,8 @@ def write_reviews(folder: Path) -> Path:
 def trained(tmp_path_factory, checkpoint) -> Path:
     folder = tmp_path_factory.mktemp("searches")
     data = write_reviews(folder / "data")
-    config = FinetuneConfig(**QUICK, seeds=2, select="macro-f1")
+    # Long enough for two lines of the training loss, one every ten updates.
+    config = FinetuneConfig(**{**QUICK, "epochs": 8}, seeds=2, select="macro-f1")
     finetune("classify", data, checkpoint, folder / "runs" / "reviews", config)
     return folder / "runs"
 
@@ -153,6 +154,15 @@ def test_the_page_has_runs_curves_classes_and_mistakes(trained, tmp_path):
     command = [str(trained), "--html", str(tmp_path / "page.html"), "--json"]
     assert CliRunner().invoke(results, command).exit_code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_single_point_is_no_curve(checkpoint, tmp_path):
+    data = write_reviews(tmp_path / "data")
+    config = FinetuneConfig(**{**QUICK, "epochs": 1})
+    finetune("classify", data, checkpoint, tmp_path / "runs", config)
+    page = Elements(render_results(tmp_path / "runs"))
+    assert "learning rate 0.002, seed 0" in page.text
+    assert "svg" not in page.tags
 
 
 @needs_shared_data
