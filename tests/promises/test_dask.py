@@ -40,10 +40,9 @@ def cluster() -> Iterator[Any]:
         yield cluster
 
 
-def options_for(cluster: Any) -> RunOptions:
-    return RunOptions(
-        beam_options=("--runner=DaskRunner", f"--dask_client_address={cluster.scheduler_address}")
-    )
+def options_for(cluster: Any, *more: str) -> RunOptions:
+    address = f"--dask_client_address={cluster.scheduler_address}"
+    return RunOptions(beam_options=("--runner=DaskRunner", address, *more))
 
 
 def all_stages(folder: Path, options: RunOptions) -> dict[str, str]:
@@ -93,7 +92,9 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_bytes(cluster: Any, tmp_pa
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    made = all_stages(tmp_path / "dask", options_for(cluster))
+    # Few partitions, which a small corpus does not need and which cost most of the time.
+    options = options_for(cluster, "--dask_npartitions=8")
+    made = all_stages(tmp_path / "dask", options)
     killer.join(timeout=1)
     assert not killer.is_alive()
     assert made == all_stages(tmp_path / "here", RunOptions(workers=1))
