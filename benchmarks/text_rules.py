@@ -47,7 +47,7 @@ class Rule:
 
     name: str
     replacements: dict[tuple[Any, str], Any]
-    """What stands in for an attribute of a module."""
+    """A replacement for an attribute of a module."""
     rereads: bool
     """Whether the rule is one of reading, and not only of splitting."""
 

@@ -292,8 +292,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _wake(pid: int) -> None:
-    """Continue a stopped nsenter whose process goes on, or is gone: it stops with its process, but
-    does not go on with it.
+    """Wake a stopped nsenter, unless its process is stopped too: an nsenter stops when its process
+    does, but is not woken with it.
     """
     if _is_stopped(pid) and not any(_is_stopped(child) for child in _children(pid)):
         os.kill(pid, signal.SIGCONT)

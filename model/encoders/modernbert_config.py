@@ -73,7 +73,7 @@ class ModernBertConfig:
     mlp_dropout: float = 0.0
     classifier_dropout: float = 0.0
     classifier_pooling: str = "cls"
-    """What stands for a row in classification: its first token (cls) or the mean of all."""
+    """What a row is classified by: the state of its first token (cls), or the mean of all."""
     norm_eps: float = 1e-5
     initializer_range: float = 0.02
     pad_token_id: int = 50283

@@ -533,7 +533,7 @@ def _may_join(language: str) -> re.Pattern[str]:
 def _joins_of(language: str, *, uncased: bool) -> re.Pattern[str]:
     """Compile the joining rules of a language; a line break stands for the end of the first piece.
 
-    In `uncased` text, without capitals, a small letter does not show that a sentence goes on.
+    In `uncased` text, which has no capitals, a small letter does not tell that a sentence goes on.
     """
     patterns = []
     for rule in JOINS:
