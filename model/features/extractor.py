@@ -60,16 +60,17 @@ class Extractor:
         if self.config.per != "text":
             columns.append(pa.array(units.index_U, pa.int32()))
             columns.append(pa.array(units.names, pa.string()))
+        columns.extend(map(self._vector_column, self._combined(vectors_USD)))
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _vector_column(self, values_UD: np.ndarray) -> pa.FixedSizeListArray:
         # All columns of vectors have one type, and the last column is always one of them.
         vector_type = self.schema.field(-1).type
         number_type = vector_type.value_type.to_pandas_dtype()
-        for values_UD in self._combined(vectors_USD):
-            # Arrow keeps vectors of equal length as one flat array, which it can take over as it
-            # is; a list of lists would make an object of each number.
-            flat = np.ascontiguousarray(values_UD, dtype=number_type).reshape(-1)
-            column = pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector_type)
-            columns.append(column)
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        # Arrow keeps vectors of equal length as one flat array, which it can take over as it is; a
+        # list of lists would make an object of each number.
+        flat = np.ascontiguousarray(values_UD, dtype=number_type).reshape(-1)
+        return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector_type)
 
     def _units(
         self, rows: Sequence[SentenceRow], texts: Sequence[SentenceExample]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks.task import Answer, Scores, TaskModel
+from ..tasks.task import Answer, Scores, TaskModel, prefixed
 from .finetuned import infer
 from .job import Job
 from .results import draw_confusion
@@ -28,16 +28,16 @@ class DevMeasurement:
     def measure(self) -> dict[str, float]:
         """Return the scores of the model as it is now, by name."""
         job = self._job
-        self.outputs = {
-            prefix: infer(self._model, features) for prefix, features in job.dev.items()
-        }
+        self.outputs = {}
+        for prefix, features in job.dev.items():
+            self.outputs[prefix] = infer(self._model, features)
         # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold
         # for all that is scored or predicted with this model.
         self.task = job.data.task.tuned(self.outputs[""], job.dev[""], job.data.dev[""])
         scores: dict[str, float] = {}
-        for prefix, features in job.dev.items():
-            measured = self.task.scores(self.outputs[prefix], features, job.data.dev[prefix])
-            scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+        for prefix, examples in job.data.dev.items():
+            measured = self.task.scores(self.outputs[prefix], job.dev[prefix], examples)
+            scores |= prefixed(prefix, measured)
         self.scores = selected_first(scores, job.config.selected_metric)
         return self.scores
 
@@ -60,9 +60,7 @@ def measure_on_dev(
     """Return what `measure` says of each dev set, given the training examples."""
     scores: dict[str, float] = {}
     for prefix, dev_examples in job.data.dev.items():
-        measured = measure(job.data.train, dev_examples)
-        for name, value in measured.items():
-            scores[prefix + name] = value
+        scores |= prefixed(prefix, measure(job.data.train, dev_examples))
     if scores:
         return selected_first(scores, job.config.selected_metric)
     return scores

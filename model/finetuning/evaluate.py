@@ -18,7 +18,7 @@ from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
-from ..tasks.task import Scores, Task, num_cut, report_cut
+from ..tasks.task import Scores, Task, num_cut, prefixed, report_cut
 from ..training.device import find_device
 from ..training.ranks import print_notice
 from .finetuned import Finetuned, load_ensemble
@@ -71,13 +71,13 @@ def evaluate_task(
     scores_of_members: dict[str, dict[str, float]] = {str(name): {} for name in directories}
     for prefix, paths in files.items():
         on_set = _measure(finetuned, paths)
-        scores_here = _prefixed(prefix, on_set.scores)
+        scores_here = prefixed(prefix, on_set.scores)
         scores |= scores_here
         figures[f"{prefix}examples"] = on_set.num_examples
         figures |= scores_here
-        figures |= _prefixed(f"{BASELINE}{prefix}", on_set.baseline)
+        figures |= prefixed(f"{BASELINE}{prefix}", on_set.baseline)
         for name, of_model in zip(directories, on_set.of_members, strict=False):
-            scores_of_members[str(name)] |= _prefixed(prefix, of_model)
+            scores_of_members[str(name)] |= prefixed(prefix, of_model)
     if members:
         figures["members"] = scores_of_members
     if output is not None:
@@ -119,10 +119,6 @@ def _measure(finetuned: Finetuned, paths: Sequence[Path]) -> _OnSet:
         with_own_thresholds = _with_tuned(task, member.task)
         of_members.append(with_own_thresholds.scores(outputs, features, examples))
     return _OnSet(len(examples), scores, baseline, of_members)
-
-
-def _prefixed(prefix: str, scores: Scores) -> Scores:
-    return {f"{prefix}{name}": value for name, value in scores.items()}
 
 
 def _check_output(output: str | Path, directories: Sequence[str | Path]) -> None:

@@ -42,7 +42,7 @@ def start(
     else:
         model = new_model(config, [phase.directory for phase in setup.phases])
     # Before the optimiser is made, which keeps its averages where the parameters are.
-    model.to(setup.ranks.device).train()
+    model.to(setup.ranks.device)
     make = make_muon if config.optimizer == "muon" else make_optimizer
     optimizer = make(model, config.weight_decay, bias_correction=model.config.corrects_bias)
     updater: Updater[PretrainBatch] = Updater(

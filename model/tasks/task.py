@@ -346,6 +346,11 @@ def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
         )
 
 
+def prefixed(prefix: str, scores: Scores) -> Scores:
+    """Return scores by the names that they have for the dev set with this prefix."""
+    return {f"{prefix}{name}": value for name, value in scores.items()}
+
+
 def num_targets(features: Sequence[Feature]) -> int:
     """Return the number of targets: one per feature, two per answer (its ends), or one per token
     with a class.
