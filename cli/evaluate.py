@@ -106,7 +106,10 @@ def evaluate(
     if as_json:
         click.echo(json.dumps({**where, **measured}, indent=2))
         return None
-    return CommandSummary("evaluate", model, [("data", data), *where.items(), *_rows(measured)])
+    rows = [("data", data), *where.items(), *_rows(measured)]
+    if output:
+        rows.append(("written to", output))
+    return CommandSummary("evaluate", model, rows)
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:

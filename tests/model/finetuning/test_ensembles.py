@@ -111,6 +111,7 @@ def test_results_show_an_ensemble_beside_its_members(models, data, tmp_path, cap
         command += ["--with", str(other)]
     for _ in range(2):  # writing it again replaces it
         main([*command, "--output", str(tmp_path / "all/together")])
+        assert "written to" in capsys.readouterr().out
     measured = evaluate_task(first, data, "cpu", members=others)
     alone = [100 * scores["accuracy"] for scores in measured["members"].values()]
     (line,) = read_results(tmp_path)
