@@ -79,7 +79,6 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
     # Rows of up to 24 and of 512 tokens: the layers of ModernBERT that attend within a window cut
     # long padded rows into blocks, which is a graph of its own.
     num_graphs = {
-        "dropout": [3] * 12,
         "dropout+ranks+recompute": [3] * 12,
         "padded": [3] * 12,
         "modernbert+dropout+ranks+recompute": [4] * 12,
