@@ -21,6 +21,8 @@ MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
 POOLINGS = ("cls", "mean")
 SHORT_ROWS = 1024
 """Tokens of rows up to which a new ModernBERT has one base frequency in all layers."""
+LEFT_TO_RIGHT_TYPE = "modernbert-left-to-right"
+"""The ``model_type`` of one that ``transformers`` cannot compute."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 DROPOUT_RATES = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
@@ -42,10 +44,9 @@ class ModernBertConfig:
     model_type: ClassVar[str] = "modernbert"
     title: ClassVar[str] = "ModernBERT"
     hf_prefix: ClassVar[str] = "ModernBert"
-    objectives: ClassVar[tuple[str, ...]] = ("mlm",)
+    objectives: ClassVar[tuple[str, ...]] = ("mlm", "ltr")
     default_dropout: ClassVar[float] = 0.0
     corrects_bias: ClassVar[bool] = True
-    is_decoder: ClassVar[bool] = False
     # It has no segments: without this, `transformers` passes token types that the model refuses.
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
@@ -79,6 +80,8 @@ class ModernBertConfig:
     pad_token_id: int = 50283
     cls_token_id: int = 50281
     sep_token_id: int = 50282
+    is_decoder: bool = False
+    """Each token sees only those on its left, for a start that goes on with masked words."""
 
     def __post_init__(self) -> None:
         check_shape(asdict(self), MODERNBERT_RANGES)
@@ -193,6 +196,7 @@ class ModernBertConfig:
     ) -> dict[str, Any]:
         """Return the fields that a pre-training run decides, whatever a checkpoint says."""
         fields: dict[str, Any] = dict.fromkeys(DROPOUT_RATES, dropout)
+        fields["is_decoder"] = objective == "ltr"
         if global_rope_theta is not None:
             fields["global_rope_theta"] = global_rope_theta
         return fields
@@ -244,12 +248,12 @@ class ModernBertConfig:
 
     def to_hf(self, architecture: str = "ModernBertForMaskedLM") -> dict[str, Any]:
         """Return the content of ``config.json`` from which ``transformers`` builds this model, in
-        version 4 and 5.
+        version 4 and 5; it refuses a left-to-right one, whose tokens would see both sides there.
         """
         layers = range(self.num_hidden_layers)
         return {
             "architectures": [architecture],
-            "model_type": self.model_type,
+            "model_type": LEFT_TO_RIGHT_TYPE if self.is_decoder else self.model_type,
             **asdict(self),
             "bos_token_id": self.cls_token_id,
             "eos_token_id": self.sep_token_id,
