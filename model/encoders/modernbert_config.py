@@ -74,7 +74,9 @@ class ModernBertConfig:
     mlp_dropout: float = 0.0
     classifier_dropout: float = 0.0
     classifier_pooling: str = "cls"
-    """What a row is classified by: the state of its first token (cls), or the mean of all."""
+    """What a row is classified by: the state of its first token (cls; as ``transformers`` has it,
+    where a file does not say), or the mean of all.
+    """
     norm_eps: float = 1e-5
     initializer_range: float = 0.02
     pad_token_id: int = 50283
@@ -231,6 +233,8 @@ class ModernBertConfig:
         longest = shape.get("max_position_embeddings", cls.max_position_embeddings)
         if longest <= SHORT_ROWS:
             shape.setdefault("global_rope_theta", cls.local_rope_theta)
+        # As in the published ones: masked words alone teach the first token nothing about its row.
+        shape.setdefault("classifier_pooling", "mean")
         return cls(**shape)
 
     @classmethod

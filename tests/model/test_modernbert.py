@@ -291,6 +291,16 @@ def test_narrow_encoders_begin_with_larger_weights(size, sigma):
     assert ModelConfig.named(size).initializer_range == 0.02  # BERT's stays
 
 
+def test_new_encoders_classify_by_the_mean_and_files_that_do_not_say_by_the_first_token():
+    assert ModernBertConfig.named("mini").classifier_pooling == "mean"
+    assert ModernBertConfig.named("mini", classifier_pooling="cls").classifier_pooling == "cls"
+    values = SHAPE.to_hf()
+    del values["classifier_pooling"]
+    shape = read_hf(values)
+    assert isinstance(shape, ModernBertConfig)
+    assert shape.classifier_pooling == transformers.ModernBertConfig().classifier_pooling == "cls"
+
+
 NEW_FIELDS: dict[str, Any] = {
     "global_attn_every_n_layers": 4,
     "num_hidden_layers": 6,
