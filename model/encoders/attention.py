@@ -10,8 +10,8 @@ together; only attention knows rows, from one of two layouts::
 `PaddedRows` unpacks them for attention with a key mask, as the CPU needs; `PackedRows` leaves them
 packed for FlashAttention, which reads where each row starts. With a window, a token attends only to
 those of its row at most so many tokens away. Time and memory are then linear in the length of the
-rows: long rows are cut into blocks (see `_attend_blocks`). On the CPU dropout draws 16 random bits
-a value (see `dropout`).
+rows: long rows are cut into blocks (see `_attend_blocks`). In causal layouts a token sees only
+itself and what is on its left. On the CPU dropout draws 16 random bits a value (see `dropout`).
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
 L), D hidden size, E = 3 * D, H heads, K size of a head, S packed rows, N blocks of Q queries and W
@@ -72,7 +72,7 @@ class PaddedRows(NamedTuple):
         """
         if window is not None and self._is_long(window):
             row_T = self._row_numbers(qkv_TE.device)
-            return _attend_blocks(qkv_TE, num_heads, row_T, window, rate)
+            return _attend_blocks(qkv_TE, num_heads, row_T, window, rate, self.is_causal)
         # A token's E numbers are its queries, keys and values, each with one head after the other:
         #
         #     [q of head 0 | q of head 1 | k of head 0 | k of head 1 | v of head 0 | v of head 1]
@@ -83,11 +83,13 @@ class PaddedRows(NamedTuple):
         qkv_3BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
         q_BHLK, k_BHLK, v_BHLK = qkv_3BHLK.unbind(0)
         mask = self._mask(window, qkv_TE.device)
+        # PyTorch takes one of both.
+        is_causal = self.is_causal and mask is None
         if _products_are_faster(qkv_TE, self.max_length, rate):
-            context_BHLK = _attend_by_products(q_BHLK, k_BHLK, v_BHLK, rate, mask, self.is_causal)
+            context_BHLK = _attend_by_products(q_BHLK, k_BHLK, v_BHLK, rate, mask, is_causal)
         else:
             context_BHLK = F.scaled_dot_product_attention(
-                q_BHLK, k_BHLK, v_BHLK, attn_mask=mask, dropout_p=rate, is_causal=self.is_causal
+                q_BHLK, k_BHLK, v_BHLK, attn_mask=mask, dropout_p=rate, is_causal=is_causal
             )
         hidden_size = qkv_TE.shape[1] // 3
         context_ND = context_BHLK.transpose(1, 2).reshape(-1, hidden_size)
@@ -98,20 +100,21 @@ class PaddedRows(NamedTuple):
         return self.max_length > BLOCK_QUERIES + 2 * window
 
     def _mask(self, window: int | None, device: torch.device) -> Tensor | None:
-        """Return a mask, True where a query attends to a key, that broadcasts to (B, 1, L, L)."""
-        if self.is_causal:
-            # Rows are padded on the right, so under the causal mask no real token sees padding.
-            return None
+        """Return a mask, True where a query attends to a key, that broadcasts to (B, 1, L, L);
+        None if all are seen, or all on the left of a causal layout.
+        """
+        # Rows are padded on the right, so no real token sees padding on its left.
+        key_mask_B11L = None if self.is_causal else self.key_mask_B11L
         if window is None or window >= self.max_length - 1:
-            return self.key_mask_B11L
+            return key_mask_B11L
         positions_L = torch.arange(self.max_length, device=device)
-        distance_LL = (positions_L[:, None] - positions_L).abs()
-        near_LL = distance_LL <= window
-        if self.key_mask_B11L is None:
+        distance_LL = positions_L[:, None] - positions_L
+        near_LL = _is_near(distance_LL, window, self.is_causal)
+        if key_mask_B11L is None:
             return near_LL
         # Padding sees itself: it may be far from all real tokens, and a softmax over nothing is
         # NaN.
-        return (self.key_mask_B11L & near_LL) | (distance_LL == 0)
+        return (key_mask_B11L & near_LL) | (distance_LL == 0)
 
     def _row_numbers(self, device: torch.device) -> Tensor:
         """Return the row of each computed token (T,), `PADDING_ROW` for padding."""
@@ -139,7 +142,8 @@ class PackedRows(NamedTuple):
         """Return the values that each token gathers (T, D); see `PaddedRows.attend`."""
         if qkv_TE.device.type == "cpu":
             if window is not None:
-                return _attend_blocks(qkv_TE, num_heads, self.row_numbers(), window, rate)
+                row_T = self.row_numbers()
+                return _attend_blocks(qkv_TE, num_heads, row_T, window, rate, self.is_causal)
             context_THK = _attend_rows(*_split_heads(qkv_TE, num_heads), rate, self)
         else:
             context_THK = _flash_attend(*_split_heads(qkv_TE, num_heads), rate, self, window)
@@ -223,8 +227,15 @@ def _attend_by_products(
     return weights_BHLL @ v_BHLK
 
 
+def _is_near(distance: Tensor, window: int, is_causal: bool) -> Tensor:
+    """Return where a query sees a key, so many tokens to its left (to its right if negative)."""
+    if is_causal:
+        return (distance >= 0) & (distance <= window)
+    return distance.abs() <= window
+
+
 def _attend_blocks(
-    qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float
+    qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float, is_causal: bool
 ) -> Tensor:
     """Return the values (T, D) that each token gathers within `window`, of tokens that lie one row
     after the other; `row_T` is the row of each.
@@ -250,7 +261,7 @@ def _attend_blocks(
     v_NHXK = _with_neighbours(v_NQHK, window).transpose(1, 2)
     # What fills the last block up is padding.
     row_NQ = F.pad(row_T, (0, num_added), value=PADDING_ROW).view(num_blocks, num_queries)
-    mask_N1QX = _block_mask(row_NQ, window)
+    mask_N1QX = _block_mask(row_NQ, window, is_causal)
     if _products_are_faster(qkv_TE, k_NHXK.shape[2], rate):
         context_NHQK = _attend_by_products(q_NHQK, k_NHXK, v_NHXK, rate, mask_N1QX, False)
     else:
@@ -274,7 +285,7 @@ def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
     return torch.cat([before, blocks_NQ, behind], 1)
 
 
-def _block_mask(row_NQ: Tensor, window: int) -> Tensor:
+def _block_mask(row_NQ: Tensor, window: int, is_causal: bool) -> Tensor:
     """Return where each block's queries attend, True, to its keys and their neighbours
     (N, 1, Q, X), from the row of each token.
     """
@@ -288,7 +299,7 @@ def _block_mask(row_NQ: Tensor, window: int) -> Tensor:
     # The first key lies `window` tokens before the first query.
     query_Q1 = torch.arange(num_queries, device=row_NQ.device)[:, None] + window
     key_X = torch.arange(num_keys, device=row_NQ.device)
-    near_QX = (query_Q1 - key_X).abs() <= window
+    near_QX = _is_near(query_Q1 - key_X, window, is_causal)
     return (same_row_NQX & near_QX)[:, None]
 
 
@@ -314,7 +325,7 @@ def _flash_attend(
         is_causal=layout.is_causal,
         return_debug_mask=False,
         window_size_left=window,
-        window_size_right=window,
+        window_size_right=window,  # 0 if causal, the operator sees to that
     )
     return context_THK
 

@@ -21,6 +21,8 @@ MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
 POOLINGS = ("cls", "mean")
 SHORT_ROWS = 1024
 """Tokens of rows up to which a new ModernBERT has one base frequency in all layers."""
+LEFT_TO_RIGHT_TYPE = "modernbert-left-to-right"
+"""The ``model_type`` of one that ``transformers`` cannot compute."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 DROPOUT_RATES = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
@@ -42,10 +44,9 @@ class ModernBertConfig:
     model_type: ClassVar[str] = "modernbert"
     title: ClassVar[str] = "ModernBERT"
     hf_prefix: ClassVar[str] = "ModernBert"
-    objectives: ClassVar[tuple[str, ...]] = ("mlm",)
+    objectives: ClassVar[tuple[str, ...]] = ("mlm", "ltr")
     default_dropout: ClassVar[float] = 0.0
     corrects_bias: ClassVar[bool] = True
-    is_decoder: ClassVar[bool] = False
     # It has no segments: without this, `transformers` passes token types that the model refuses.
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
@@ -73,12 +74,16 @@ class ModernBertConfig:
     mlp_dropout: float = 0.0
     classifier_dropout: float = 0.0
     classifier_pooling: str = "cls"
-    """What a row is classified by: the state of its first token (cls), or the mean of all."""
+    """What a row is classified by: the state of its first token (cls; as ``transformers`` has it,
+    where a file does not say), or the mean of all.
+    """
     norm_eps: float = 1e-5
     initializer_range: float = 0.02
     pad_token_id: int = 50283
     cls_token_id: int = 50281
     sep_token_id: int = 50282
+    is_decoder: bool = False
+    """Each token sees only those on its left, for a start that goes on with masked words."""
 
     def __post_init__(self) -> None:
         check_shape(asdict(self), MODERNBERT_RANGES)
@@ -193,6 +198,7 @@ class ModernBertConfig:
     ) -> dict[str, Any]:
         """Return the fields that a pre-training run decides, whatever a checkpoint says."""
         fields: dict[str, Any] = dict.fromkeys(DROPOUT_RATES, dropout)
+        fields["is_decoder"] = objective == "ltr"
         if global_rope_theta is not None:
             fields["global_rope_theta"] = global_rope_theta
         return fields
@@ -227,6 +233,8 @@ class ModernBertConfig:
         longest = shape.get("max_position_embeddings", cls.max_position_embeddings)
         if longest <= SHORT_ROWS:
             shape.setdefault("global_rope_theta", cls.local_rope_theta)
+        # As in the published ones: masked words alone teach the first token nothing about its row.
+        shape.setdefault("classifier_pooling", "mean")
         return cls(**shape)
 
     @classmethod
@@ -244,12 +252,12 @@ class ModernBertConfig:
 
     def to_hf(self, architecture: str = "ModernBertForMaskedLM") -> dict[str, Any]:
         """Return the content of ``config.json`` from which ``transformers`` builds this model, in
-        version 4 and 5.
+        version 4 and 5; it refuses a left-to-right one, whose tokens would see both sides there.
         """
         layers = range(self.num_hidden_layers)
         return {
             "architectures": [architecture],
-            "model_type": self.model_type,
+            "model_type": LEFT_TO_RIGHT_TYPE if self.is_decoder else self.model_type,
             **asdict(self),
             "bos_token_id": self.cls_token_id,
             "eos_token_id": self.sep_token_id,

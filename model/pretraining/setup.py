@@ -127,8 +127,8 @@ def resolved(config: PretrainConfig) -> PretrainConfig:
     if objective not in kind.objectives:
         possible = " or ".join(kind.objectives)
         raise UserError(
-            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible} alone; "
-            "leave it out."
+            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
+            "it out."
         )
     dropout = config.dropout
     if dropout is None:
