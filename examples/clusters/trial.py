@@ -62,12 +62,11 @@ import hashlib, json, sys
 from clozeworks.pipeline import storage
 
 digests = {}
-for folder in ("documents", "vocab", "instances"):
-    root = storage.join(sys.argv[1], folder)
-    for path in storage.find_files(root):
-        if not path.endswith("timings.json"):
-            digest = hashlib.sha256(storage.read_bytes(path)).hexdigest()
-            digests[folder + path.removeprefix(root)] = digest
+root = sys.argv[1]
+for path in storage.find_files(root):
+    if not path.endswith("timings.json"):
+        digest = hashlib.sha256(storage.read_bytes(path)).hexdigest()
+        digests[path.removeprefix(root + "/")] = digest
 print(json.dumps(digests))
 """
 
@@ -82,6 +81,18 @@ class Missing:
             raise ModuleNotFoundError("No module named " + repr(name), name=name)
 
 sys.meta_path.insert(0, Missing())
+"""
+
+# What Python runs at its start, on a host that is to write what it uploads to its disk first, as it
+# does with files larger than the quickstart's.
+_TO_DISK = """
+import tempfile
+
+class OnDisk(tempfile.SpooledTemporaryFile):
+    def __init__(self, max_size):
+        super().__init__(max_size=4096)
+
+tempfile.SpooledTemporaryFile = OnDisk
 """
 
 
@@ -135,8 +146,41 @@ class Engine(ABC):
         return [*CLI, *arguments, "--", *self.flags()]
 
 
-@dataclass
-class Cluster:
+@dataclass(kw_only=True)
+class Trials:
+    """What was tried, and what went wrong."""
+
+    name: str
+    """Of what is tried."""
+    failures: list[str] = field(default_factory=list)
+
+    def check(self, ok: bool, message: str) -> None:
+        """Remember what went wrong."""
+        if not ok:
+            self.failures.append(message)
+            print(f"    {message}", flush=True)
+
+    def check_line(self, printed: str, line: str) -> None:
+        """Check that a command printed an error line, and no traceback."""
+        self.check(line in printed, f"{line!r} should be in: {printed[-1500:]}")
+        self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
+
+    @contextmanager
+    def trial(self, title: str) -> Iterator[None]:
+        """Print a line about a trial: what it is, whether it went well, and how long it took."""
+        begun = time.monotonic()
+        failures_before = len(self.failures)
+        try:
+            yield
+        except Exception as error:  # the other trials still tell something
+            self.check(False, f"{type(error).__name__}: {error}")
+        verdict = "ok" if len(self.failures) == failures_before else "FAILED"
+        seconds = time.monotonic() - begun
+        print(f"{self.name}: {title}: {verdict}, {seconds:.0f} s", flush=True)
+
+
+@dataclass(kw_only=True)
+class Cluster(Trials):
     """A cluster that runs an engine, and the data that its hosts reach."""
 
     engine: Engine
@@ -146,7 +190,6 @@ class Cluster:
     """None if the data are in the folder that the hosts share."""
     expected: dict[str, str]
     """The digests of all files, as one machine makes them."""
-    failures: list[str] = field(default_factory=list)
 
     @property
     def user(self) -> Host:
@@ -229,23 +272,12 @@ class Cluster:
         self.check(ended_with == status, f"exit status {ended_with}, not {status}: {end_of_log}")
         return process.printed()
 
-    def check(self, ok: bool, message: str) -> None:
-        """Remember what went wrong."""
-        if not ok:
-            self.failures.append(message)
-            print(f"    {message}", flush=True)
-
     def check_bytes(self, output: str, folder: str = "") -> None:
         """Compare all files, or those of one folder, with those of one machine."""
         digests = digests_of(self.user, self.folder(output))
         names = sorted(name for name in {**digests, **self.expected} if name.startswith(folder))
         differing = [name for name in names if digests.get(name) != self.expected.get(name)]
         self.check(not differing, f"{output} has other bytes than on one machine: {differing}")
-
-    def check_line(self, printed: str, line: str) -> None:
-        """Check that a command printed an error line, and no traceback."""
-        self.check(line in printed, f"{line!r} should be in: {printed[-1500:]}")
-        self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
 
     @contextmanager
     def requests_counted(self) -> Iterator[None]:
@@ -259,19 +291,6 @@ class Cluster:
         new = {kind: count - before.get(kind, 0) for kind, count in counts.items()}
         print(f"    requests to the store: {new}", flush=True)
 
-    @contextmanager
-    def trial(self, title: str) -> Iterator[None]:
-        """Print a line about a trial: what it is, whether it went well, and how long it took."""
-        begun = time.monotonic()
-        failures_before = len(self.failures)
-        try:
-            yield
-        except Exception as error:  # the other trials still tell something
-            self.check(False, f"{type(error).__name__}: {error}")
-        verdict = "ok" if len(self.failures) == failures_before else "FAILED"
-        seconds = time.monotonic() - begun
-        print(f"{self.engine.name}: {title}: {verdict}, {seconds:.0f} s", flush=True)
-
 
 def stage_arguments(source: str, root: str) -> list[list[str]]:
     """Return the arguments of the three stages."""
@@ -283,6 +302,14 @@ def stage_arguments(source: str, root: str) -> list[list[str]]:
         ["vocab", documents, "--output", vocab, *VOCAB],
         ["build", documents, "--vocab", vocab, "--output", instances, *BUILD],
     ]
+
+
+def upload(host: Host, folder: Path, target: str) -> None:
+    """Copy a folder to the store, from a host; its bucket is made if need be."""
+    endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
+    ended = host.run(sys.executable, "-c", _UPLOAD, str(folder), target, endpoint)
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr)
 
 
 def digests_of(host: Host, folder: str) -> dict[str, str]:
@@ -391,16 +418,19 @@ def _lose_worker(
 
 
 def fill_disk(cluster: Cluster) -> None:
-    """Fill the disk of one worker: the run goes on, or ends with a line that says so.
+    """Fill the disks of two workers: the run goes on, or ends with a line that names one of them.
 
-    Nothing of the quickstart's is large enough to be written there before it is uploaded.
+    With space, the same command resumes.
     """
-    with cluster.trial("a worker's disk full"):
+    script = f"mkdir /tmp/spool; echo '{_TO_DISK}' > /tmp/spool/sitecustomize.py"
+    path = f"/tmp/spool:{os.environ.get('PYTHONPATH', '')}"
+    with cluster.trial("the disks of workers full"), changed(cluster, script, path) as hosts:
         command = begin_ingest(cluster, "full-disk")
-        host = cluster.network.hosts[busy_worker(cluster, command)]
-        host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
+        for host in hosts:
+            host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
         status = command.wait(TIME_LIMIT_S)
-        host.run("rm", "/tmp/zeros")
+        for host in hosts:
+            host.run("rm", "/tmp/zeros")
         if status != 0:
             cluster.check_line(command.printed(), "No space left on device")
             cluster.run(cluster.stages("full-disk")[0])
@@ -487,17 +517,19 @@ def lack_package(cluster: Cluster) -> None:
 
 
 @contextmanager
-def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[None]:
+def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[list[Host]]:
     """Change what Python finds on all workers' hosts but one."""
     names = WORKERS[:-1]  # Flink may leave one host without work
+    hosts = []
     for name in names:
         cluster.network.hosts[name].kill()
-        host = cluster.add_host(name)
+        host = cluster.add_host(name, WORKER_DISK)
         host.run("sh", "-c", script)
         host.environment["PYTHONPATH"] = python_path
         cluster.engine.start_worker(host)
+        hosts.append(host)
     cluster.wait_for_workers()
-    yield
+    yield hosts
     for name in names:
         cluster.network.hosts[name].kill()
         cluster.add_worker(name)
@@ -568,16 +600,21 @@ def run(
     shared.mkdir()
     with Network(logs) as network:
         store = start_store(network) if on_store else None
-        cluster = Cluster(engine, network, shared, store, expected={})
+        cluster = Cluster(
+            name=engine.name,
+            engine=engine,
+            network=network,
+            shared=shared,
+            store=store,
+            expected={},
+        )
         cluster.add_host(USER)
         with cluster.trial("three stages on one machine"):
             cluster.expected.update(one_machine(cluster.user, corpus))
         if store is None:
             shutil.copytree(corpus, shared / "corpus")
         else:
-            endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
-            arguments = [str(corpus), cluster.folder("corpus"), endpoint]
-            cluster.run([sys.executable, "-c", _UPLOAD, *arguments])
+            upload(cluster.user, corpus, cluster.folder("corpus"))
         engine.start_user(cluster.user)
         with cluster.trial("a cluster of 3 workers"):
             engine.start_head(cluster.add_host("head"))
