@@ -192,7 +192,7 @@ def fail(trials: StoreTrials) -> None:
         ("a wrong key", {"AWS_ACCESS_KEY_ID": "nobody"}, there, 2, "access is denied"),
         ("no bucket", {}, "s3://no-bucket/documents", 2, "the bucket does not exist"),
         ("a server that hangs", server, there, 1, "cannot be reached"),
-        ("a server that answers 503", busy, there, 1, "503"),
+        ("a server that answers 503", busy, there, 1, "is overloaded or down"),
     ]
     faulty = trials.network.hosts[NAME].start(sys.executable, "-c", _FAULTY_SERVERS)
     wait_until(lambda: bool(faulty.printed()), faulty)
