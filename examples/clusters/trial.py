@@ -95,6 +95,16 @@ class OnDisk(tempfile.SpooledTemporaryFile):
 tempfile.SpooledTemporaryFile = OnDisk
 """
 
+# The same on a host on which units of work are to break.
+_BREAK = """
+import tempfile
+
+def broken(max_size):
+    raise RuntimeError("broken on purpose")
+
+tempfile.SpooledTemporaryFile = broken
+"""
+
 
 class Engine(ABC):
     """What a trial needs to know of an engine.
@@ -516,6 +526,21 @@ def lack_package(cluster: Cluster) -> None:
             cluster.check_line(command.printed(), "No module named 'clozeworks")
 
 
+def break_units(cluster: Cluster) -> None:
+    """Let units of work break: the run ends with a line, and the traceback is to be found."""
+    script = f"mkdir /tmp/broken; echo '{_BREAK}' > /tmp/broken/sitecustomize.py"
+    path = f"/tmp/broken:{os.environ.get('PYTHONPATH', '')}"
+    with cluster.trial("units that break"), changed(cluster, script, path) as hosts:
+        printed = cluster.run(cluster.stages("broken")[0], status=1)
+        cluster.check("Traceback" not in printed, printed)
+        print(f"    {printed.strip()}", flush=True)
+        log = cluster.user.run("cat", printed.rpartition("Log: ")[2].strip()).stdout
+        outputs = [process.printed() for host in hosts for process in host.processes]
+        for place, text in [("the log", log), *zip(("pool", "engine") * 2, outputs, strict=False)]:
+            has_traceback = "Traceback" in text and "in write_atomically" in text
+            print(f"    {place} has the traceback: {has_traceback}", flush=True)
+
+
 @contextmanager
 def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[list[Host]]:
     """Change what Python finds on all workers' hosts but one."""
@@ -549,6 +574,7 @@ TRIALS = {
     "mistake": make_mistake,
     "version": take_other_version,
     "package": lack_package,
+    "broken": break_units,
 }
 
 

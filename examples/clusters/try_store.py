@@ -116,8 +116,9 @@ def use_all_commands(trials: StoreTrials) -> None:
         upload(host, RECIPE, f"s3://{BUCKET}/quickstart")
         root = f"s3://{BUCKET}/made"
         settings = ["--set", "steps=40", "--set", "epochs=1"]
-        recipe = f"s3://{BUCKET}/quickstart/recipe.toml"
-        trials.run(host, "run", recipe, "--output", root, *settings)
+        on_store = f"s#{{recipe}}#s3://{BUCKET}/quickstart#"
+        host.run("sh", "-c", f"sed '{on_store}' {RECIPE}/recipe.toml > /tmp/recipe.toml")
+        trials.run(host, "run", "/tmp/recipe.toml", "--output", root, *settings)
         dev = f"s3://{BUCKET}/quickstart/word-order/dev.tsv"
         for arguments in (
             ["show", f"{root}/instances"],
