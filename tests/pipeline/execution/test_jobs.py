@@ -12,6 +12,10 @@ from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkUberJarJobServer,
 )
 from apache_beam.runners.portability.portable_runner import PipelineResult
+from apache_beam.runners.portability.spark_uber_jar_job_server import (
+    SparkBeamJob,
+    SparkUberJarJobServer,
+)
 from apache_beam.runners.runner import PipelineState
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
@@ -91,6 +95,24 @@ def test_a_job_of_flink_is_cancelled_at_an_address_that_flink_has(
     job.cancelled.set()
     # https://nightlies.apache.org/flink/flink-docs-release-1.19/docs/ops/rest_api/#jobs-jobid-1
     assert asked == ["http://head:8081/v1/jobs/f00d"]
+
+
+def test_a_job_that_failed_on_spark_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    spark_job = object.__new__(SparkBeamJob)
+    spark_job._spark_submission_id = "driver-7"
+    service = object.__new__(SparkUberJarJobServer)
+    service._jobs = {"job": spark_job}
+
+    class FailedJob(RestartedJob):
+        def wait_until_finish(self, duration: Any = None) -> None:
+            raise RuntimeError("Pipeline job failed in state FAILED: unknown error")
+
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: FailedJob(service))
+    with pytest.raises(RunError, match=r"on Spark, .* look into the stderr of driver-7, which"):
+        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
 
 
 def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
