@@ -152,7 +152,7 @@ class Engine(ABC):
         return self.flags()
 
     def log(self, shared: Path) -> str:
-        """Return what failed jobs have printed elsewhere than in processes that this has started."""
+        """Return what failed jobs have printed elsewhere than in the engine's own processes."""
         del shared
         return ""
 
