@@ -37,6 +37,8 @@ TRAINING = (
 GIVE_UP_S = 120.0
 """By then a command that cannot reach its store has said so, on a busy machine too."""
 
+DISK = "1g"
+"""Of the store, in this machine's memory."""
 HANGS = 9001
 BUSY = 9002
 _FAULTY_SERVERS = f"""
@@ -215,6 +217,22 @@ def fail(trials: StoreTrials) -> None:
     host.kill()
 
 
+def fill_store(trials: StoreTrials) -> None:
+    """Fill the disk of the store: a line; with space, the same command resumes."""
+    with trials.trial("the store's disk full"):
+        server = trials.network.hosts[NAME]
+        server.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
+        host = trials.add_host("laptop")
+        output = f"s3://{BUCKET}/full"
+        command = ["ingest", str(QUICKSTART), "--output", output, "--language", "en"]
+        printed = trials.run(host, *command, status=1)
+        print(f"    {printed.strip()}", flush=True)
+        trials.check_line(printed, "Error: ")
+        server.run("rm", "/tmp/zeros")
+        trials.run(host, *command)
+        host.kill()
+
+
 def start_twice(trials: StoreTrials) -> None:
     """Start a command on two hosts at once: at the end the directory is whole."""
     with trials.trial("one remote directory, two commands at once"):
@@ -247,6 +265,7 @@ TRIALS = {
     "hosts": change_hosts,
     "away": lose_store,
     "faults": fail,
+    "full": fill_store,
     "twice": start_twice,
 }
 
@@ -264,7 +283,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="trial-") as temporary:
         try:
             with Network(arguments.logs or Path(temporary, "logs")) as network:
-                trials = StoreTrials(name=NAME, network=network, store=start_store(network))
+                trials = StoreTrials(name=NAME, network=network, store=start_store(network, DISK))
                 with trials.processes_watched():
                     for name in arguments.only or TRIALS:
                         TRIALS[name](trials)
