@@ -73,7 +73,9 @@ class StoreTrials(Trials):
     """The command lines of processes that showed the secret."""
 
     def add_host(self, name: str) -> Host:
-        """Add a host, or a new one in the place of a killed one."""
+        """Add a host, or a new one in the place of that of an earlier trial."""
+        if name in self.network.hosts:
+            self.network.hosts[name].kill()
         return self.network.add_host(name, CREDENTIALS)
 
     def run(self, host: Host, *arguments: str, status: int = 0) -> str:
@@ -115,7 +117,6 @@ def use_all_commands(trials: StoreTrials) -> None:
     """Run the quickstart's recipe and all commands that read what it makes, all on the store."""
     with trials.trial("every command, with paths on the store"):
         host = trials.add_host("laptop")
-        upload(host, RECIPE, f"s3://{BUCKET}/quickstart")
         root = f"s3://{BUCKET}/made"
         settings = ["--set", "steps=40", "--set", "epochs=1"]
         on_store = f"s#{{recipe}}#s3://{BUCKET}/quickstart#"
@@ -136,7 +137,6 @@ def use_all_commands(trials: StoreTrials) -> None:
             printed = trials.run(host, *arguments)
             print(f"    {arguments[0]}: {time.monotonic() - begun:.0f} s", flush=True)
             trials.check("Traceback" not in printed, printed)
-        host.kill()
 
 
 def change_hosts(trials: StoreTrials) -> None:
@@ -161,7 +161,6 @@ def change_hosts(trials: StoreTrials) -> None:
         names = ["model.safetensors", "metrics.csv", "summary.json"]
         differing = [name for name in names if moved[name] != stayed[name]]
         trials.check(not differing, f"other bytes than those of one host: {differing}")
-        other.kill()
 
 
 def lose_store(trials: StoreTrials) -> None:
@@ -182,7 +181,6 @@ def lose_store(trials: StoreTrials) -> None:
         trials.check(
             patient["model.safetensors"] == moved["model.safetensors"], "the weights differ"
         )
-        host.kill()
 
 
 def fail(trials: StoreTrials) -> None:
@@ -214,7 +212,6 @@ def fail(trials: StoreTrials) -> None:
                 print(f"    {arguments[0]}, {seconds:.0f} s: {printed.strip()}", flush=True)
                 trials.check_line(printed, line)
                 trials.check(seconds < GIVE_UP_S, f"{seconds:.0f} s")
-    host.kill()
 
 
 def fill_store(trials: StoreTrials) -> None:
@@ -230,7 +227,6 @@ def fill_store(trials: StoreTrials) -> None:
         trials.check_line(printed, "Error: ")
         server.run("rm", "/tmp/zeros")
         trials.run(host, *command)
-        host.kill()
 
 
 def start_twice(trials: StoreTrials) -> None:
@@ -246,8 +242,6 @@ def start_twice(trials: StoreTrials) -> None:
                 print(f"    {arguments[0]}: {status}, {process.printed()[-300:]!r}", flush=True)
             trials.run(hosts[0], *arguments)
         trials.check(digests_of(hosts[0], root) == expected, "other bytes than those of one host")
-        for host in hosts:
-            host.kill()
 
 
 def look_for_secret(trials: StoreTrials) -> None:
@@ -273,7 +267,12 @@ TRIALS = {
 def main() -> None:
     """Run the trials."""
     parser = argparse.ArgumentParser(description="Try out an S3 server on this machine.")
-    parser.add_argument("--only", action="append", choices=TRIALS, help="Run only this trial.")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=TRIALS,
+        help="Run only this trial; `hosts` and `away` need what `commands` has made.",
+    )
     parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
     arguments = parser.parse_args()
     missing = missing_tools()
@@ -284,6 +283,8 @@ def main() -> None:
         try:
             with Network(arguments.logs or Path(temporary, "logs")) as network:
                 trials = StoreTrials(name=NAME, network=network, store=start_store(network, DISK))
+                # Makes the bucket.
+                upload(trials.add_host("laptop"), RECIPE, f"s3://{BUCKET}/quickstart")
                 with trials.processes_watched():
                     for name in arguments.only or TRIALS:
                         TRIALS[name](trials)
