@@ -54,8 +54,7 @@ fs.S3FileSystem(endpoint_override=endpoint, allow_bucket_creation=True).create_d
 for path in Path(source).rglob("*"):
     if path.is_file():
         name = storage.join(target, path.relative_to(source).as_posix())
-        with storage.write_atomically(name, "") as file:
-            file.write(path.read_bytes())
+        storage.upload(str(path), name)
 """
 _DIGESTS = """
 import hashlib, json, sys
