@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 import apache_beam as beam
 import requests
@@ -193,6 +194,12 @@ def in_a_line(error: Exception) -> Exception:
     """
     if isinstance(error, UserError | RunError):
         return type(error)(_without_steps(str(error)))
+    if isinstance(error, requests.ConnectionError) and error.request is not None:
+        address = urlsplit(str(error.request.url)).netloc
+        return RunError(
+            f"The cluster does not answer at {address}. Check that it is up, then rerun the same "
+            "command; it resumes."
+        )
     # The last line that is not part of a traceback.
     cause = type(error).__name__
     for line in str(error).splitlines():

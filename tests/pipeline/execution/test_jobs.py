@@ -7,6 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+import requests
 from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkBeamJob,
     FlinkUberJarJobServer,
@@ -180,3 +181,12 @@ def test_an_error_is_reported_by_its_cause_within_javas_traceback():
         "\t... 1 more\n"
     )
     assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."
+
+
+def test_a_cluster_that_is_gone_is_named():
+    with pytest.raises(requests.ConnectionError) as raised:
+        requests.get("http://localhost:1/v1/jobs", timeout=9)
+    assert str(in_a_line(raised.value)) == (
+        "The cluster does not answer at localhost:1. Check that it is up, then rerun the same "
+        "command; it resumes."
+    )
