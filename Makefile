@@ -31,7 +31,8 @@ test-avx2: .venv/test
 		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
 		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
 
-# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers.
+# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers,
+# TRIALS=--all in every way, for hours.
 test-clusters: .venv/test
 	for engine in dask flink spark slurm; do PATH="$(abspath $(BIN)):$$PATH" \
 		$(BIN)/python -u examples/$$engine/try_here.py $(TRIALS) || failed=1; done; test -z "$$failed"

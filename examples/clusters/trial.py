@@ -588,12 +588,22 @@ TRIALS = {
     "package": lack_package,
     "broken": break_units,
 }
+STAGES = ("stages", "job")
+FAULTS = ("stages", "worker", "store", "mistake")
+"""Those that tell most for their time."""
 
 
 def main(engine_type: type[Engine]) -> None:
     """Try out an engine, as the command line says."""
     parser = argparse.ArgumentParser(description=f"Try out {engine_type.name} on this machine.")
-    parser.add_argument("--faults", action="store_true", help="Also kill hosts and servers.")
+    parser.add_argument(
+        "--faults",
+        action="store_const",
+        const=FAULTS,
+        default=STAGES,
+        help="Kill a worker's host and the S3 server, and let a worker find a mistake.",
+    )
+    parser.add_argument("--all", action="store_true", help="Run all trials: an hour for Spark.")
     parser.add_argument("--only", action="append", choices=TRIALS, help="Run only this trial.")
     parser.add_argument(
         "--shared-folder", action="store_true", help="Keep the data in a folder, not on S3."
@@ -609,9 +619,9 @@ def main(engine_type: type[Engine]) -> None:
     if missing:
         print(f"Skipped: {missing}.")
         return
-    names = arguments.only or list(TRIALS)
-    if not arguments.only and not arguments.faults:
-        names = ["stages", "job"]
+    names = arguments.only or arguments.faults
+    if arguments.all:
+        names = list(TRIALS)
     with tempfile.TemporaryDirectory(prefix="trial-") as temporary:
         logs = arguments.logs or Path(temporary, "logs")
         try:
