@@ -669,6 +669,8 @@ def run(
             for name in WORKERS:
                 cluster.add_worker(name)
             cluster.wait_for_workers()
+        if cluster.failures:
+            return cluster.failures
         for name in names:
             if name not in engine.left_out:
                 TRIALS[name](cluster)

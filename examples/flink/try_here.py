@@ -26,6 +26,8 @@ TASK_MANAGER = {
     "taskmanager.memory.network.min": "64m",
     "taskmanager.memory.network.max": "64m",
     "taskmanager.memory.managed.size": "64m",
+    # Three Java machines start at once here.
+    "pekko.startup-timeout": "600 s",
 }
 # Java 17 refuses what Flink does with these by default; bin/ scripts give the same options.
 JAVA_OPTIONS = (
