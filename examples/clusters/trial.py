@@ -293,6 +293,15 @@ class Cluster(Trials):
         differing = [name for name in names if digests.get(name) != self.expected.get(name)]
         self.check(not differing, f"{output} has other bytes than on one machine: {differing}")
 
+    def check_reason(self, printed: str, reason: str) -> None:
+        """Check that a command printed an error line, and that it has a reason, or the log where it
+        says to look.
+        """
+        print(f"    {printed.strip()}", flush=True)
+        self.check_line(printed, "Error: ")
+        told = printed + self.engine.log(self.shared)
+        self.check(reason in told, f"{reason!r} is told nowhere")
+
     @contextmanager
     def requests_counted(self) -> Iterator[None]:
         """Print how many requests of each kind the store had meanwhile."""
@@ -446,10 +455,7 @@ def fill_disk(cluster: Cluster) -> None:
         for host in hosts:
             host.run("rm", "/tmp/zeros")
         if status != 0:
-            print(f"    {command.printed().strip()}", flush=True)
-            told = command.printed() + cluster.engine.log(cluster.shared)
-            cluster.check("No space left on device" in told, "nobody says that the disk is full")
-            cluster.check_line(command.printed(), "Error: ")
+            cluster.check_reason(command.printed(), "No space left on device")
             cluster.run(cluster.stages("full-disk")[0])
         cluster.check_bytes("full-disk", "documents")
 
@@ -530,7 +536,7 @@ def lack_package(cluster: Cluster) -> None:
         if command.wait(TIME_LIMIT_S) == 0:  # such a worker of Dask leaves the cluster
             cluster.check_bytes("no-package", "documents")
         else:
-            cluster.check_line(command.printed(), "No module named 'clozeworks")
+            cluster.check_reason(command.printed(), "No module named 'clozeworks")
 
 
 def break_units(cluster: Cluster) -> None:
