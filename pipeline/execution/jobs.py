@@ -28,7 +28,10 @@ from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkUberJarJobServer,
 )
 from apache_beam.runners.portability.portable_runner import PipelineResult as PortableResult
-from apache_beam.runners.portability.spark_uber_jar_job_server import SparkUberJarJobServer
+from apache_beam.runners.portability.spark_uber_jar_job_server import (
+    SparkBeamJob,
+    SparkUberJarJobServer,
+)
 from apache_beam.runners.runner import PipelineState
 from grpc import RpcError
 
@@ -169,10 +172,11 @@ def _spark_failure(error: Exception, submitted: Any) -> RunError | None:
     service = getattr(submitted, "_job_service", None)
     if not isinstance(service, SparkUberJarJobServer) or "unknown error" not in str(error):
         return None
-    driver = service._jobs[submitted._job_id]._spark_submission_id
+    job = service._jobs[submitted._job_id]
+    assert isinstance(job, SparkBeamJob)
     return RunError(
-        f"The run failed on Spark, which does not say why: look into the stderr of {driver}, which "
-        "the master's page links, and into the output of the worker pools."
+        "The run failed on Spark, which does not say why: look into the stderr of "
+        f"{job._spark_submission_id}, which the master's page links."
     )
 
 
