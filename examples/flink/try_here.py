@@ -26,8 +26,6 @@ TASK_MANAGER = {
     "taskmanager.memory.network.min": "64m",
     "taskmanager.memory.network.max": "64m",
     "taskmanager.memory.managed.size": "64m",
-    # Three Java machines start at once here.
-    "pekko.startup-timeout": "600 s",
 }
 # Java 17 refuses what Flink does with these by default; bin/ scripts give the same options.
 JAVA_OPTIONS = (
@@ -87,7 +85,9 @@ class Flink(Engine):
         logging = f"-Dlog4j.configurationFile={configuration}/log4j.properties"
         java = ["java", memory, "-XX:+UseSerialGC", *JAVA_OPTIONS, logging]
         classes = ["-classpath", f"{self.libraries}/*"]
-        host.start(*java, *classes, program, "--configDir", configuration, *options)
+        command = [*java, *classes, program, "--configDir", configuration, *options]
+        # On a busy machine it gives up after ten seconds; a real one's service manager restarts it.
+        host.start("sh", "-c", 'until "$0" "$@"; do sleep 1; done', *command)
 
     def num_workers(self, head: Host) -> int:
         overview = head.run("curl", "--silent", "http://head:8081/overview").stdout
