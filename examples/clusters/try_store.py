@@ -4,6 +4,7 @@ Commands run on hosts that share nothing but the server. What no command may sho
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
@@ -275,6 +276,8 @@ def main() -> None:
     )
     parser.add_argument("--logs", type=Path, help="Folder for what all hosts print.")
     arguments = parser.parse_args()
+    # So that hosts are ended one by one, and their folders deleted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Interrupted."))
     missing = missing_tools()
     if missing:
         print(f"Skipped: {missing}.")
