@@ -12,7 +12,7 @@ timed = @echo "==> $(1): about $(2) on two cores"; TIMEFORMAT="==> $(1): took %l
 # One process more than cores, because many tests wait for processes of their own; at most four, because of memory.
 TEST := $(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --maxprocesses 4
 
-.PHONY: demo quick test test-avx2 test-clusters lint torture format docs bench clean
+.PHONY: demo quick test test-avx2 test-clusters test-store lint torture format docs bench clean
 
 demo: .venv/installed
 	$(call timed,demo,4 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -31,10 +31,15 @@ test-avx2: .venv/test
 		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
 		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
 
-# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers.
+# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers,
+# TRIALS=--all in every way, for hours.
 test-clusters: .venv/test
 	for engine in dask flink spark slurm; do PATH="$(abspath $(BIN)):$$PATH" \
 		$(BIN)/python -u examples/$$engine/try_here.py $(TRIALS) || failed=1; done; test -z "$$failed"
+
+# All commands on an S3 server, with faults: on Linux, as root.
+test-store: .venv/test
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -u examples/clusters/try_store.py
 
 lint: .venv/test
 	$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import click
 
 from ..pipeline.errors import RunError, UserError
+from ..pipeline.storage.remote import SCHEMES
 from .hints import HINTS, hint_for
 
 EXTRAS = {
@@ -34,17 +35,19 @@ def commands_of(ctx: click.Context) -> list[click.Command]:
 
 
 def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
-    """Return a library's message with each option of `commands` spelled as on the command line.
+    """Return a library's message with options and remote files as typed on the command line.
 
     The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
-    ``lower --max-bad``. Other words in backticks stay.
+    ``lower --max-bad``. Other words in backticks stay. A local copy of a remote file, such as
+    ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
     """
     flags = {}
     for command in commands:
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 flags[parameter.name] = parameter.opts[0]
-    return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
+    message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
+    return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)
 
 
 def as_typed(message: str) -> str:

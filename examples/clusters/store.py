@@ -72,9 +72,9 @@ class Store:
         return requests
 
 
-def start_store(network: Network) -> Store:
-    """Start a host with a store that has one empty bucket."""
-    host = network.add_host(NAME, environment=CREDENTIALS)
+def start_store(network: Network, disk: str = "8g") -> Store:
+    """Start a host with a store, whose disk has so many bytes."""
+    host = network.add_host(NAME, environment=CREDENTIALS, tmp_size=disk)
     store = Store(host)
     store.start()
     return store

@@ -54,20 +54,18 @@ fs.S3FileSystem(endpoint_override=endpoint, allow_bucket_creation=True).create_d
 for path in Path(source).rglob("*"):
     if path.is_file():
         name = storage.join(target, path.relative_to(source).as_posix())
-        with storage.write_atomically(name, "") as file:
-            file.write(path.read_bytes())
+        storage.upload(str(path), name)
 """
 _DIGESTS = """
 import hashlib, json, sys
 from clozeworks.pipeline import storage
 
 digests = {}
-for folder in ("documents", "vocab", "instances"):
-    root = storage.join(sys.argv[1], folder)
-    for path in storage.find_files(root):
-        if not path.endswith("timings.json"):
-            digest = hashlib.sha256(storage.read_bytes(path)).hexdigest()
-            digests[folder + path.removeprefix(root)] = digest
+root = sys.argv[1]
+for path in storage.find_files(root):
+    if not path.endswith("timings.json"):
+        digest = hashlib.sha256(storage.read_bytes(path)).hexdigest()
+        digests[path.removeprefix(root + "/")] = digest
 print(json.dumps(digests))
 """
 
@@ -82,6 +80,28 @@ class Missing:
             raise ModuleNotFoundError("No module named " + repr(name), name=name)
 
 sys.meta_path.insert(0, Missing())
+"""
+
+# What Python runs at its start, on a host that is to write what it uploads to its disk first, as it
+# does with files larger than the quickstart's.
+_TO_DISK = """
+import tempfile
+
+class OnDisk(tempfile.SpooledTemporaryFile):
+    def __init__(self, max_size):
+        super().__init__(max_size=4096)
+
+tempfile.SpooledTemporaryFile = OnDisk
+"""
+
+# The same on a host on which units of work are to break.
+_BREAK = """
+import tempfile
+
+def broken(max_size):
+    raise RuntimeError("broken on purpose")
+
+tempfile.SpooledTemporaryFile = broken
 """
 
 
@@ -130,13 +150,51 @@ class Engine(ABC):
         """Return Beam's options for a program of one's own; nothing if it cannot be run."""
         return self.flags()
 
+    def log(self, shared: Path) -> str:
+        """Return what failed jobs have printed elsewhere than in the engine's own processes."""
+        del shared
+        return ""
+
     def command(self, arguments: Sequence[str]) -> list[str]:
         """Return the command line of a data stage."""
         return [*CLI, *arguments, "--", *self.flags()]
 
 
-@dataclass
-class Cluster:
+@dataclass(kw_only=True)
+class Trials:
+    """What was tried, and what went wrong."""
+
+    name: str
+    """Of what is tried."""
+    failures: list[str] = field(default_factory=list)
+
+    def check(self, ok: bool, message: str) -> None:
+        """Remember what went wrong."""
+        if not ok:
+            self.failures.append(message)
+            print(f"    {message}", flush=True)
+
+    def check_line(self, printed: str, line: str) -> None:
+        """Check that a command printed an error line, and no traceback."""
+        self.check(line in printed, f"{line!r} should be in: {printed[-1500:]}")
+        self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
+
+    @contextmanager
+    def trial(self, title: str) -> Iterator[None]:
+        """Print a line about a trial: what it is, whether it went well, and how long it took."""
+        begun = time.monotonic()
+        failures_before = len(self.failures)
+        try:
+            yield
+        except Exception as error:  # the other trials still tell something
+            self.check(False, f"{type(error).__name__}: {error}")
+        verdict = "ok" if len(self.failures) == failures_before else "FAILED"
+        seconds = time.monotonic() - begun
+        print(f"{self.name}: {title}: {verdict}, {seconds:.0f} s", flush=True)
+
+
+@dataclass(kw_only=True)
+class Cluster(Trials):
     """A cluster that runs an engine, and the data that its hosts reach."""
 
     engine: Engine
@@ -146,7 +204,6 @@ class Cluster:
     """None if the data are in the folder that the hosts share."""
     expected: dict[str, str]
     """The digests of all files, as one machine makes them."""
-    failures: list[str] = field(default_factory=list)
 
     @property
     def user(self) -> Host:
@@ -229,12 +286,6 @@ class Cluster:
         self.check(ended_with == status, f"exit status {ended_with}, not {status}: {end_of_log}")
         return process.printed()
 
-    def check(self, ok: bool, message: str) -> None:
-        """Remember what went wrong."""
-        if not ok:
-            self.failures.append(message)
-            print(f"    {message}", flush=True)
-
     def check_bytes(self, output: str, folder: str = "") -> None:
         """Compare all files, or those of one folder, with those of one machine."""
         digests = digests_of(self.user, self.folder(output))
@@ -242,10 +293,14 @@ class Cluster:
         differing = [name for name in names if digests.get(name) != self.expected.get(name)]
         self.check(not differing, f"{output} has other bytes than on one machine: {differing}")
 
-    def check_line(self, printed: str, line: str) -> None:
-        """Check that a command printed an error line, and no traceback."""
-        self.check(line in printed, f"{line!r} should be in: {printed[-1500:]}")
-        self.check("Traceback" not in printed, f"a traceback: {printed[-3000:]}")
+    def check_reason(self, printed: str, reason: str) -> None:
+        """Check that a command printed an error line, and that it has a reason, or the log where it
+        says to look.
+        """
+        print(f"    {printed.strip()}", flush=True)
+        self.check_line(printed, "Error: ")
+        told = printed + self.engine.log(self.shared)
+        self.check(reason in told, f"{reason!r} is told nowhere")
 
     @contextmanager
     def requests_counted(self) -> Iterator[None]:
@@ -259,19 +314,6 @@ class Cluster:
         new = {kind: count - before.get(kind, 0) for kind, count in counts.items()}
         print(f"    requests to the store: {new}", flush=True)
 
-    @contextmanager
-    def trial(self, title: str) -> Iterator[None]:
-        """Print a line about a trial: what it is, whether it went well, and how long it took."""
-        begun = time.monotonic()
-        failures_before = len(self.failures)
-        try:
-            yield
-        except Exception as error:  # the other trials still tell something
-            self.check(False, f"{type(error).__name__}: {error}")
-        verdict = "ok" if len(self.failures) == failures_before else "FAILED"
-        seconds = time.monotonic() - begun
-        print(f"{self.engine.name}: {title}: {verdict}, {seconds:.0f} s", flush=True)
-
 
 def stage_arguments(source: str, root: str) -> list[list[str]]:
     """Return the arguments of the three stages."""
@@ -283,6 +325,14 @@ def stage_arguments(source: str, root: str) -> list[list[str]]:
         ["vocab", documents, "--output", vocab, *VOCAB],
         ["build", documents, "--vocab", vocab, "--output", instances, *BUILD],
     ]
+
+
+def upload(host: Host, folder: Path, target: str) -> None:
+    """Copy a folder to the store, from a host; its bucket is made if need be."""
+    endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
+    ended = host.run(sys.executable, "-c", _UPLOAD, str(folder), target, endpoint)
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr)
 
 
 def digests_of(host: Host, folder: str) -> dict[str, str]:
@@ -391,18 +441,21 @@ def _lose_worker(
 
 
 def fill_disk(cluster: Cluster) -> None:
-    """Fill the disk of one worker: the run goes on, or ends with a line that says so.
+    """Fill the disks of two workers: the run goes on, or ends with a line that names one of them.
 
-    Nothing of the quickstart's is large enough to be written there before it is uploaded.
+    With space, the same command resumes.
     """
-    with cluster.trial("a worker's disk full"):
+    script = f"mkdir /tmp/spool; echo '{_TO_DISK}' > /tmp/spool/sitecustomize.py"
+    path = f"/tmp/spool:{os.environ.get('PYTHONPATH', '')}"
+    with cluster.trial("the disks of workers full"), changed(cluster, script, path) as hosts:
         command = begin_ingest(cluster, "full-disk")
-        host = cluster.network.hosts[busy_worker(cluster, command)]
-        host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
+        for host in hosts:
+            host.run("sh", "-c", "cat /dev/zero > /tmp/zeros")
         status = command.wait(TIME_LIMIT_S)
-        host.run("rm", "/tmp/zeros")
+        for host in hosts:
+            host.run("rm", "/tmp/zeros")
         if status != 0:
-            cluster.check_line(command.printed(), "No space left on device")
+            cluster.check_reason(command.printed(), "No space left on device")
             cluster.run(cluster.stages("full-disk")[0])
         cluster.check_bytes("full-disk", "documents")
 
@@ -483,21 +536,43 @@ def lack_package(cluster: Cluster) -> None:
         if command.wait(TIME_LIMIT_S) == 0:  # such a worker of Dask leaves the cluster
             cluster.check_bytes("no-package", "documents")
         else:
-            cluster.check_line(command.printed(), "No module named 'clozeworks")
+            cluster.check_reason(command.printed(), "No module named 'clozeworks")
+
+
+def break_units(cluster: Cluster) -> None:
+    """Let units of work break: the run ends with a line, and the traceback is to be found."""
+    script = f"mkdir /tmp/broken; echo '{_BREAK}' > /tmp/broken/sitecustomize.py"
+    path = f"/tmp/broken:{os.environ.get('PYTHONPATH', '')}"
+    with cluster.trial("units that break"), changed(cluster, script, path) as hosts:
+        printed = cluster.run(cluster.stages("broken")[0], status=1)
+        cluster.check("Traceback" not in printed, printed)
+        print(f"    {printed.strip()}", flush=True)
+        log = cluster.user.run("cat", printed.rpartition("Log: ")[2].strip()).stdout
+        outputs = [process.printed() for host in hosts for process in host.processes]
+        places = {
+            "the command's log": log,
+            "the output of workers": "".join(outputs),
+            "the engine's log": cluster.engine.log(cluster.shared),
+        }
+        found = [place for place, text in places.items() if "in write_atomically" in text]
+        print(f"    the traceback is in {', '.join(found)}", flush=True)
+        cluster.check(bool(found), "the traceback is nowhere")
 
 
 @contextmanager
-def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[None]:
+def changed(cluster: Cluster, script: str, python_path: str) -> Iterator[list[Host]]:
     """Change what Python finds on all workers' hosts but one."""
     names = WORKERS[:-1]  # Flink may leave one host without work
+    hosts = []
     for name in names:
         cluster.network.hosts[name].kill()
-        host = cluster.add_host(name)
+        host = cluster.add_host(name, WORKER_DISK)
         host.run("sh", "-c", script)
         host.environment["PYTHONPATH"] = python_path
         cluster.engine.start_worker(host)
+        hosts.append(host)
     cluster.wait_for_workers()
-    yield
+    yield hosts
     for name in names:
         cluster.network.hosts[name].kill()
         cluster.add_worker(name)
@@ -517,13 +592,24 @@ TRIALS = {
     "mistake": make_mistake,
     "version": take_other_version,
     "package": lack_package,
+    "broken": break_units,
 }
+STAGES = ("stages", "job")
+FAULTS = ("stages", "worker", "store", "mistake")
+"""Those that tell most for their time."""
 
 
 def main(engine_type: type[Engine]) -> None:
     """Try out an engine, as the command line says."""
     parser = argparse.ArgumentParser(description=f"Try out {engine_type.name} on this machine.")
-    parser.add_argument("--faults", action="store_true", help="Also kill hosts and servers.")
+    parser.add_argument(
+        "--faults",
+        action="store_const",
+        const=FAULTS,
+        default=STAGES,
+        help="Kill a worker's host and the S3 server, and let a worker find a mistake.",
+    )
+    parser.add_argument("--all", action="store_true", help="Run all trials: an hour for Spark.")
     parser.add_argument("--only", action="append", choices=TRIALS, help="Run only this trial.")
     parser.add_argument(
         "--shared-folder", action="store_true", help="Keep the data in a folder, not on S3."
@@ -539,9 +625,9 @@ def main(engine_type: type[Engine]) -> None:
     if missing:
         print(f"Skipped: {missing}.")
         return
-    names = arguments.only or list(TRIALS)
-    if not arguments.only and not arguments.faults:
-        names = ["stages", "job"]
+    names = arguments.only or arguments.faults
+    if arguments.all:
+        names = list(TRIALS)
     with tempfile.TemporaryDirectory(prefix="trial-") as temporary:
         logs = arguments.logs or Path(temporary, "logs")
         try:
@@ -568,22 +654,29 @@ def run(
     shared.mkdir()
     with Network(logs) as network:
         store = start_store(network) if on_store else None
-        cluster = Cluster(engine, network, shared, store, expected={})
+        cluster = Cluster(
+            name=engine.name,
+            engine=engine,
+            network=network,
+            shared=shared,
+            store=store,
+            expected={},
+        )
         cluster.add_host(USER)
         with cluster.trial("three stages on one machine"):
             cluster.expected.update(one_machine(cluster.user, corpus))
         if store is None:
             shutil.copytree(corpus, shared / "corpus")
         else:
-            endpoint = CREDENTIALS["AWS_ENDPOINT_URL"]
-            arguments = [str(corpus), cluster.folder("corpus"), endpoint]
-            cluster.run([sys.executable, "-c", _UPLOAD, *arguments])
+            upload(cluster.user, corpus, cluster.folder("corpus"))
         engine.start_user(cluster.user)
         with cluster.trial("a cluster of 3 workers"):
             engine.start_head(cluster.add_host("head"))
             for name in WORKERS:
                 cluster.add_worker(name)
             cluster.wait_for_workers()
+        if cluster.failures:
+            return cluster.failures
         for name in names:
             if name not in engine.left_out:
                 TRIALS[name](cluster)

@@ -85,7 +85,9 @@ class Flink(Engine):
         logging = f"-Dlog4j.configurationFile={configuration}/log4j.properties"
         java = ["java", memory, "-XX:+UseSerialGC", *JAVA_OPTIONS, logging]
         classes = ["-classpath", f"{self.libraries}/*"]
-        host.start(*java, *classes, program, "--configDir", configuration, *options)
+        command = [*java, *classes, program, "--configDir", configuration, *options]
+        # On a busy machine it gives up after ten seconds; a real one's service manager restarts it.
+        host.start("sh", "-c", 'until "$0" "$@"; do sleep 1; done', *command)
 
     def num_workers(self, head: Host) -> int:
         overview = head.run("curl", "--silent", "http://head:8081/overview").stdout

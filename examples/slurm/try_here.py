@@ -42,7 +42,7 @@ class Slurm(Engine):
     name = "slurm"
     on_store = False
     # The controller's state is lost with its host, and jobs take the environment from the user.
-    left_out = ("head", "version", "package")
+    left_out = ("head", "version", "package", "broken")
 
     def __init__(self) -> None:
         for program in PROGRAMS:

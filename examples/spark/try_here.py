@@ -75,6 +75,10 @@ class Spark(Engine):
     def has_work(self, worker: Host) -> bool:
         return worker.has_process("SdkHarness") and not worker.has_process(DRIVER)
 
+    def log(self, shared: Path) -> str:
+        logs = shared.glob("spark/driver-*/stderr")
+        return "".join(log.read_text(errors="replace") for log in logs)
+
     def flags(self) -> list[str]:
         return [
             "--runner=SparkRunner",

@@ -6,6 +6,7 @@ Traps of the runners that this module deals with:
 - Flink restarts a failed job, and cannot tell a lost host from a mistake of the user's, which every
   restart meets again. So the launching process looks for mistakes too, and cancels the job.
 - DaskRunner takes a job that was lost with its scheduler for done. So the outputs are looked at.
+- Spark's REST interface does not say why a job failed. So the error says where to look.
 - Beam asks Flink and Spark for a job's state at ever longer intervals, of up to a minute. So the
   launching process asks too.
 """
@@ -18,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 import apache_beam as beam
 import requests
@@ -26,6 +28,10 @@ from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkUberJarJobServer,
 )
 from apache_beam.runners.portability.portable_runner import PipelineResult as PortableResult
+from apache_beam.runners.portability.spark_uber_jar_job_server import (
+    SparkBeamJob,
+    SparkUberJarJobServer,
+)
 from apache_beam.runners.runner import PipelineState
 from grpc import RpcError
 
@@ -73,7 +79,7 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
         if isinstance(error, DeadWorkerError):
             raise error
         if error is not None:
-            raise in_a_line(error) from error
+            raise _spark_failure(error, job.submitted) or in_a_line(error) from error
         _check_finished(stages)
     except KeyboardInterrupt:
         _stop(stages)
@@ -161,6 +167,19 @@ def _cancel(submitted: PortableResult) -> None:
         submitted.cancel()
 
 
+def _spark_failure(error: Exception, submitted: Any) -> RunError | None:
+    """Return the error of a job that failed on Spark; None if it is another error."""
+    service = getattr(submitted, "_job_service", None)
+    if not isinstance(service, SparkUberJarJobServer) or "unknown error" not in str(error):
+        return None
+    job = service._jobs[submitted._job_id]
+    assert isinstance(job, SparkBeamJob)
+    return RunError(
+        "The run failed on Spark, which does not say why: look into the stderr of "
+        f"{job._spark_submission_id}, which the master's page links."
+    )
+
+
 _PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "... ")
 
 
@@ -179,6 +198,12 @@ def in_a_line(error: Exception) -> Exception:
     """
     if isinstance(error, UserError | RunError):
         return type(error)(_without_steps(str(error)))
+    if isinstance(error, requests.ConnectionError) and error.request is not None:
+        address = urlsplit(str(error.request.url)).netloc
+        return RunError(
+            f"The cluster does not answer at {address}. Check that it is up, then rerun the same "
+            "command; it resumes."
+        )
     # The last line that is not part of a traceback.
     cause = type(error).__name__
     for line in str(error).splitlines():

@@ -40,10 +40,14 @@ _DENIED = (
     "AWS_SECRET_ACCESS_KEY, for s3://; GOOGLE_APPLICATION_CREDENTIALS, or "
     "`gcloud auth application-default login`, for gs://"
 )
-_UNREACHABLE = (
-    "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or "
-    "STORAGE_EMULATOR_HOST if set"
-)
+# What a store's messages say of a fault that may pass, and what to do about it.
+_FAULTS = {
+    "NETWORK_CONNECTION|UNAVAILABLE": (
+        "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or "
+        "STORAGE_EMULATOR_HOST if set"
+    ),
+    "SLOW_DOWN|status (code: )?50[0-4]": "the store is overloaded or down. Try again later",
+}
 # How the stores' messages name a user's mistake, and what to do about it.
 _MISTAKES = {
     "credential|access token|ACCESS_|SIGNATURE|UNAUTHENTICATED|PERMISSION_DENIED"
@@ -66,8 +70,9 @@ def _errors_in_a_line(path: str) -> Iterator[None]:
         for pattern, advice in _MISTAKES.items():
             if re.search(pattern, message):
                 raise UserError(f"{path}: {advice}.") from None
-        if re.search("NETWORK_CONNECTION|UNAVAILABLE", message):
-            message = _UNREACHABLE
+        for pattern, advice in _FAULTS.items():
+            if re.search(pattern, message):
+                message = advice
         raise RunError(f"{path}: {message.rstrip('.')}.") from None
 
 
@@ -217,7 +222,26 @@ def stat_remote(path: str) -> tuple[str, int]:
     filesystem, name = _connect(path)
     with _errors_in_a_line(path):
         info = filesystem.get_file_info(name)
+    if info.type.name == "NotFound":
+        _check_bucket(path)
     return info.type.name, info.size or 0
+
+
+def _check_bucket(path: str) -> None:
+    """Raise `UserError` if a path was not found because its bucket does not exist."""
+    scheme, _, rest = path.partition("://")
+    root = f"{scheme}://{rest.partition('/')[0]}"
+    if root in _buckets or scheme not in ENDPOINT_VARIABLES:  # others have no buckets
+        return
+    filesystem, name = _connect(root)
+    with suppress(OSError):  # not everyone who may use a bucket may ask for it
+        if filesystem.get_file_info(name).type.name == "NotFound":
+            raise UserError(f"{path}: {_NO_BUCKET}.")
+    _buckets.add(root)
+
+
+_buckets: set[str] = set()
+"""Buckets that this process has asked for, so that it asks once."""
 
 
 def list_remote(directory: str, recursive: bool) -> dict[str, int]:
@@ -231,6 +255,8 @@ def list_remote(directory: str, recursive: bool) -> dict[str, int]:
     selector = FileSelector(root, allow_not_found=True, recursive=recursive)
     with _errors_in_a_line(directory):
         infos = filesystem.get_file_info(selector)
+    if not infos:
+        _check_bucket(directory)
     sizes = {}
     for info in infos:
         if info.is_file:

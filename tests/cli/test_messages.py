@@ -467,6 +467,13 @@ def test_the_libraries_name_fields_and_no_flags():
     assert faults == []
 
 
+def test_copies_of_remote_files_have_the_names_that_the_user_gave():
+    message = "2 rows (/var/tmp/clozeworks-a_1b/s3/bucket/dev.tsv) are cut at `max_length`."
+    spelled = "2 rows (s3://bucket/dev.tsv) are cut at --max-length."
+    assert fields_as_flags(message, COMMANDS) == spelled
+    assert fields_as_flags("/tmp/clozeworks-a1b.log", COMMANDS) == "/tmp/clozeworks-a1b.log"
+
+
 def test_the_command_line_spells_fields_as_flags(capsys):
     message = "`max_bad` is 2, but lower `near_duplicates` of `transformers` or `cased`"
     spelled = fields_as_flags(message, COMMANDS)

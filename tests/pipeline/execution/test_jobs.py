@@ -7,11 +7,16 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+import requests
 from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkBeamJob,
     FlinkUberJarJobServer,
 )
 from apache_beam.runners.portability.portable_runner import PipelineResult
+from apache_beam.runners.portability.spark_uber_jar_job_server import (
+    SparkBeamJob,
+    SparkUberJarJobServer,
+)
 from apache_beam.runners.runner import PipelineState
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
@@ -93,6 +98,24 @@ def test_a_job_of_flink_is_cancelled_at_an_address_that_flink_has(
     assert asked == ["http://head:8081/v1/jobs/f00d"]
 
 
+def test_a_job_that_failed_on_spark_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    spark_job = object.__new__(SparkBeamJob)
+    spark_job._spark_submission_id = "driver-7"
+    service = object.__new__(SparkUberJarJobServer)
+    service._jobs = {"job": spark_job}
+
+    class FailedJob(RestartedJob):
+        def wait_until_finish(self, duration: Any = None) -> None:
+            raise RuntimeError("Pipeline job failed in state FAILED: unknown error")
+
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: FailedJob(service))
+    with pytest.raises(RunError, match=r"on Spark, .* look into the stderr of driver-7, which"):
+        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+
+
 def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     stage = NumberStage(output=str(tmp_path), more_work=square)
     open_stage(stage, stage.plan(), overwrite=False)
@@ -158,3 +181,12 @@ def test_an_error_is_reported_by_its_cause_within_javas_traceback():
         "\t... 1 more\n"
     )
     assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."
+
+
+def test_a_cluster_that_is_gone_is_named():
+    with pytest.raises(requests.ConnectionError) as raised:
+        requests.get("http://localhost:1/v1/jobs", timeout=9)
+    assert str(in_a_line(raised.value)) == (
+        "The cluster does not answer at localhost:1. Check that it is up, then rerun the same "
+        "command; it resumes."
+    )

@@ -158,16 +158,34 @@ def message(path: str, kind: type[Exception] = UserError) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "use",
+    [
+        storage.exists,
+        storage.is_missing,
+        storage.file_sizes,
+        storage.find_files,
+        lambda path: write(path, b""),
+    ],
+    ids=["exists", "is_missing", "sizes", "find", "write"],
+)
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_missing_bucket_is_said_to_be_missing(scheme: str, use: Callable[[str], object]):
+    with object_store(scheme) as bucket:
+        assert storage.is_missing(f"{bucket}/x")
+        with pytest.raises(
+            UserError,
+            match=rf"^{scheme}://nobody/x: the bucket does not exist\. Create it",
+        ):
+            use(f"{scheme}://nobody/x")
+
+
+@pytest.mark.slow
 def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
     assert message("s4://bucket/x").startswith(
         "s4://bucket/x cannot be opened: use a local path, s3://BUCKET/…"
     )
     assert message("s3://").startswith("s3:// cannot be opened: use a local path, s3://BUCKET/…")
-    with pytest.raises(
-        UserError,
-        match=r"^s3://nobody/x: the bucket does not exist\. Create it, or check its name\.$",
-    ):
-        write("s3://nobody/x", b"")
     monkeypatch.setattr(remote, "S3_ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")  # not reached, perhaps only now
     assert message("s3://bucket/x", RunError).startswith(
