@@ -15,7 +15,7 @@ TEST := $(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --maxprocesses 4
 .PHONY: demo quick test test-avx2 test-clusters test-store lint torture format docs bench clean
 
 demo: .venv/installed
-	$(call timed,demo,4 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
+	$(call timed,demo,3 to 4 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
 
 # The tests that take less than half a second each, on all cores: for every save. `make test` runs them all.
 quick: .venv/test
