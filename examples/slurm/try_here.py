@@ -62,6 +62,9 @@ class Slurm(Engine):
 
     def start_worker(self, worker: Host) -> None:
         self._start_munge(worker)
+        # What an administrator does when Slurm has set a node aside, as one whose disk was full.
+        resume = ["scontrol", "update", f"NodeName={worker.name}", "State=RESUME"]
+        worker.run(*resume, environment=self.variables)
         worker.start("slurmd", "-D", "-N", worker.name, environment=self.variables)
 
     def _start_munge(self, host: Host) -> None:
