@@ -33,7 +33,7 @@ test-avx2: .venv/test
 
 # The quickest cluster, of Dask, with one worker's host killed: on Linux, as root; elsewhere it says why it is skipped.
 test-cluster: .venv/test
-	$(call timed,a cluster,1 minute) PATH="$(abspath $(BIN)):$$PATH" timeout --foreground --kill-after 60 300 \
+	$(call timed,a cluster,1 minute) PATH="$(abspath $(BIN)):$$PATH" timeout --foreground --kill-after 60 600 \
 		$(BIN)/python -u examples/dask/try_here.py --shared-folder --only worker
 
 # The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers,
