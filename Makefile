@@ -12,7 +12,7 @@ timed = @echo "==> $(1): about $(2) on two cores"; TIMEFORMAT="==> $(1): took %l
 # One process more than cores, because many tests wait for processes of their own; at most four, because of memory.
 TEST := $(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --maxprocesses 4
 
-.PHONY: demo quick test test-avx2 test-clusters test-store lint torture format docs bench clean
+.PHONY: demo quick test test-avx2 test-cluster test-clusters test-store lint torture format docs bench clean
 
 demo: .venv/installed
 	$(call timed,demo,3 to 4 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -30,6 +30,11 @@ test-avx2: .venv/test
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(TEST) -k 'not processes and not killed and not ranks and not refused' \
 		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
 		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
+
+# The quickest cluster, of Dask, with one worker's host killed: on Linux, as root; elsewhere it says why it is skipped.
+test-cluster: .venv/test
+	$(call timed,a cluster,1 minute) PATH="$(abspath $(BIN)):$$PATH" timeout --foreground --kill-after 60 600 \
+		$(BIN)/python -u examples/dask/try_here.py --shared-folder --only worker
 
 # The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers,
 # TRIALS=--all in every way, for hours.

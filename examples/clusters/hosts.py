@@ -29,6 +29,8 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "10.77.0"
 TOOLS = ("unshare", "nsenter", "ip", "mount")
+NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--mount", "--uts", "--ipc")
+"""Of a host's own; options of ``unshare``."""
 INHERITED = ("PATH", "PYTHONPATH", "LANG")
 """Variables of this process that those of the hosts keep."""
 
@@ -53,6 +55,15 @@ echo ready
 read -r _ || true
 """
 
+# What making hosts takes; a container often allows namespaces, but no bridge, or no mounts.
+_CHECK = """
+set -e
+ip link add bridge type bridge
+ip link add port type veth peer name eth0
+mount -t tmpfs tmpfs /mnt
+mount -o remount,bind,ro /
+"""
+
 LOOK_S = 0.1
 END_S = 60.0
 SHARED = "/tmp/shared"
@@ -67,10 +78,10 @@ def missing_tools() -> str:
     if missing:
         return f"{', '.join(missing)} is not installed (util-linux, iproute2)"
     allowed = subprocess.run(
-        ["unshare", "--net", "--pid", "--fork", "true"], capture_output=True, check=False
+        ["unshare", *NAMESPACES, "sh", "-c", _CHECK], capture_output=True, text=True, check=False
     )
     if allowed.returncode != 0:
-        return "namespaces are not allowed here"
+        return f"hosts cannot be made here: {allowed.stderr.strip()}"
     return ""
 
 
@@ -242,9 +253,8 @@ class Network:
             "KEPT": " ".join(kept),
             "SHARED": str(shared or ""),
         }
-        namespaces = ["--net", "--pid", "--fork", "--mount-proc", "--mount", "--uts", "--ipc"]
         init = _start_init(
-            ["unshare", *namespaces, "--kill-child", "sh", "-c", _INIT], {**os.environ, **settings}
+            ["unshare", *NAMESPACES, "--kill-child", "sh", "-c", _INIT], {**os.environ, **settings}
         )
         pid = _children(init.pid)[0]
         self._connect(address, pid)

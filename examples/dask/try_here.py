@@ -9,6 +9,8 @@ from hosts import Host
 from trial import Engine, main
 
 SCHEDULER = "tcp://head:8786"
+SETTINGS = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf"}
+"""Of the scheduler; see README.md."""
 DASK = (sys.executable, "-m", "dask")
 
 
@@ -18,7 +20,8 @@ class Dask(Engine):
     name = "dask"
 
     def start_head(self, head: Host) -> None:
-        head.start(*DASK, "scheduler", "--port", "8786", "--no-dashboard")
+        options = ["--port", "8786", "--no-dashboard"]
+        head.start(*DASK, "scheduler", *options, environment=SETTINGS)
 
     def start_worker(self, worker: Host) -> None:
         options = ["--nthreads", "1", "--no-dashboard", "--local-directory", "/tmp"]

@@ -21,6 +21,8 @@ stop() {
 trap stop EXIT
 # A job that Slurm puts back into its queue keeps its number: workers would look for the scheduler of a dead node.
 rm -f "$scheduler"
+# By default the scheduler hands out a task when a worker is free, and may forget to when it loses a worker.
+export DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION=inf
 dask scheduler --scheduler-file "$scheduler" --no-dashboard --port 0 >>"$log" 2>&1 &
 until [ -s "$scheduler" ]; do kill -0 $! 2>/dev/null || { cat "$log"; exit 1; }; sleep 0.5; done
 srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --death-timeout 120 >>"$log" 2>&1 &

@@ -1,5 +1,6 @@
 """Try out Slurm on this machine: a controller and three nodes, each on a host of its own."""
 
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +11,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clusters"))
 from downloads import need
 from hosts import SHARED, Host
 from trial import (
+    PHASES,
     TIME_LIMIT_S,
     TRIALS,
     WORKERS,
     Cluster,
     Engine,
     begin_ingest,
+    busy_worker,
     main,
     stage_arguments,
     wait_for_phase,
@@ -59,6 +62,9 @@ class Slurm(Engine):
 
     def start_worker(self, worker: Host) -> None:
         self._start_munge(worker)
+        # What an administrator does when Slurm has set a node aside, as one whose disk was full.
+        resume = ["scontrol", "update", f"NodeName={worker.name}", "State=RESUME"]
+        worker.run(*resume, environment=self.variables)
         worker.start("slurmd", "-D", "-N", worker.name, environment=self.variables)
 
     def _start_munge(self, host: Host) -> None:
@@ -105,6 +111,24 @@ def run_out_of_time(cluster: Cluster) -> None:
         cluster.check_bytes("late", "documents")
 
 
+def kill_workers(cluster: Cluster) -> None:
+    """Kill the host of one worker in each phase, of a job each: a job gets no new hosts."""
+    output = "lost-workers"
+    stages = zip(cluster.stages(output), PHASES.items(), strict=True)
+    for arguments, (folder, phases) in stages:
+        for phase in phases:
+            with cluster.trial(f"a worker's host killed in {phase}"):
+                shutil.rmtree(cluster.shared / output / folder, ignore_errors=True)
+                command = cluster.start(arguments)
+                wait_for_phase(cluster, command, f"{output}/{folder}", phase)
+                name = busy_worker(cluster, command)
+                cluster.network.hosts[name].kill()
+                cluster.end(command)
+                cluster.check_bytes(output, folder)
+                cluster.add_worker(name)
+                cluster.wait_for_workers()
+
+
 def lose_first_node(cluster: Cluster) -> None:
     """Kill the node that runs the job's script; another takes its place."""
     with cluster.trial("the first node killed and replaced: Slurm starts the job again"):
@@ -118,5 +142,5 @@ def lose_first_node(cluster: Cluster) -> None:
 
 
 if __name__ == "__main__":
-    TRIALS.update(time=run_out_of_time, first=lose_first_node)
+    TRIALS.update(workers=kill_workers, time=run_out_of_time, first=lose_first_node)
     main(Slurm)
