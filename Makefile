@@ -37,7 +37,7 @@ test-cluster: .venv/test
 		$(BIN)/python -u examples/dask/try_here.py --shared-folder --only worker
 
 # The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers,
-# TRIALS=--all in every way, for hours.
+# (14 minutes), TRIALS=--all in every way, for hours.
 test-clusters: .venv/test
 	for engine in dask flink spark slurm; do PATH="$(abspath $(BIN)):$$PATH" \
 		$(BIN)/python -u examples/$$engine/try_here.py $(TRIALS) || failed=1; done; test -z "$$failed"
