@@ -36,7 +36,7 @@ test-cluster: .venv/test
 	$(call timed,a cluster,1 minute) PATH="$(abspath $(BIN)):$$PATH" timeout --foreground --kill-after 60 600 \
 		$(BIN)/python -u examples/dask/try_here.py --shared-folder --only worker
 
-# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers,
+# The data stages on clusters of several hosts: on Linux, as root. TRIALS=--faults also kills hosts and servers
 # (14 minutes), TRIALS=--all in every way, for hours.
 test-clusters: .venv/test
 	for engine in dask flink spark slurm; do PATH="$(abspath $(BIN)):$$PATH" \
