@@ -83,7 +83,7 @@ class PaddedRows(NamedTuple):
         qkv_3BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
         q_BHLK, k_BHLK, v_BHLK = qkv_3BHLK.unbind(0)
         mask = self._mask(window, qkv_TE.device)
-        # PyTorch takes one of both.
+        # PyTorch takes a mask or `is_causal`, not both.
         is_causal = self.is_causal and mask is None
         if _products_are_faster(qkv_TE, self.max_length, rate):
             context_BHLK = _attend_by_products(q_BHLK, k_BHLK, v_BHLK, rate, mask, is_causal)
@@ -325,7 +325,7 @@ def _flash_attend(
         is_causal=layout.is_causal,
         return_debug_mask=False,
         window_size_left=window,
-        window_size_right=window,  # 0 if causal, the operator sees to that
+        window_size_right=window,  # the operator takes 0 instead if causal
     )
     return context_THK
 

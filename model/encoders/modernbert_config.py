@@ -83,7 +83,7 @@ class ModernBertConfig:
     cls_token_id: int = 50281
     sep_token_id: int = 50282
     is_decoder: bool = False
-    """Each token sees only those on its left, for a start that goes on with masked words."""
+    """Each token sees only itself and those on its left, to learn the next one (``ltr``)."""
 
     def __post_init__(self) -> None:
         check_shape(asdict(self), MODERNBERT_RANGES)
