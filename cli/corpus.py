@@ -11,6 +11,7 @@ from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import describe_fault, read_toml
 from .data_warnings import warn_about_documents, warn_about_instances
+from .failures import commands_of
 from .options import make_config
 from .summary import CommandSummary, summarize_shards
 from .terminal import data_stage_terminal
@@ -125,8 +126,16 @@ def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {stage: {} for stage in CONFIGS}
     if path is None:
         return tables
-    for stage, table in read_toml(path, dict[str, dict[str, Any]]).items():
+    other_commands = {command.name for command in commands_of(click.get_current_context())}
+    for stage, table in read_toml(path, dict[str, Any]).items():
+        if not isinstance(table, dict):
+            raise UserError(
+                f"--config {path}: {stage} stands outside of the tables: put it below [ingest], "
+                "[vocab] or [build]."
+            )
         if stage not in CONFIGS:
+            if stage in other_commands:
+                continue  # one file may serve all commands
             hint = did_you_mean(stage, CONFIGS)
             raise UserError(f"--config {path}: there is no data stage {stage!r}{hint}.")
         fields = [field.name for field in dataclasses.fields(CONFIGS[stage])]

@@ -82,14 +82,16 @@ def evaluate(
             model, data, device, metric, encoding=encoding, members=members, output=output
         )
         where = {}
-    elif storage.exists(data):
-        raise UserError(
-            f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): "
-            "fine-tune it with `clozeworks finetune`, or give a directory of instances."
-        )
     else:
+        from ..model.checkpoint import read_config
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
+        read_config(model)  # a mistyped model is refused before its data are looked at
+        if storage.exists(data):
+            raise UserError(
+                f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): "
+                "fine-tune it with `clozeworks finetune`, or give a directory of instances."
+            )
         if members or output:
             option = "--with" if members else "--output"
             raise UserError(f"{option} is for fine-tuned models, but {model} is not one.")

@@ -13,9 +13,9 @@ METRICS = {
 }
 PRETRAINING = {
     "mlm loss": "mean surprise at the masked tokens, in nats; lower is better",
-    "perplexity": "e to that loss: as unsure as if it chose among so many tokens",
+    "perplexity": "e to the power of that loss: as unsure as a choice among that many tokens",
     "mlm accuracy": "share of masked tokens guessed right",
-    "nsp loss, accuracy": "the same of the question whether sentence B follows A",
+    "nsp loss, accuracy": "the same for next-sentence prediction: does B follow A?",
 }
 SEARCH = {
     "median, best": "over the runs, which differ in learning rate and seed",

@@ -43,7 +43,6 @@ HINTS = {
     "-o": _OUTPUT,
     "-v": _options("--verbose"),
     "-j": _options("--workers"),
-    "-n": _options("--steps"),
     "--lr": _LEARNING_RATE,
     "--learning-rate": _LEARNING_RATE,
     "--learning-rates": _LEARNING_RATE,

@@ -191,7 +191,7 @@ def _has_visible_default(default: Any, flags: str) -> bool:
 def check_suffix(option: str, path: str, suffix: str, what: str) -> None:
     """Raise `UserError` if the file that an option names has another suffix than `suffix`."""
     if PurePath(path).suffix.lower() not in ("", suffix):
-        raise UserError(f"`{option}` is {path}, but writes {what}: give a file in {suffix}.")
+        raise UserError(f"`{option}` writes {what}: give a name that ends in {suffix}, not {path}.")
 
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:

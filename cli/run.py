@@ -48,7 +48,7 @@ def run(
     """Run the stages in RECIPE.toml in order; finished stages are skipped.
 
     Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an
-    option (true means --key, false --no-key or nothing). In strings, {recipe} is the recipe's
+    option (true means --key, false its opposite or nothing). In strings, {recipe} is the recipe's
     folder, {output} the value of --output, and {name} a value from the recipe's [variables].
     Relative paths start from the folder in which you run this, not from the recipe's. All stages
     and options are checked before the first one runs.
@@ -113,10 +113,12 @@ def _typed_option(command: click.Command, name: str, values: list[str]) -> list[
     if values == ["true"]:
         return [flag]
     if values == ["false"]:
-        opposite = flag.replace("--", "--no-", 1)
-        if option is not None and opposite not in option.secondary_opts:
+        if option is None:
+            return [flag.replace("--", "--no-", 1)]
+        if option.secondary_opts:
+            return option.secondary_opts[:1]  # --no-compile, --keep-accents
+        if isinstance(option, click.Option) and option.is_flag:
             return []  # a plain switch: off if it is not given
-        return [opposite]
     if isinstance(option, click.Option) and option.multiple:
         # --weight a=1 --weight b=2
         typed = []

@@ -49,7 +49,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     for summary in summaries:
         table.add_row(f"[bold]{summary.command}[/]", "where", escape(summary.where))
         for name, value in summary.rows:
-            table.add_row("", name, escape(value))
+            table.add_row("", escape(name), escape(value))
     Console().print(table)
 
 

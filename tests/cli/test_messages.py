@@ -12,7 +12,7 @@ import pytest
 from clozeworks.cli.failures import fields_as_flags
 from clozeworks.cli.hints import HINTS
 from clozeworks.cli.main import COMMANDS, commands, main
-from clozeworks.cli.summary import warn
+from clozeworks.cli.summary import CommandSummary, print_summaries, warn
 from clozeworks.pipeline.languages import check_language
 from manifest_fixture import write_manifest
 
@@ -162,17 +162,17 @@ def test_every_hint_names_an_option_that_exists():
     [
         (
             "audit i --report r.pdf",
-            "--report is r.pdf, but writes a web page, which a browser prints as PDF: give a file "
-            "in .html.",
+            "--report writes a web page, which a browser prints as PDF: give a name that ends in "
+            ".html, not r.pdf.",
         ),
         (
             "features c d --output x.csv",
-            "--output is x.csv, but writes Parquet (pyarrow, pandas, DuckDB read it): give a file "
-            "in .parquet.",
+            "--output writes Parquet (pyarrow, pandas, DuckDB read it): give a name that ends in "
+            ".parquet, not x.csv.",
         ),
         (
             "results . --picture a.pdf",
-            "--picture is a.pdf, but writes an image: give a file in .png.",
+            "--picture writes an image: give a name that ends in .png, not a.pdf.",
         ),
         (
             "ingest https://example.org/a/wiki.xml.bz2 --output d",
@@ -255,10 +255,10 @@ HUB = "If it is a model on the Hugging Face Hub, download it: hf download"
             "tuned is a fine-tuned model, without the masked-LM head: use `clozeworks predict`.",
         ),
         (
-            "evaluate empty notes.md",
-            "notes.md is a file, but empty is not a fine-tuned model (it has no task.json): "
-            "fine-tune it with `clozeworks finetune`, or give a directory of instances.",
+            "evaluate no/model notes.md",
+            f"no/model does not exist. {HUB} no/model --local-dir no/model",
         ),
+        ("evaluate empty notes.md", "empty is not a model directory: config.json is missing."),
         ("results nothere", "nothere does not exist."),
         ("run nothere.toml", "nothere.toml cannot be read: No such file or directory."),
         (
@@ -413,6 +413,11 @@ def test_a_summary_warns_of_what_was_skipped(capsys, folder: Path):
     assert "empty file at texts/none.txt" in error_of(
         capsys, "ingest texts --output other-texts --workers 1"
     )
+
+
+def test_names_in_a_summary_are_printed_as_they_are(capsys):
+    print_summaries([CommandSummary("finetune", "[run]", [("class [/spam]", "f1 0.5")])])
+    assert "class [/spam]  f1 0.5" in capsys.readouterr().out
 
 
 def test_the_summaries_of_commands_are_not_cut(capsys):

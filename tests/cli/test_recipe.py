@@ -135,13 +135,14 @@ def test_options_that_are_true_false_repeated_or_of_several_values(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     stages = (
-        'command = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\ncased = true',
+        'command = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\ncased = true\n'
+        "strip-accents = false",
         'command = "pretrain"\narguments = ["i"]\noutput = "r"\n'
         'compile = false\ndynamic-masking = "token"\nmask-split = [80, 10, 10]',
     )
     lines = lines_of_dry_run(capsys, write_recipe(tmp_path, *stages))
     assert lines == [
-        "[1/2] clozeworks vocab d --output v --compare a --compare b --cased",
+        "[1/2] clozeworks vocab d --output v --compare a --compare b --cased --keep-accents",
         "[2/2] clozeworks pretrain i --output r --no-compile --dynamic-masking token "
         "--mask-split 80,10,10",
     ]

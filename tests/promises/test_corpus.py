@@ -35,6 +35,8 @@ size = 200
 [build]
 duplicates = 2
 max-length = 32
+[pretrain]
+steps = 10
 """
 FOLDERS = ("documents", "vocab", "instances")
 GIVE_UP_S = 240
@@ -244,7 +246,7 @@ def test_a_mistake_found_in_a_later_stage_is_one_line(
         ("[vocab]\nsizes = 200\n", "vocab has no option 'sizes'; did you mean"),
         ("[build]\nmax-lenght = 64\n", "build has no option 'max-lenght'; did you mean"),
         ('[vocab]\nsize = "large"\n', "is not valid (size: expected int"),
-        ("size = 200\n", "config.toml"),
+        ("size = 200\n", "size stands outside of the tables: put it below [ingest]"),
         ("[vocab\n", "config.toml"),
     ],
 )

@@ -8,6 +8,8 @@ import re
 import shlex
 from pathlib import Path
 
+import clozeworks.model
+import clozeworks.pipeline
 import pytest
 from clozeworks.cli.main import DATA_STAGES, commands
 
@@ -78,6 +80,14 @@ def test_a_mistake_is_found(line):
 
 
 @pytest.mark.slow
+def test_the_reference_has_all_public_names():
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    names = set()
+    for package in (clozeworks.pipeline, clozeworks.model):
+        names |= {f"{package.__name__}.{name}" for name in package.__all__}
+    assert set(re.findall(r"^::: (.+)$", page, re.MULTILINE)) == names
+
+
 @pytest.mark.parametrize("module", EXAMPLES)
 def test_the_examples_in_docstrings_hold(module):
     assert not doctest.testmod(importlib.import_module(module)).failed
