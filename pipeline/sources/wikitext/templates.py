@@ -432,9 +432,9 @@ def _joined(separator: str, arguments: Arguments, language: str) -> str:
 
 
 def _last_argument(arguments: Arguments, language: str) -> str:
-    """Text after a language code, a size, or the title of a page that another wiki has.
+    """Text after a size, or after the title of a page that another wiki has.
 
-    For example ``transl|ar|ALA|Allāh``. A third argument in lower case is a code, too.
+    A third argument in lower case is that wiki's code: ``не переведено|Имя|Надпись|en|Name``.
     """
     if arguments.get("3", "").islower():
         return _first_value(arguments, ("2", "1"))
