@@ -352,11 +352,17 @@ def _date(arguments: Arguments, language: str) -> str | None:
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
+    """Words of ``as of|2013|June|8``: the month is a number or an English word."""
     if arguments.get("alt"):
         return arguments["alt"]
     if language not in ("en", "simple"):
         return None
-    date = _date({"df": "y", **arguments}, language)
+    arguments = {"df": "y", **arguments}
+    months = [name[:3] for name in NAMES.formats["en"].months]
+    month = arguments.get("2", "")[:3].capitalize()  # it may be short: "Sept"
+    if month in months:
+        arguments["2"] = str(months.index(month) + 1)
+    date = _date(arguments, language)
     if not date:
         return None
     as_of = "as of" if arguments.get("lc") else "As of"
