@@ -126,6 +126,15 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     assert counters.counts["rows_without_prose"] == 1
 
 
+def test_a_table_without_row_groups_has_no_documents(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    pq.ParquetWriter(path, pa.schema({"text": pa.string()})).close()
+    assert pq.read_metadata(path).num_row_groups == 0
+    counters = Counters()
+    assert not list(read(path, counters))
+    assert not counters.bad
+
+
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(
         tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10
