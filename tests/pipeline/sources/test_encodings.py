@@ -101,7 +101,7 @@ def test_a_text_that_changes_its_encoding_is_refused(
     for times in (1, 100, 10_000):  # up to 7 MB, of which windows are read
         text = TEXTS["ru"] * times
         (tmp_path / "a.txt").write_bytes(text.encode(first) + text.encode(second))
-        with pytest.raises(UserError, match=r"a\.txt is not UTF-8.*iconv -f \S+ -t UTF-8 "):
+        with pytest.raises(UserError, match=r"a\.txt is not UTF-8.*iconv -f ENCODING -t UTF-8 "):
             find_inputs([str(tmp_path)], None, IngestConfig())
 
 
