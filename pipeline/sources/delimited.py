@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..execution.counters import Counters
 from ..parsing import csv_delimiter
 from .compression import stem_of, text_stream
-from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
+from .lines import LONGEST_LINE_BYTES, decode, plan_rows, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
 
@@ -48,9 +48,9 @@ def plan_csv(
 def plan_tsv(
     file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
+    """Cut the file into ranges, as `plan_rows` does; raise `UserError` as `plan_csv` does."""
     _check_header(file, open_file, config)
-    return plan_lines(file, open_file, range_bytes, config)
+    return plan_rows(file, open_file, range_bytes, config)
 
 
 def read_csv(
