@@ -163,8 +163,9 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
     )
 
 
-def test_invalid_utf8_is_read_with_replacement(tmp_path: Path) -> None:
-    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view()])
+def test_invalid_utf8_is_read_with_replacement(tmp_path: Path, kind: pa.DataType) -> None:
+    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string()).cast(kind)
     documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Counters()))
     assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
 
@@ -221,13 +222,15 @@ def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
         assert counters.bad == {"damaged_parquet_file": 1}
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
 def test_a_row_that_is_too_long_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
 ) -> None:
     monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_ROW_BYTES", 200)
-    path = written(tmp_path, {"text": [PROSE, PROSE * 4, None, PROSE], "label": [1, 2, 3, 4]})
+    texts = pa.array([PROSE, PROSE * 4, None, PROSE], kind)
+    path = written(tmp_path, {"text": texts, "id": pa.array(["a", "b", "c", "d"], kind)})
     counters = Counters()
-    assert [document.id for document in read(path, counters)] == ["data/part#0", "data/part#3"]
+    assert [document.id for document in read(path, counters)] == ["data/part/a", "data/part/d"]
     assert counters.bad == {"oversized_row": 1, "no_text": 1}
     assert counters.examples["oversized_row"] == ["data/part.parquet, row 1"]
 
