@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 from ..config import IngestConfig
 from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..execution.counters import Counters
-from ..text_streams import EncodingChangedError, checked_rest, with_head
+from ..text_streams import EncodingUserError, checked_rest, with_head
 from .books import read_book
 from .compression import (
     ARCHIVE_ALLOWANCE,
@@ -111,7 +111,7 @@ def read_archive(
         try:
             for document in read_book(with_head(head, rest), book, config, counters):
                 yield replace(document, id=stem + document.id.removeprefix(archive_name))
-        except EncodingChangedError:
+        except EncodingUserError:
             # Lines and books that it yielded stay, for it had read a megabyte beyond each of them,
             # in which the change would have shown.
             reason = f"not all of it is {detection.encoding}: convert it to UTF-8"
