@@ -420,20 +420,15 @@ def _other_script(text: str, language: str) -> str:
     return other_script
 
 
-def refusal(
-    path: str, detection: Detection, advice: str = "Give its `encoding`, or convert it"
-) -> UserError:
-    """Return the error about a text whose encoding is in doubt; `advice` comes before the command
-    that converts it.
-    """
+def refusal(path: str, detection: Detection) -> UserError:
+    """Return the error about a text whose encoding is in doubt, with a command that converts it."""
     if detection.encoding == UTF_8:
         finding = f"{path} is not UTF-8, and fits no other encoding: is it a text?"
-        guess = "ENCODING"
     else:
         finding = (
             f"{path} is not UTF-8, and its encoding cannot be told: it looks like "
             f"{detection.describe()}, but {detection.doubt}."
         )
-        guess = detection.encoding.upper()
-    command = f"iconv -f {guess} -t UTF-8 {shlex.quote(path)}"
-    return UserError(f"{finding} {advice}: {command}")
+    # Not the guess: it is in doubt, and iconv does not know all of Python's names.
+    command = f"iconv -f ENCODING -t UTF-8 {shlex.quote(path)}"
+    return UserError(f"{finding} Give its `encoding`, or convert it: {command}")

@@ -17,10 +17,18 @@ from .encodings import (
 from .errors import UserError
 
 
+class EncodingUserError(UserError):
+    """A text does not go on in the encoding that it is read in.
+
+    Its name ends as `UserError` does, by which a cluster's traceback is known for a user's mistake.
+    """
+
+
 def checked_rest(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
     """Return a stream of the same bytes, of a text of which only the beginning was detected.
 
-    Reading it raises `UserError`, which names the text, if it does not go on in that encoding.
+    Reading it raises `EncodingUserError`, which names the text, if it does not go on in that
+    encoding.
     """
     return stream_of(_checked_blocks(stream, encoding, name))
 
@@ -41,7 +49,7 @@ def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
     """Return a stream of the same text in UTF-8, without byte order mark; UTF-8 stays as it is.
 
     Bytes that the encoding does not have become U+FFFD. If there are many, reading the stream
-    raises `UserError`, which names the text.
+    raises `EncodingUserError`, which names the text.
     """
     if encoding == UTF_8:
         return stream
@@ -60,8 +68,8 @@ def _recoded_blocks(stream: BinaryIO, encoding: str, name: str) -> Iterator[byte
     yield decoder.decode(b"", final=True).encode(UTF_8, "replace")
 
 
-def _changed(name: str, encoding: str, num_bytes: int) -> UserError:
-    return UserError(
+def _changed(name: str, encoding: str, num_bytes: int) -> EncodingUserError:
+    return EncodingUserError(
         f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: give "
         "another `encoding`, or convert the file to UTF-8."
     )

@@ -60,7 +60,8 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
 
     `near_duplicates` lists texts to remove as well, and the document kept instead. A document that
     occurs twice with the same id and text counts once: it is not a duplicate but a repeated id,
-    which `gather` handles.
+    which `gather` handles. If that drops the kept document in favour of another text with the same
+    id, no copy of its own stays.
     """
     #   text  a  a  a  b  c  c        keys by text, then hash; c is nearly another text
     #   hash  1  4  7  2  3  8

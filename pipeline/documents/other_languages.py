@@ -23,8 +23,13 @@ def identify_language(sentences: Sequence[str]) -> str:
     """
     # From all over the document, because its first sentences may quote another language.
     step = max(1, len(sentences) // SAMPLE_SENTENCES)
-    sample = " ".join(sentences[::step])
-    return _identifier().classify(sample[:SAMPLE_CHARACTERS])[0]
+    sample = sentences[::step]
+    text = " ".join(sample)
+    if len(text) > SAMPLE_CHARACTERS:
+        # All of them are cut, because cutting `text` would leave out the last ones.
+        longest = SAMPLE_CHARACTERS // len(sample)
+        text = " ".join(sentence[:longest] for sentence in sample)
+    return _identifier().classify(text)[0]
 
 
 def check_languages(codes: Sequence[str]) -> None:

@@ -211,7 +211,7 @@ def in_a_line(error: Exception) -> Exception:
         if line and not line.startswith(_PARTS_OF_TRACEBACKS):
             cause = line
     cause = _without_steps(cause)
-    users_mistake = re.search(r"\bUserError: (.*)", cause)
+    users_mistake = re.search(r"UserError: (.*)", cause)
     if users_mistake:
         return UserError(users_mistake[1])
     message = re.sub(r"^(RuntimeError: )?([\w.]+: )?", "", cause)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 from ..config import IngestConfig
 from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..execution.counters import Counters
-from ..text_streams import checked_rest, with_head
+from ..text_streams import EncodingUserError, checked_rest, with_head
 from .books import read_book
 from .compression import (
     ARCHIVE_ALLOWANCE,
@@ -75,8 +75,8 @@ def read_archive(
     ``not_an_archive``, ``damaged_archive`` and ``damaged_member`` (what comes before the damage is
     kept), ``unsafe_member`` (an absolute path, or one with ``..``), ``link_or_device_member``,
     ``encrypted_member``, ``unsupported_member`` (a method of compression, or a sparse file),
-    ``compression_bomb`` (see `compression`), ``archive_without_text``, ``unknown_encoding``, and
-    what `read_book` names.
+    ``compression_bomb`` (see `compression`), ``archive_without_text``, ``unknown_encoding`` (of a
+    text that changes it, what was read before stays), and what `read_book` names.
     """
     archive_name = input_range.name
     suffix = _suffix(archive_name)
@@ -108,8 +108,14 @@ def read_archive(
         )
         if counters.trace:
             counters.trace.restart()
-        for document in read_book(with_head(head, rest), book, config, counters):
-            yield replace(document, id=stem + document.id.removeprefix(archive_name))
+        try:
+            for document in read_book(with_head(head, rest), book, config, counters):
+                yield replace(document, id=stem + document.id.removeprefix(archive_name))
+        except EncodingUserError:
+            # Lines and books that it yielded stay, for it had read a megabyte beyond each of them,
+            # in which the change would have shown.
+            reason = f"not all of it is {detection.encoding}: convert it to UTF-8"
+            counters.skip("unknown_encoding", f"{name} ({reason})")
         # A member may be a small bomb, and an archive many small bombs.
         num_bytes += text.tell()
         if is_bomb(archive_bytes, num_bytes, ARCHIVE_ALLOWANCE):

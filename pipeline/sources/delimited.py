@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..execution.counters import Counters
 from ..parsing import csv_delimiter
 from .compression import stem_of, text_stream
-from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
+from .lines import LONGEST_LINE_BYTES, decode, plan_rows, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
 
@@ -35,6 +35,7 @@ class DelimitedRow(NamedTuple):
     offset: int
     """First byte of its first line."""
     fields: list[str]
+    """Empty for an empty line."""
 
 
 def plan_csv(
@@ -48,9 +49,9 @@ def plan_csv(
 def plan_tsv(
     file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
+    """Cut the file into ranges, as `plan_rows` does; raise `UserError` as `plan_csv` does."""
     _check_header(file, open_file, config)
-    return plan_lines(file, open_file, range_bytes, config)
+    return plan_rows(file, open_file, range_bytes, config)
 
 
 def read_csv(
@@ -99,7 +100,9 @@ def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[DelimitedRow]:
     >>> list(tsv_rows([(0, 'a\\tsay "b"')]))
     [DelimitedRow(offset=0, fields=['a', 'say "b"'])]
     """
-    return (DelimitedRow(offset, line.split("\t")) for offset, line in lines)
+    for offset, line in lines:
+        fields = line.split("\t") if line else []
+        yield DelimitedRow(offset, fields)
 
 
 def csv_rows(
@@ -107,9 +110,9 @@ def csv_rows(
 ) -> Iterator[DelimitedRow]:
     """Yield the rows of numbered lines, whose quotes may join several of them.
 
-    An empty line is a row of one field. After a row that is not CSV reading resumes at the line
-    behind its first, so that a missing quote costs one row. It costs all lines of the row if the
-    file has many such rows, because reading them again and again would take quadratic time:
+    After a row that is not CSV reading resumes at the line behind its first, so that a missing
+    quote costs one row. It costs all lines of the row if the file has many such rows, because
+    reading them again and again would take quadratic time:
 
         1  a,"b        no closing quote: the row runs on to the next quote, in line 3
         2  c,d
@@ -139,7 +142,7 @@ def csv_rows(
                 source.give_back(following)
             continue
         offset, _ = source.taken[0]
-        yield DelimitedRow(offset, fields or [""])
+        yield DelimitedRow(offset, fields)
 
 
 class _OversizedRowError(Exception):
@@ -224,12 +227,13 @@ def _rows_by_column(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield each row by column; an empty line, which ends a document of `joined` rows, has none."""
     for offset, fields in rows:
-        if len(fields) == len(header):
+        if not fields:
+            if joined:
+                yield offset, {}
+        elif len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
-        elif fields != [""]:
+        else:
             counters.skip("wrong_number_of_columns", table.location(offset))
-        elif joined:
-            yield offset, {}
 
 
 def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> None:

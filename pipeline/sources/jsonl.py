@@ -13,7 +13,7 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from .compression import stem_of, text_stream
-from .lines import decode, plan_lines, read_lines
+from .lines import decode, plan_rows, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import Table, row_documents
 
@@ -32,7 +32,7 @@ _JSON_KINDS = {
 def plan_json_lines(
     file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Cut a JSON Lines file into ranges, as `plan_lines` does.
+    """Cut a JSON Lines file into ranges, as `plan_rows` does.
 
     Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
     line with a text is enough: other lines are bad input, which `read_json_lines` counts.
@@ -40,7 +40,7 @@ def plan_json_lines(
     with open_file(file.path) as stream:
         lines = _first_lines(stream, file)
     _check_lines(lines, file.path, config.text_column)
-    return plan_lines(file, open_file, range_bytes, config)
+    return plan_rows(file, open_file, range_bytes, config)
 
 
 def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:

@@ -42,15 +42,20 @@ class Input(NamedTuple):
     """The encoding of a text."""
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
-        """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
+        """Return the ranges that begin at `starts`; each ends at the next, the last at the end.
+
+        A table without rows has no starts, and so no ranges.
+        """
         whole = InputRange(
             path=self.path,
             name=self.name,
             format=self.format,
             encoding=self.detection.encoding,
         )
-        stops = [*starts[1:], None]
         ranges: list[InputRange] = []
+        if not starts:
+            return ranges
+        stops = [*starts[1:], None]
         for start, stop in zip(starts, stops, strict=True):
             ranges.append(replace(whole, start=start, stop=stop))
         return ranges

@@ -3,7 +3,8 @@
 The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a
 Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is the
 page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
-hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
+hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book. A
+Project Gutenberg header names the language, and the title if there is none in the column.
 """
 
 import io
@@ -15,9 +16,9 @@ from typing import Any, NamedTuple
 
 from ..config import IngestConfig
 from ..execution.counters import Counters
+from . import gutenberg
 from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs, find_remains
-from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
 from .sentences import compose, normalise
 from .wikitext.repair import GAP
@@ -109,6 +110,7 @@ class _Row:
     text: str
     lines: list[str]
     is_extracted: bool
+    is_gutenberg: bool
 
 
 def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> _Row | None:
@@ -139,15 +141,24 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     if "\r" in text:  # a single character is found faster
         text = text.replace("\r\n", "\n")
     text = compose(text.replace(GAP, ""))
+    is_extracted = wiki is not None or table.extracted
+    is_gutenberg = not is_extracted and gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS])
+    language = wiki.language if wiki else ""
+    if is_gutenberg:
+        header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
+        header = gutenberg.read_header(text[:header_end])
+        language = header.get("language", "")
+        title = title or header.get("title", "")
     return _Row(
         id=identity,
         source=wiki.database if wiki else table.source,
         title=title,
-        language=wiki.language if wiki else "",
+        language=language,
         location=location,
         text=text,
         lines=[line for line in text.split("\n") if line and not line.isspace()],
-        is_extracted=wiki is not None or table.extracted,
+        is_extracted=is_extracted,
+        is_gutenberg=is_gutenberg,
     )
 
 
@@ -180,7 +191,7 @@ def _paragraphs(article: _Row, remains: list[bool], counters: Counters) -> list[
     lines = article.lines
     if article.is_extracted:
         return article_paragraphs(lines, article.title, counters, article.language, remains=remains)
-    if _is_wrapped(lines) or is_gutenberg(article.text[:_HEAD_CHARACTERS]):
+    if article.is_gutenberg or _is_wrapped(lines):
         # Here a line is not a paragraph.
         return _book_paragraphs(article.text, article.location, counters)
     return lines

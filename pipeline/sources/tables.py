@@ -241,7 +241,8 @@ def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
         if schema.names.count(name) > 1:
             raise UserError(f"{path} has several columns {name!r}: rename or remove all but one.")
     kind = schema.field(text_column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (is_text or pa.types.is_string_view(kind)):
         raise UserError(
             f"{path}: column {text_column!r} holds {kind}, not text: give another `text_column`."
         )
@@ -289,6 +290,7 @@ def _rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row and its number; a row with too long a text is counted instead."""
     for first_row, batch in batches:
+        batch = _without_views(batch)
         numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
         texts = batch.column(columns[0])
         # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
@@ -302,6 +304,17 @@ def _rows(
         values_by_column = [_values(batch.column(name)) for name in columns]
         for number, *values in zip(numbers, *values_by_column, strict=True):
             yield number, dict(zip(columns, values, strict=True))
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same rows with strings for string views, which Arrow can neither filter nor
+    measure.
+    """
+    for index, field in enumerate(batch.schema):
+        if pa.types.is_string_view(field.type):
+            strings = batch.column(index).cast(pa.large_string())
+            batch = batch.set_column(index, field.name, strings)
+    return batch
 
 
 def _holds_sentences(batch: pa.RecordBatch) -> bool:

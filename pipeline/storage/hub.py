@@ -175,6 +175,11 @@ def _saved_splits(named: _Name) -> Mapping[Any, Any]:
     datasets = _datasets()
     try:
         saved = datasets.load_from_disk(named.path)
+    except IndexError:
+        # `datasets` may save no file for a data set without rows, which it then cannot load.
+        raise UserError(
+            f"{named.path} is, or contains, a data set without rows: remove it."
+        ) from None
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise UserError(
             f"{named.path} cannot be read as a saved data set: {_one_line(error)}."

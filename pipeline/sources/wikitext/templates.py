@@ -352,11 +352,17 @@ def _date(arguments: Arguments, language: str) -> str | None:
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
+    """Words of ``as of|2013|June|8``: the month is a number or an English word."""
     if arguments.get("alt"):
         return arguments["alt"]
     if language not in ("en", "simple"):
         return None
-    date = _date({"df": "y", **arguments}, language)
+    arguments = {"df": "y", **arguments}
+    months = [name[:3] for name in NAMES.formats["en"].months]
+    month = arguments.get("2", "")[:3].capitalize()  # it may be short: "Sept"
+    if month in months:
+        arguments["2"] = str(months.index(month) + 1)
+    date = _date(arguments, language)
     if not date:
         return None
     as_of = "as of" if arguments.get("lc") else "As of"
@@ -432,9 +438,9 @@ def _joined(separator: str, arguments: Arguments, language: str) -> str:
 
 
 def _last_argument(arguments: Arguments, language: str) -> str:
-    """Text after a language code, a size, or the title of a page that another wiki has.
+    """Text after a size, or after the title of a page that another wiki has.
 
-    For example ``transl|ar|ALA|Allāh``. A third argument in lower case is a code, too.
+    A third argument in lower case is that wiki's code: ``не переведено|Имя|Надпись|en|Name``.
     """
     if arguments.get("3", "").islower():
         return _first_value(arguments, ("2", "1"))

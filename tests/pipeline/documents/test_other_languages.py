@@ -42,6 +42,12 @@ def test_languages_are_identified_and_unknown_codes_refused():
         check_languages(["ko", "korean"])
 
 
+def test_the_language_is_identified_by_the_whole_document():
+    long = [" ".join(ENGLISH)] * 12  # more characters than the sample has
+    assert identify_language(long + KOREAN[:4] * 7) == "ko"
+    assert identify_language(KOREAN[:4] * 7 + long) == "ko"
+
+
 def write_rows(path: Path) -> str:
     draw = random.Random(1)
     rows = [

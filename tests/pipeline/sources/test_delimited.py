@@ -160,10 +160,27 @@ def test_compressed_files_are_read(format):
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv"])
+@pytest.mark.parametrize("content", ["text\nOne.\n\nTwo.\n\n", "text\tid\nOne.\t1\n\nTwo.\t2\n\n"])
+def test_empty_lines_are_not_bad_input(format, content):
+    counters = Counters()
+    assert paragraphs(read(content, format, counters)) == [["One."], ["Two."]]
+    assert not counters.bad
+
+
+def test_an_empty_field_in_quotes_is_a_row_without_text():
+    counters = Counters()
+    assert paragraphs(read('text\nOne.\n""\nTwo.\n', counters=counters)) == [["One."], ["Two."]]
+    assert counters.bad == {"no_text": 1}
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
 def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
     content = "text\nOne.\nTwo.\n\nThree.\n"
     joined = IngestConfig(documents="blank-line")
     assert paragraphs(read(content, format, config=joined)) == [["One.", "Two."], ["Three."]]
+    assert paragraphs(read(content, format, range_bytes=5, config=joined)) == [
+        ["One.", "Two."], ["Three."],
+    ]  # fmt: skip
     assert paragraphs(read(content, format)) == [["One."], ["Two."], ["Three."]]
 
 

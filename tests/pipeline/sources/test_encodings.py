@@ -101,7 +101,7 @@ def test_a_text_that_changes_its_encoding_is_refused(
     for times in (1, 100, 10_000):  # up to 7 MB, of which windows are read
         text = TEXTS["ru"] * times
         (tmp_path / "a.txt").write_bytes(text.encode(first) + text.encode(second))
-        with pytest.raises(UserError, match=r"a\.txt is not UTF-8.*iconv -f \S+ -t UTF-8 "):
+        with pytest.raises(UserError, match=r"a\.txt is not UTF-8.*iconv -f ENCODING -t UTF-8 "):
             find_inputs([str(tmp_path)], None, IngestConfig())
 
 
@@ -249,11 +249,29 @@ def test_a_russian_text_that_ends_in_french_is_doubted(share: float) -> None:
     assert not detect(texts[0]).doubt
 
 
-def test_a_long_text_of_an_archive_that_ends_in_french_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("documents", ["file", "line"])
+def test_a_long_text_of_an_archive_that_ends_in_french_costs_only_itself(
+    documents: str, tmp_path: Path
+) -> None:
     french = TEXTS["fr"] * 300
     russian = TEXTS["ru"] * (2_000_000 // len(TEXTS["ru"]))
     path = tmp_path / "books.zip"
     with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", TEXTS["el"] * 50)
         archive.writestr("mix.txt", russian.encode("cp1251") + french.encode("cp1252"))
-    with pytest.raises(UserError, match=r"mix\.txt is not in the encoding cp1251 from about byte"):
-        paragraphs_of(path, documents="file")
+        archive.writestr("z.txt", TEXTS["uk"] * 50)
+    counters = Counters()
+    config = IngestConfig(documents=documents)  # pyright: ignore[reportArgumentType]
+    found = list(read_documents(str(path), config, counters))
+    assert counters.bad == {"unknown_encoding": 1}
+    assert counters.examples["unknown_encoding"] == [
+        "books.zip/mix.txt (not all of it is cp1251: convert it to UTF-8)"
+    ]
+    names = {document.id.partition("#")[0] for document in found}
+    lines = {line for document in found for line in document.paragraphs}
+    if documents == "file":
+        assert names == {"books/a", "books/z"}
+    else:
+        # Lines read long before the change stay.
+        assert names == {"books/a", "books/mix", "books/z"}
+        assert lines == {line for name in ("el", "ru", "uk") for line in TEXTS[name].splitlines()}

@@ -114,6 +114,14 @@ def test_rows_of_one_sentence_are_joined_on_request(tmp_path: Path):
     assert len(read(path, Counters())) == 4
 
 
+def test_joined_rows_are_one_range_because_its_end_would_cut_a_document(tmp_path: Path):
+    texts = ["One.", "Two.", "", "Three.", "Four."] * 20
+    source = Source("jsonl", written(tmp_path, *({"text": text} for text in texts)), "part.jsonl")
+    joined = IngestConfig(documents="blank-line")
+    assert len(list(source.read(range_bytes=100, config=joined))) == 21
+    assert len(source.plan(range_bytes=100)) > 1
+
+
 def check(path: Path, text_column: str = "text") -> None:
     Source("jsonl", path, path.name).plan(config=IngestConfig(text_column=text_column))
 

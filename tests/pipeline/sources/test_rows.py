@@ -78,6 +78,22 @@ def test_hard_wrapped_text_is_read_as_a_book():
     assert document and document.paragraphs == verse
 
 
+def test_a_gutenberg_header_in_a_row_names_language_and_title():
+    text = (
+        "The Project Gutenberg EBook of Candide, by Voltaire\n\n"
+        "Title: Candide\n\nAuthor: Voltaire\n\nLanguage: French\n\n"
+        "*** START OF THIS PROJECT GUTENBERG EBOOK CANDIDE ***\n\n"
+        "Il y avait en Vestphalie un jeune garçon.\n\nLanguage: no field of the header.\n"
+    )
+    document = read({"text": text})
+    assert document and (document.title, document.language) == ("Candide", "fr")
+    assert document.paragraphs[0] == "Il y avait en Vestphalie un jeune garçon."
+    document = read({"text": text, "title": "Candide, ou l'Optimisme"})
+    assert document and document.title == "Candide, ou l'Optimisme"
+    document = read({"text": text.replace("Language: French\n\n", "")})
+    assert document and (document.title, document.language) == ("Candide", "")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

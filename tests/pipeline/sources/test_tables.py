@@ -126,6 +126,15 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     assert counters.counts["rows_without_prose"] == 1
 
 
+def test_a_table_without_row_groups_has_no_documents(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    pq.ParquetWriter(path, pa.schema({"text": pa.string()})).close()
+    assert pq.read_metadata(path).num_row_groups == 0
+    counters = Counters()
+    assert not list(read(path, counters))
+    assert not counters.bad
+
+
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(
         tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10
@@ -154,8 +163,9 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
     )
 
 
-def test_invalid_utf8_is_read_with_replacement(tmp_path: Path) -> None:
-    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view()])
+def test_invalid_utf8_is_read_with_replacement(tmp_path: Path, kind: pa.DataType) -> None:
+    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string()).cast(kind)
     documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Counters()))
     assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
 
@@ -212,13 +222,15 @@ def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
         assert counters.bad == {"damaged_parquet_file": 1}
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
 def test_a_row_that_is_too_long_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
 ) -> None:
     monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_ROW_BYTES", 200)
-    path = written(tmp_path, {"text": [PROSE, PROSE * 4, None, PROSE], "label": [1, 2, 3, 4]})
+    texts = pa.array([PROSE, PROSE * 4, None, PROSE], kind)
+    path = written(tmp_path, {"text": texts, "id": pa.array(["a", "b", "c", "d"], kind)})
     counters = Counters()
-    assert [document.id for document in read(path, counters)] == ["data/part#0", "data/part#3"]
+    assert [document.id for document in read(path, counters)] == ["data/part/a", "data/part/d"]
     assert counters.bad == {"oversized_row": 1, "no_text": 1}
     assert counters.examples["oversized_row"] == ["data/part.parquet, row 1"]
 

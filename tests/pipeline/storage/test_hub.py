@@ -103,6 +103,15 @@ def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.Monkey
     assert documents(saved) == whole
 
 
+def test_a_data_set_without_rows(tmp_path: Path):
+    saved = datasets.Dataset.from_list(rows(3))
+    saved.filter(lambda row: False).save_to_disk(tmp_path / "filtered")
+    assert not documents(f"hf:{tmp_path}/filtered")
+    saved.select([]).save_to_disk(tmp_path / "selected")
+    with pytest.raises(UserError, match="selected is, or contains, a data set without rows"):
+        documents(f"hf:{tmp_path}/selected")
+
+
 def test_a_folder_of_parquet_files(tmp_path: Path):
     (tmp_path / "wiki").mkdir()
     for number in range(3):
