@@ -120,14 +120,16 @@ class SentenceEncoder(TaskModel):
 
 
 def _also_right(batch: TaskBatch) -> Tensor:
-    """Return where (N, C) a candidate is no wrong answer: it is the same text as the right one, or
-    the partner of the same text.
+    """Return where (N, C) a candidate is no wrong answer: it is the same text as the right one or
+    as the anchor itself, or the partner of the same text.
     """
     ids_NRL = batch.input_ids_BL.unflatten(0, (batch.num_features, -1))
     anchors_NL = ids_NRL[:, 0]
     partners_NL = ids_NRL[:, 1]
     candidates_CL = ids_NRL[:, 1:].transpose(0, 1).flatten(0, 1)
     is_same_NC = (partners_NL[:, None] == candidates_CL).all(-1)
+    # Where partners are anchors too: with (a, b) and (b, a), each meets itself as a candidate.
+    is_same_NC |= (anchors_NL[:, None] == candidates_CL).all(-1)
     has_same_anchor_NN = (anchors_NL[:, None] == anchors_NL).all(-1)
     num_anchors = len(anchors_NL)
     is_same_NC[:, :num_anchors] |= has_same_anchor_NN
@@ -259,7 +261,7 @@ class Similarity(Task):
         if examples[0].score is not None:
             cosines_N = (vectors_NRD[:, 0] * vectors_NRD[:, 1]).sum(-1).numpy()
             return _correlations(cosines_N, examples)
-        reciprocal_N = 1.0 / _ranks(vectors_NRD)
+        reciprocal_N = 1.0 / _ranks(vectors_NRD, examples)
         return {
             "recall_at_1": float((reciprocal_N == 1).mean()),
             "mrr": float(reciprocal_N.mean()),
@@ -340,18 +342,26 @@ def _correlations(cosines_N: np.ndarray, examples: Sequence[TextGroup]) -> Score
     return {name: measure(name, cosines_N, scores_N) for name in ("spearman", "pearson")}
 
 
-def _ranks(vectors_NRD: Tensor) -> np.ndarray:
-    """Return the rank (N,) of each text's partner among all candidates, from 1; equal cosines are
-    no better ones.
+def _ranks(vectors_NRD: Tensor, examples: Sequence[TextGroup]) -> np.ndarray:
+    """Return the rank (N,) of each text's partner among all candidates but the text itself, from 1;
+    equal cosines are no better ones.
     """
     candidates_CD = vectors_NRD[:, 1:].transpose(0, 1).flatten(0, 1)
+    numbers: dict[str, int] = {}
+    for example in examples:
+        for text in example.texts:
+            numbers.setdefault(text, len(numbers))
+    texts_NR = torch.tensor([[numbers[text] for text in example.texts] for example in examples])
+    candidates_C = texts_NR[:, 1:].T.flatten()
     ranks = []
     for first in range(0, len(vectors_NRD), ANCHORS_AT_ONCE):
         group_NRD = vectors_NRD[first : first + ANCHORS_AT_ONCE]
         cosines_NC = group_NRD[:, 0] @ candidates_CD.T
         own = torch.arange(first, first + len(group_NRD))
         own_N1 = cosines_NC.gather(1, own[:, None])
-        ranks.append(1 + (cosines_NC > own_N1).sum(1))
+        # Where partners are anchors too, a text would be nearest to itself.
+        is_other_NC = texts_NR[own, :1] != candidates_C
+        ranks.append(1 + (is_other_NC & (cosines_NC > own_N1)).sum(1))
     return torch.cat(ranks).numpy()
 
 

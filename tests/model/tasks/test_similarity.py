@@ -209,6 +209,25 @@ def test_a_right_answer_is_never_a_wrong_one_too(bert):
     torch.testing.assert_close(model.loss(model(batch), batch), torch.stack(losses).mean())
 
 
+def test_an_anchor_is_not_a_wrong_answer_to_itself(bert):
+    # The first one is the second one's partner; the third one is its own negative.
+    examples = [
+        TextGroup((GOOD, BAD, "b"), None),
+        TextGroup(("film", GOOD, "a"), None),
+        TextGroup(("bad", "a film", "bad"), None),
+    ]
+    model, batch = model_and_batch(bert, Similarity(), examples)
+    unit = F.normalize(model(batch), dim=-1)
+    candidates = torch.cat([unit[:, 1], unit[:, 2]])
+    cosines = (unit[:, 0] @ candidates.T) / 0.05
+    kept = [[0, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
+    losses = []
+    for index, right_or_wrong in enumerate(kept):
+        logits = cosines[index, right_or_wrong]
+        losses.append(logits.logsumexp(0) - cosines[index, index])
+    torch.testing.assert_close(model.loss(model(batch), batch), torch.stack(losses).mean())
+
+
 def test_matryoshka_trains_the_beginnings_too(bert):
     examples = [TextGroup((GOOD, BAD), None), TextGroup(("film", "bad"), None)]
     model, batch = model_and_batch(bert, Similarity(matryoshka=(16, 8)), examples)
@@ -240,6 +259,17 @@ def test_scores_of_pairs_with_and_without_scores():
         "recall_at_1": pytest.approx(np.mean(np.array(ranks) == 1)),
         "mrr": pytest.approx(np.mean(1 / np.array(ranks))),
     }
+
+
+def test_a_text_is_no_candidate_for_itself():
+    # Each is the other's partner, and nearer to itself.
+    one, two = np.array([[1.0, 0.0], [0.6, 0.8]], dtype=np.float32)
+    examples = [TextGroup(("a", "b"), None), TextGroup(("b", "a"), None)]
+    outputs = [np.stack([one, two]), np.stack([two, one])]
+    assert Similarity().scores(outputs, [], examples) == {"recall_at_1": 1.0, "mrr": 1.0}
+    third = TextGroup(("a", "c"), None)
+    ranked = Similarity().scores([*outputs, np.stack([one, -one])], [], [*examples, third])
+    assert ranked["mrr"] == pytest.approx((1 + 1 + 1 / 2) / 3)
 
 
 def write_topics(folder: Path) -> Path:
