@@ -270,11 +270,13 @@ def _mistakes(path: Path) -> tuple[list[Mistake], int]:
         return [], 0
     mistakes = []
     num_examples = 0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        num_examples += 1
-        mistake = _mistake(json.loads(line))
-        if mistake:
-            mistakes.append(mistake)
+    # Not splitlines(), which takes U+2028 and other characters of a text for line ends.
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            num_examples += 1
+            mistake = _mistake(json.loads(line))
+            if mistake:
+                mistakes.append(mistake)
     return sorted(mistakes, key=lambda mistake: -mistake.confidence), num_examples
 
 

@@ -137,11 +137,13 @@ def test_the_page_has_runs_curves_classes_and_mistakes(trained, tmp_path):
     output = trained / "reviews"
     path = output / "dev" / "dev.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
+    # As texts of the web have them: line ends of Unicode, which end no line of a file.
+    rows[0]["text"] = "the\u2028film\u2029was\x85good"
     # Whatever was learned: the fourth example is a mistake.
     wrong = {**rows[3], "label": "good", "probabilities": {"bad": 0.1, "dull": 0, "good": 0.9}}
-    lines = [json.dumps({**row, "label": row["truth"]}) for row in rows]
+    lines = [json.dumps({**row, "label": row["truth"]}, ensure_ascii=False) for row in rows]
     lines[3] = json.dumps(wrong)
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     page = Elements(render_results(trained))
     assert "script" not in page.tags
     assert "b" in page.tags
