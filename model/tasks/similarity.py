@@ -17,7 +17,7 @@ Shapes: N examples, R texts of each, B = N * R rows, L padded length, D hidden s
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -172,24 +172,51 @@ class Similarity(Task):
         """Yield the examples in a table; raises `UserError` naming file and line.
 
         Scores are read if the table has them, so pairs without scores may be measured on pairs with
-        scores. Rows for training or dev with an empty text or score are left out and counted.
+        scores. The first row says what there is. Rows for training or dev that lack some of it, or
+        with an empty text or score, are left out and counted.
         """
         rows = read_rows(path, encoding=self.encoding)
-        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+        first = next(rows, None)
+        if first is None:
+            return
+        parts = self._columns(first).keys()
+        is_scored = labelled and {"partner", "score"} <= parts
+        parts -= {"negative" if is_scored else "score"}
+        make = partial(self._example, parts=parts, labelled=labelled)
+        yield from usable(chain([first], rows), make, labelled)
 
-    def _example(self, row: TableRow, labelled: bool) -> TextGroup:
-        texts = [row.text(_column(row, self.text) or self.text[0])]
-        pair = _column(row, self.text_pair)
-        if pair:
-            texts.append(row.text(pair))
+    def _columns(self, row: TableRow) -> dict[str, str]:
+        """Return the columns of a row's texts and score, by what they are."""
+        names_by_part = {
+            "text": self.text,
+            "partner": self.text_pair,
+            "negative": (NEGATIVE_COLUMN,),
+            "score": self.label,
+        }
+        columns = {}
+        for part, names in names_by_part.items():
+            column = _column(row, names)
+            if column:
+                columns[part] = column
+        return columns
+
+    def _example(self, row: TableRow, parts: Set[str], labelled: bool) -> TextGroup:
+        columns = self._columns(row)
+        missing = sorted(parts - columns.keys())
+        if missing:
+            raise UnusableRowError(
+                f"{row.where} has no {missing[0]}, unlike the first row.", f"without a {missing[0]}"
+            )
+        texts = [row.text(columns.get("text", self.text[0]))]
+        if "partner" in parts:
+            texts.append(row.text(columns["partner"]))
         else:
             texts *= 2  # dropout alone makes a difference
         score = None
-        score_column = _column(row, self.label)
-        if pair and labelled and score_column:
-            score = row.number(score_column)
-        elif NEGATIVE_COLUMN in row.values:
-            texts.append(row.text(NEGATIVE_COLUMN))
+        if "score" in parts:
+            score = row.number(columns["score"])
+        if "negative" in parts:
+            texts.append(row.text(columns["negative"]))
         if labelled and not all(text.strip() for text in texts):
             raise UnusableRowError(f"{row.where}: a text is empty.", "with an empty text")
         return TextGroup(tuple(texts), score)
@@ -219,7 +246,15 @@ class Similarity(Task):
         return dict(zip(names, example.texts, strict=False))
 
     def encode(self, examples: Sequence[TextGroup], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per example, with a row for each of its texts."""
+        """Return one feature per example, with a row for each of its texts.
+
+        Raises `UserError` for examples of files with different columns.
+        """
+        if len({(len(example.texts), example.score is None) for example in examples}) > 1:
+            raise UserError(
+                "Some files have a column negative, or scores, and others none: give files with "
+                "the same columns."
+            )
         all_tokens = iter(tokenizer.token_ids([text for group in examples for text in group.texts]))
         features = []
         for index, example in enumerate(examples):
@@ -394,8 +429,10 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
         return task
     scores: list[float] = []
     for row in chain([first], rows):
-        with suppress(UnusableRowError):  # `read` counts them
-            scores.append(row.number(score_column))
+        column = _column(row, task.label)
+        if column:
+            with suppress(UnusableRowError):  # `read` counts them
+                scores.append(row.number(column))
     if not scores:
         raise UserError(f"{files[0]}: {score_column} is empty in every row.")
     score_range = (min(scores), max(scores))

@@ -32,7 +32,7 @@ from clozeworks.model.tasks.similarity import (
     TextGroup,
     read_similarity,
 )
-from clozeworks.model.tasks.splits import read_data
+from clozeworks.model.tasks.splits import read_data, read_labelled
 from clozeworks.model.tasks.task import make_batch
 from clozeworks.model.tokenizer import TextTokenizer, tokenizer_files, with_settings
 from clozeworks.pipeline.errors import UserError
@@ -136,6 +136,42 @@ def test_rows_without_a_text_or_a_score_are_left_out_and_counted(tmp_path, capsy
     assert "2 of 6 rows without a label are left out; the first: " in told
     # Each row to predict needs an answer.
     assert len(list(task.read(tmp_path / "train.tsv", labelled=False))) == 6
+
+
+def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
+    pair = {"anchor": "the film", "positive": "a film"}
+    triple = {**pair, "negative": "bad"}
+    triples = write(tmp_path / "triples.jsonl", *map(json.dumps, (triple, pair, triple)))
+    assert read(triples)[1] == [TextGroup(("the film", "a film", "bad"), None)] * 2
+    told = capsys.readouterr().err
+    assert "1 of 3 rows without a negative are left out; the first: " in told
+    assert "triples.jsonl, line 2 has no negative, unlike the first row." in told
+    # Each row to predict needs an answer.
+    with pytest.raises(UserError, match="line 2 has no negative"):
+        list(Similarity().read(triples, labelled=False))
+
+    rows = ({**pair, "score": 1}, pair, {**pair, "label": 3})
+    scored = write(tmp_path / "scored.jsonl", *map(json.dumps, rows))
+    task, examples = read(scored)
+    assert task.score_range == (1, 3)
+    assert [example.score for example in examples] == [1, 3]
+    assert "1 of 3 rows without a score are left out" in capsys.readouterr().err
+
+    pairs = write(tmp_path / "pairs.jsonl", *map(json.dumps, (pair, triple)))
+    assert read(pairs)[1] == [TextGroup(("the film", "a film"), None)] * 2
+
+
+@pytest.mark.parametrize("kinds", [("pairs", "triples"), ("pairs", "scored")])
+def test_files_with_other_columns_are_not_mixed(bert, tmp_path, kinds):
+    rows = {
+        "pairs": ("anchor\tpositive", "the film\ta film"),
+        "triples": ("anchor\tpositive\tnegative", "the film\ta film\tbad"),
+        "scored": PAIRS,
+    }
+    files = [write(tmp_path / f"train-{kind}.tsv", *rows[kind]) for kind in kinds]
+    task = read_similarity(files, TaskOptions())
+    with pytest.raises(UserError, match="give files with the same columns"):
+        task.encode(read_labelled(task, files), TextTokenizer(bert))
 
 
 @needs_shared_data
