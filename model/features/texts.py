@@ -8,7 +8,7 @@ from ..checkpoint import files_digest
 from ..tasks.classification import TEXT_COLUMNS
 from ..tasks.conll import read_conll, split_words
 from ..tasks.sentence_rows import SentenceExample
-from ..tasks.tables import SUFFIXES, TableRow, is_hub, open_text, read_rows, text_lines
+from ..tasks.tables import SUFFIXES, TableRow, check_file, is_hub, open_text, read_rows, text_lines
 from .config import FeaturesConfig
 
 
@@ -23,8 +23,7 @@ def data_and_digest(data: Path) -> tuple[Path, str]:
 
         data_set = open_set(str(data))
         return Path(data_set.address), data_set.digest
-    if not data.is_file():
-        raise UserError(f"{data} does not exist.")
+    check_file(data)
     return data, files_digest([data])
 
 
