@@ -1,6 +1,7 @@
 """Sentence vectors: the forms of the data, the losses, and the folder that is written."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,20 @@ def test_rows_without_a_text_or_a_score_are_left_out_and_counted(tmp_path, capsy
     assert "2 of 6 rows without a label are left out; the first: " in told
     # Each row to predict needs an answer.
     assert len(list(task.read(tmp_path / "train.tsv", labelled=False))) == 6
+
+
+@pytest.mark.parametrize("score_range", [None, (0.0, 5.0)])
+def test_the_help_names_the_defaults(score_range):
+    recipe = Similarity(score_range=score_range).recipe
+    values = {
+        "batch_size": f"{recipe.batch_size}",
+        "epochs": f"{recipe.epochs:g}",
+        "learning_rates": f"{recipe.learning_rates[0]:.0e}".replace("e-0", "e-"),
+    }
+    helps = {field.name: field.metadata["help"] for field in fields(FinetuneConfig)}
+    for name, value in values.items():
+        form = f"({value} with scores)" if score_range else f"similarity {value} ("
+        assert form in helps[name]
 
 
 def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
