@@ -1,11 +1,16 @@
 """Define the command ``clozeworks pretrain``."""
 
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from ..model.config import PretrainConfig
 from ..model.encoders.shape import SIZES
+from ..pipeline.errors import UserError
+from ..pipeline.parsing import parse_json
 from .options import GroupedCommand, config_options, make_config
 from .signals import StopOnSignal
 from .summary import (
@@ -69,8 +74,7 @@ def pretrain(
     unfinished run.
     """
     config = make_config(PretrainConfig, values)
-    _, hidden_size, _ = SIZES[config.model]
-    wait_for_width(config.hidden_size or hidden_size)
+    wait_for_width(_hidden_size(config))
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
@@ -99,6 +103,25 @@ def pretrain(
         warn(f"{rose}; lower --learning-rate or train longer")
         ctx.exit(1)
     return result
+
+
+class _Shape(Struct):
+    """The only field of a checkpoint's ``config.json`` that matters here."""
+
+    hidden_size: int
+
+
+def _hidden_size(config: PretrainConfig) -> int:
+    """Return the width of the model to train, without PyTorch.
+
+    That of a checkpoint in a bucket is not known yet: it counts as that of `model`.
+    """
+    if config.checkpoint:
+        path = Path(config.checkpoint) / "config.json"
+        with suppress(OSError, UserError):  # a damaged one is reported when the model is read
+            return parse_json(path.read_bytes(), _Shape, path).hidden_size
+    _, hidden_size, _ = SIZES[config.model]
+    return config.hidden_size or hidden_size
 
 
 def _too_little(summary: dict[str, Any]) -> str:

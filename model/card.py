@@ -80,6 +80,8 @@ def _figure(value: Any) -> Any:
     # `type`, because a boolean is an int too.
     if type(value) is int:
         return f"{value:,}"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
     return value
 
 

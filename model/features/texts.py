@@ -6,9 +6,9 @@ from pathlib import Path
 from ...pipeline.errors import UserError
 from ..checkpoint import files_digest
 from ..tasks.classification import TEXT_COLUMNS
-from ..tasks.conll import read_conll, split_words
+from ..tasks.conll import Sentence, read_conll, split_words
 from ..tasks.sentence_rows import SentenceExample
-from ..tasks.tables import SUFFIXES, TableRow, is_hub, open_text, read_rows, text_lines
+from ..tasks.tables import SUFFIXES, TableRow, check_file, is_hub, open_text, read_rows, text_lines
 from .config import FeaturesConfig
 
 
@@ -23,8 +23,7 @@ def data_and_digest(data: Path) -> tuple[Path, str]:
 
         data_set = open_set(str(data))
         return Path(data_set.address), data_set.digest
-    if not data.is_file():
-        raise UserError(f"{data} does not exist.")
+    check_file(data)
     return data, files_digest([data])
 
 
@@ -35,15 +34,22 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
         case "text":
             with open_text(data) as file:
                 for _, line in text_lines(file, str(data)):
-                    yield SentenceExample([split_words(line)], 0)
+                    yield SentenceExample([_sentence(line, config)], 0)
         case "table":
             for row in read_rows(data):
                 text = row.text(config.text or _text_column(row))
-                yield SentenceExample([split_words(text)], 0)
+                yield SentenceExample([_sentence(text, config)], 0)
         case _:
             for document in read_conll(data, labelled=False):
                 for number in range(len(document)):
                     yield SentenceExample(document, number)
+
+
+def _sentence(text: str, config: FeaturesConfig) -> Sentence:
+    if config.per == "text":
+        # As `transformers` tokenises it: byte-level BPE may begin a text without a space.
+        return Sentence((text,), None, is_text=True)
+    return split_words(text)
 
 
 def _text_column(row: TableRow) -> str:

@@ -77,6 +77,9 @@ def task_card(
         if metric in summary["baseline"]:
             constant = _figure(summary["baseline"][metric])
             scores[metric] += f" ({constant} for a constant answer)"
+    attention = {}
+    if shape.is_decoder:
+        attention["attention"] = "left to right"
     tables = {
         "Data": {
             "data": as_code(dataset["name"]),
@@ -86,6 +89,7 @@ def task_card(
         },
         "Training": {
             "encoder": as_code(model_name(checkpoint)),
+            **attention,
             "learning rate": f"{best['learning_rate']:g}",
             "seed": best["seed"],
             **recipe,

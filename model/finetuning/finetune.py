@@ -144,7 +144,7 @@ def _report_repeats(data: TaskData) -> None:
     num_train = f"{len(data.train):,} training examples"
     if repeats.repeated:
         print_notice(
-            f"{repeats.repeated:,} of {num_train} repeat another, with its label: they count twice."
+            f"{repeats.repeated:,} of {num_train} repeat another exactly: they count twice."
         )
     if repeats.contradictory:
         print_notice(

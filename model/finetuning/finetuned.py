@@ -99,9 +99,9 @@ def load_ensemble(
     first = members[0]
     if len(members) == 1:
         return first
-    expected = _untuned_settings(first.task)
+    expected = _shared_settings(first.task)
     for member, directory in zip(members, directories, strict=True):
-        settings = _untuned_settings(member.task)
+        settings = _shared_settings(member.task)
         for name in ("task", *sorted(expected.keys() | settings.keys())):
             if expected.get(name) != settings.get(name):
                 raise UserError(
@@ -119,9 +119,13 @@ def load_ensemble(
     return first._replace(task=replace(cast(Any, first.task), **tuned), members=members)
 
 
-def _untuned_settings(task: Task) -> dict[str, Any]:
+def _shared_settings(task: Task) -> dict[str, Any]:
+    """Return the settings that the members of an ensemble have in common: not their thresholds, nor
+    the weights of the training loss.
+    """
     settings = task_settings(task)
-    return {name: settings[name] for name in settings.keys() - set(task.tuned_settings)}
+    of_its_own = {*task.tuned_settings, "class_weights"}
+    return {name: settings[name] for name in settings.keys() - of_its_own}
 
 
 @torch.inference_mode()

@@ -5,7 +5,6 @@ The template ``page.html`` lies beside this file. The page follows the reader's 
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json, read_csv
 from ..mirror import local_copy
+from ..tasks.squad_metrics import Metric, exact_match
 from .results import (
     ENSEMBLE,
     IDENTITY,
@@ -74,8 +74,8 @@ class Curve:
 class Mistake:
     """A wrong answer to a dev example."""
 
-    confidence: float
-    """The probability of the answer."""
+    confidence: float | None
+    """The probability of the answer; None if there is none, as of entities that were missed."""
     given: str
     truth: str
     texts: Sequence[str]
@@ -159,7 +159,8 @@ def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
     if summary:
         chosen = run_name(summary["best"])
         (best,) = [each for each in records if run_name(each) == chosen]
-    mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl")
+    answer_metric: Metric = "korquad" if "korquad" in first.variant.split() else "squad"
+    mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl", answer_metric)
     report = best.get("dev_classes", {"classes": {}, "confusion": []})
     classes = report["classes"]
     if len(classes) > MAX_CLASSES:
@@ -264,25 +265,30 @@ def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: st
     )
 
 
-def _mistakes(path: Path) -> tuple[list[Mistake], int]:
-    """Return the wrong answers, the most confident first, and the number of examples."""
+def _mistakes(path: Path, answer_metric: Metric) -> tuple[list[Mistake], int]:
+    """Return the wrong answers, the most confident first, and the number of examples; answers to
+    questions are compared as `answer_metric` does.
+    """
     if not path.exists():
         return [], 0
     mistakes = []
     num_examples = 0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        num_examples += 1
-        mistake = _mistake(json.loads(line))
-        if mistake:
-            mistakes.append(mistake)
-    return sorted(mistakes, key=lambda mistake: -mistake.confidence), num_examples
+    # Not splitlines(), which takes U+2028 and other characters of a text for line ends.
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            num_examples += 1
+            mistake = _mistake(json.loads(line), answer_metric)
+            if mistake:
+                mistakes.append(mistake)
+    return sorted(mistakes, key=lambda mistake: -(mistake.confidence or 0)), num_examples
 
 
-def _mistake(row: dict[str, Any]) -> Mistake | None:
+def _mistake(row: dict[str, Any], answer_metric: Metric) -> Mistake | None:
     """Return the mistake in an answer, if it is one; scores have none."""
     truth = row["truth"]
     if "answer" in row:
-        if row["answer"] in truth or (not row["answer"] and not truth):
+        # No answer is the empty one.
+        if any(exact_match(row["answer"], gold, answer_metric) for gold in truth or [""]):
             return None
         return Mistake(
             confidence=row["probability"],
@@ -291,15 +297,7 @@ def _mistake(row: dict[str, Any]) -> Mistake | None:
             texts=[row["id"]],
         )
     if "entities" in row:
-        if row["tags"] == truth:
-            return None
-        confidences = [entity["probability"] for entity in row["entities"]]
-        return Mistake(
-            confidence=math.prod(confidences),
-            given=_tagged(row["words"], row["tags"]),
-            truth=_tagged(row["words"], truth),
-            texts=[" ".join(row["words"])],
-        )
+        return _wrong_entities(row)
     if "tag_probabilities" in row:
         return _wrong_tags(row)
     if "labels" in row:
@@ -312,6 +310,28 @@ def _mistake(row: dict[str, Any]) -> Mistake | None:
         truth=str(truth),
         texts=list(_texts(row)),
     )
+
+
+def _wrong_entities(row: dict[str, Any]) -> Mistake | None:
+    """Return the mistake in a sentence's entities, as confident as the most confident wrong one."""
+    truth = row["truth"]
+    if row["tags"] == truth:
+        return None
+    wrong = [entity for entity in row["entities"] if not _is_entity(entity, truth)]
+    return Mistake(
+        confidence=max((entity["probability"] for entity in wrong), default=None),
+        given=_tagged(row["words"], row["tags"]),
+        truth=_tagged(row["words"], truth),
+        texts=[" ".join(row["words"])],
+    )
+
+
+def _is_entity(entity: Mapping[str, Any], tags: Sequence[str]) -> bool:
+    """Return whether these BIO tags have the entity, with the same ends."""
+    start, end, kind = entity["start"], entity["end"], entity["type"]
+    expected = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+    continues = tags[end : end + 1] == [f"I-{kind}"]
+    return tags[start:end] == expected and not continues
 
 
 def _wrong_tags(row: dict[str, Any]) -> Mistake | None:

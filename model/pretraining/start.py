@@ -55,7 +55,8 @@ def start(
     state = PretrainState()
     if checkpoint:
         state = _load_state(updater, checkpoint)
-    elif config.checkpoint and config.can_be_prolonged:
+    elif config.checkpoint and config.can_be_prolonged and config.vocabulary_from == "checkpoint":
+        # In another vocabulary a row of the averages would be another token's.
         _continue_optimizer(updater, config.checkpoint)
     return model, updater, state
 
@@ -129,20 +130,26 @@ def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainSt
 
 
 def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> None:
-    """Take over the optimiser's state that is stored beside a model, if there is one that fits."""
+    """Take over the optimiser's averages that are stored beside a model, if there are some that
+    fit.
+    """
     path = local_copy(f"{checkpoint}/{STATE}") / OPTIMIZER
     if not path.is_file():
         return
     fresh = updater.state_dict()
+    decays = [group["weight_decay"] for group in updater.optimizer.param_groups]
     try:
         updater.load_state_dict(load_tensors(path, "Use another checkpoint."))
         fits = _averages_fit(updater.optimizer)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         fits = False
     if fits:
+        # The groups came with the other run's; rates are set before each update.
+        for group, decay in zip(updater.optimizer.param_groups, decays, strict=True):
+            group["weight_decay"] = decay
         print_notice(f"The optimiser continues from {path}.")
         return
-    # Another optimiser, or a model that was given positions or a vocabulary.
+    # Another optimiser, or a model that was given positions.
     updater.load_state_dict(fresh)
     print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
 

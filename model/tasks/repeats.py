@@ -25,13 +25,14 @@ class Repeats:
 def find_repeats(task: Task, train: Sequence[Any], dev: Mapping[str, Sequence[Any]]) -> Repeats:
     """Return how many examples share their texts with others.
 
-    Tasks whose examples have no texts and one label (`Task.texts`, `Task.stratum`) have none.
+    Tasks whose examples have no texts, or more than texts (`Task.depends_on_texts_alone`), have
+    none.
     """
-    labels: dict[Any, list[Any]] = defaultdict(list)
+    labels: dict[tuple[str, ...], list[Any]] = defaultdict(list)
     for example in train:
-        label = task.stratum(example)
-        if label is not None:
-            labels[_texts(task, example)].append(label)
+        texts = _texts(task, example)
+        if texts:
+            labels[texts].append(_label(task, example))
     repeated = 0
     contradictory = 0
     first = ""
@@ -48,4 +49,14 @@ def find_repeats(task: Task, train: Sequence[Any], dev: Mapping[str, Sequence[An
 
 
 def _texts(task: Task, example: Any) -> tuple[str, ...]:
+    if not task.depends_on_texts_alone:
+        return ()
     return tuple(task.texts(example).values())
+
+
+def _label(task: Task, example: Any) -> Any:
+    """Return the label, or the set of labels; None for pairs that have none."""
+    truth = task.truth(example)
+    if isinstance(truth, list):
+        return tuple(truth)
+    return truth

@@ -17,7 +17,7 @@ Shapes: N examples, R texts of each, B = N * R rows, L padded length, D hidden s
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -120,14 +120,16 @@ class SentenceEncoder(TaskModel):
 
 
 def _also_right(batch: TaskBatch) -> Tensor:
-    """Return where (N, C) a candidate is no wrong answer: it is the same text as the right one, or
-    the partner of the same text.
+    """Return where (N, C) a candidate is no wrong answer: it is the same text as the right one or
+    as the anchor itself, or the partner of the same text.
     """
     ids_NRL = batch.input_ids_BL.unflatten(0, (batch.num_features, -1))
     anchors_NL = ids_NRL[:, 0]
     partners_NL = ids_NRL[:, 1]
     candidates_CL = ids_NRL[:, 1:].transpose(0, 1).flatten(0, 1)
     is_same_NC = (partners_NL[:, None] == candidates_CL).all(-1)
+    # Where partners are anchors too: with (a, b) and (b, a), each meets itself as a candidate.
+    is_same_NC |= (anchors_NL[:, None] == candidates_CL).all(-1)
     has_same_anchor_NN = (anchors_NL[:, None] == anchors_NL).all(-1)
     num_anchors = len(anchors_NL)
     is_same_NC[:, :num_anchors] |= has_same_anchor_NN
@@ -170,24 +172,51 @@ class Similarity(Task):
         """Yield the examples in a table; raises `UserError` naming file and line.
 
         Scores are read if the table has them, so pairs without scores may be measured on pairs with
-        scores. Rows for training or dev with an empty text or score are left out and counted.
+        scores. The first row says what there is. Rows for training or dev that lack some of it, or
+        with an empty text or score, are left out and counted.
         """
         rows = read_rows(path, encoding=self.encoding)
-        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+        first = next(rows, None)
+        if first is None:
+            return
+        parts = self._columns(first).keys()
+        is_scored = labelled and {"partner", "score"} <= parts
+        parts -= {"negative" if is_scored else "score"}
+        make = partial(self._example, parts=parts, labelled=labelled)
+        yield from usable(chain([first], rows), make, labelled)
 
-    def _example(self, row: TableRow, labelled: bool) -> TextGroup:
-        texts = [row.text(_column(row, self.text) or self.text[0])]
-        pair = _column(row, self.text_pair)
-        if pair:
-            texts.append(row.text(pair))
+    def _columns(self, row: TableRow) -> dict[str, str]:
+        """Return the columns of a row's texts and score, by what they are."""
+        names_by_part = {
+            "text": self.text,
+            "partner": self.text_pair,
+            "negative": (NEGATIVE_COLUMN,),
+            "score": self.label,
+        }
+        columns = {}
+        for part, names in names_by_part.items():
+            column = _column(row, names)
+            if column:
+                columns[part] = column
+        return columns
+
+    def _example(self, row: TableRow, parts: Set[str], labelled: bool) -> TextGroup:
+        columns = self._columns(row)
+        missing = sorted(parts - columns.keys())
+        if missing:
+            raise UnusableRowError(
+                f"{row.where} has no {missing[0]}, unlike the first row.", f"without a {missing[0]}"
+            )
+        texts = [row.text(columns.get("text", self.text[0]))]
+        if "partner" in parts:
+            texts.append(row.text(columns["partner"]))
         else:
             texts *= 2  # dropout alone makes a difference
         score = None
-        score_column = _column(row, self.label)
-        if pair and labelled and score_column:
-            score = row.number(score_column)
-        elif NEGATIVE_COLUMN in row.values:
-            texts.append(row.text(NEGATIVE_COLUMN))
+        if "score" in parts:
+            score = row.number(columns["score"])
+        if "negative" in parts:
+            texts.append(row.text(columns["negative"]))
         if labelled and not all(text.strip() for text in texts):
             raise UnusableRowError(f"{row.where}: a text is empty.", "with an empty text")
         return TextGroup(tuple(texts), score)
@@ -217,7 +246,15 @@ class Similarity(Task):
         return dict(zip(names, example.texts, strict=False))
 
     def encode(self, examples: Sequence[TextGroup], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per example, with a row for each of its texts."""
+        """Return one feature per example, with a row for each of its texts.
+
+        Raises `UserError` for examples of files with different columns.
+        """
+        if len({(len(example.texts), example.score is None) for example in examples}) > 1:
+            raise UserError(
+                "Some files have a column negative, or scores, and others none: give files with "
+                "the same columns."
+            )
         all_tokens = iter(tokenizer.token_ids([text for group in examples for text in group.texts]))
         features = []
         for index, example in enumerate(examples):
@@ -259,7 +296,7 @@ class Similarity(Task):
         if examples[0].score is not None:
             cosines_N = (vectors_NRD[:, 0] * vectors_NRD[:, 1]).sum(-1).numpy()
             return _correlations(cosines_N, examples)
-        reciprocal_N = 1.0 / _ranks(vectors_NRD)
+        reciprocal_N = 1.0 / _ranks(vectors_NRD, examples)
         return {
             "recall_at_1": float((reciprocal_N == 1).mean()),
             "mrr": float(reciprocal_N.mean()),
@@ -340,18 +377,26 @@ def _correlations(cosines_N: np.ndarray, examples: Sequence[TextGroup]) -> Score
     return {name: measure(name, cosines_N, scores_N) for name in ("spearman", "pearson")}
 
 
-def _ranks(vectors_NRD: Tensor) -> np.ndarray:
-    """Return the rank (N,) of each text's partner among all candidates, from 1; equal cosines are
-    no better ones.
+def _ranks(vectors_NRD: Tensor, examples: Sequence[TextGroup]) -> np.ndarray:
+    """Return the rank (N,) of each text's partner among all candidates but the text itself, from 1;
+    equal cosines are no better ones.
     """
     candidates_CD = vectors_NRD[:, 1:].transpose(0, 1).flatten(0, 1)
+    numbers: dict[str, int] = {}
+    for example in examples:
+        for text in example.texts:
+            numbers.setdefault(text, len(numbers))
+    texts_NR = torch.tensor([[numbers[text] for text in example.texts] for example in examples])
+    candidates_C = texts_NR[:, 1:].T.flatten()
     ranks = []
     for first in range(0, len(vectors_NRD), ANCHORS_AT_ONCE):
         group_NRD = vectors_NRD[first : first + ANCHORS_AT_ONCE]
         cosines_NC = group_NRD[:, 0] @ candidates_CD.T
         own = torch.arange(first, first + len(group_NRD))
         own_N1 = cosines_NC.gather(1, own[:, None])
-        ranks.append(1 + (cosines_NC > own_N1).sum(1))
+        # Where partners are anchors too, a text would be nearest to itself.
+        is_other_NC = texts_NR[own, :1] != candidates_C
+        ranks.append(1 + (is_other_NC & (cosines_NC > own_N1)).sum(1))
     return torch.cat(ranks).numpy()
 
 
@@ -384,8 +429,10 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
         return task
     scores: list[float] = []
     for row in chain([first], rows):
-        with suppress(UnusableRowError):  # `read` counts them
-            scores.append(row.number(score_column))
+        column = _column(row, task.label)
+        if column:
+            with suppress(UnusableRowError):  # `read` counts them
+                scores.append(row.number(column))
     if not scores:
         raise UserError(f"{files[0]}: {score_column} is empty in every row.")
     score_range = (min(scores), max(scores))

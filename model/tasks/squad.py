@@ -108,6 +108,7 @@ class Squad(Task):
     """For 2.0: the margin by which an answer must outscore "no answer" (section 4.3)."""
     cut = "questions", "max_question_length"
     tuned_settings = ("tau",)
+    depends_on_texts_alone = False  # on the passage, too
 
     @property
     def variant(self) -> str:

@@ -197,6 +197,8 @@ class Task(ABC):
     """The fields that `tuned` changes."""
     has_new_weights: ClassVar[bool] = True
     """Whether the model has a head, which must be trained before it can answer."""
+    depends_on_texts_alone: ClassVar[bool] = True
+    """Whether `texts`, if there are any, are all that the answer depends on."""
     whole_batches: bool = False
     """Whether the loss compares the examples of a batch, so that it cannot be divided."""
 

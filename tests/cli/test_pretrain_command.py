@@ -63,6 +63,22 @@ def test_too_few_held_out_rows_are_no_verdict(end, monkeypatch):
     assert end(7.25, 0.167)[2] == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "width"), [('{"hidden_size": 128}', 128), ("{}", 768), ("{", 768), (None, 768)]
+)
+def test_threads_wait_as_for_the_checkpoints_width(monkeypatch, tmp_path, content, width):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    widths: list[int] = []
+    monkeypatch.setattr("clozeworks.cli.pretrain.wait_for_width", widths.append)
+    monkeypatch.setattr(
+        "clozeworks.model.pretraining.pretrain.pretrain",
+        lambda *args, **kwargs: summary(6.0, 0.9),
+    )
+    main(["pretrain", "instances", "--output", "run", "--checkpoint", str(tmp_path)])
+    assert widths == [width]
+
+
 def with_rows(num_rows: int) -> Callable[..., dict[str, Any]]:
     plain = summary
     return lambda *figures: {**plain(*figures), "validation_rows": num_rows}

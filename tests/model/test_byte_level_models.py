@@ -1,11 +1,13 @@
 """Models with byte-level tokenizers, such as the published ModernBERT's, in every command."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 import transformers
 from byte_level_fixture import write_published_tokenizer
 from clozeworks.model.config import PretrainConfig
@@ -105,6 +107,25 @@ def test_a_published_model_goes_through_all_commands(
     text.write_text("\n".join(TEXTS) + "\n")
     counted = extract_features(run, text, tmp_path / "features.parquet", FeaturesConfig(per="word"))
     assert counted == {"texts": 3, "vectors": sum(len(text.split()) for text in TEXTS)}
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl"])
+def test_the_vector_of_a_text_is_that_of_transformers(published: Path, tmp_path: Path, suffix: str):
+    texts = [*TEXTS, "", "  the  ant\t."]
+    data = tmp_path / f"texts{suffix}"
+    lines = texts if suffix == ".txt" else [json.dumps({"text": text}) for text in texts]
+    data.write_text("".join(f"{line}\n" for line in lines))
+    config = FeaturesConfig(per="text", combine="sum", device="cpu")
+    extract_features(published, data, tmp_path / "features.parquet", config)
+    found = pq.read_table(tmp_path / "features.parquet")["vector"].to_pylist()
+    encoder = transformers.AutoModel.from_pretrained(published).eval()
+    tokenizer_file = str(published / "tokenizer.json")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=tokenizer_file)
+    for text, vector in zip(texts, found, strict=True):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            states = encoder(ids).last_hidden_state
+        np.testing.assert_allclose(vector, states[0].mean(0), rtol=0, atol=1e-5)
 
 
 def test_words_are_tokenised_with_their_space_and_offsets_are_without(published: Path):

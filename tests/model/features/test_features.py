@@ -311,6 +311,8 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
         extract(checkpoint, texts, output, text="a")
     with pytest.raises(UserError, match=r" does not exist\.$"):
         extract(checkpoint, tmp_path / "none.txt", output)
+    with pytest.raises(UserError, match="is a folder; give one of the files in it"):
+        extract(checkpoint, tmp_path, output)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match="contains no texts"):
         extract(checkpoint, tmp_path / "empty.txt", output)

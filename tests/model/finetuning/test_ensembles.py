@@ -16,6 +16,7 @@ from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import draw_results, read_results
 from clozeworks.model.finetuning.task_model import make_model
+from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.multilabel import MultiLabel
 from clozeworks.model.tasks.ner import EntityRecognition
@@ -154,6 +155,21 @@ def test_models_that_do_not_belong_together_are_refused(models, checkpoint, data
         UserError, match=r"other has another vocabulary than .*seed-0: they make no"
     ):
         evaluate_task(models[0], data, "cpu", members=[other])
+
+
+@pytest.mark.slow
+def test_models_of_other_class_weights_belong_together(checkpoint, data, tmp_path):
+    # Fewer examples of one class, so that the weights differ from 1.
+    lines = (data / "train.tsv").read_text().splitlines()
+    (tmp_path / "train.tsv").write_text("\n".join(["text\tlabel", *lines[1:-2]]) + "\n")
+    outputs = [tmp_path / name for name in ("none", "balanced")]
+    for output in outputs:
+        config = FinetuneConfig(**QUICK, class_weights=output.name)
+        finetune("classify", tmp_path / "train.tsv", checkpoint, output, config)
+    plain, balanced = [read_task(output / "task.json").settings() for output in outputs]
+    assert balanced["class_weights"] != plain.get("class_weights")
+    measured = evaluate_task(outputs[0], tmp_path / "train.tsv", "cpu", members=outputs[1:])
+    assert len(measured["members"]) == 2
 
 
 @pytest.mark.slow

@@ -1,6 +1,9 @@
 """Error analysis: dev predictions with the truth, figures of each class, and the page."""
 
+import csv
 import json
+import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -137,11 +140,13 @@ def test_the_page_has_runs_curves_classes_and_mistakes(trained, tmp_path):
     output = trained / "reviews"
     path = output / "dev" / "dev.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
+    # As texts of the web have them: line ends of Unicode, which end no line of a file.
+    rows[0]["text"] = "the\u2028film\u2029was\x85good"
     # Whatever was learned: the fourth example is a mistake.
     wrong = {**rows[3], "label": "good", "probabilities": {"bad": 0.1, "dull": 0, "good": 0.9}}
-    lines = [json.dumps({**row, "label": row["truth"]}) for row in rows]
+    lines = [json.dumps({**row, "label": row["truth"]}, ensure_ascii=False) for row in rows]
     lines[3] = json.dumps(wrong)
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     page = Elements(render_results(trained))
     assert "script" not in page.tags
     assert "b" in page.tags
@@ -154,6 +159,61 @@ def test_the_page_has_runs_curves_classes_and_mistakes(trained, tmp_path):
     command = [str(trained), "--html", str(tmp_path / "page.html"), "--json"]
     assert CliRunner().invoke(results, command).exit_code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def page_of(trained: Path, folder: Path, rows: list[dict[str, Any]], variant: str = "") -> str:
+    """Return the text of the page if the dev answers were these, of a task of this variant."""
+    shutil.copytree(trained, folder)
+    output = folder / "reviews"
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (output / "dev" / "dev.jsonl").write_text(lines)
+    with (output / "results.csv").open(newline="") as file:
+        records = list(csv.DictReader(file))
+    with (output / "results.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, records[0].keys())
+        writer.writeheader()
+        writer.writerows({**record, "variant": variant} for record in records)
+    return Elements(render_results(folder)).text
+
+
+def test_answers_to_questions_are_compared_as_their_metric_does(trained, tmp_path):
+    rows = [
+        {"id": "1", "answer": "the Panthers.", "probability": 0.9, "truth": ["panthers", "x"]},
+        {"id": "2", "answer": "", "probability": 0.8, "truth": []},
+        {"id": "3", "answer": "Broncos", "probability": 0.7, "truth": []},
+    ]
+    english = page_of(trained, tmp_path / "english", rows, "2.0")
+    assert "1 of 3 examples are answered wrongly" in english
+    assert "0.700 Broncos\ninstead of no answer" in english
+    # There, articles count.
+    korean = page_of(trained, tmp_path / "korean", rows, "2.0 korquad")
+    assert "2 of 3 examples are answered wrongly" in korean
+
+
+def test_missed_entities_have_no_confidence_and_come_last(trained, tmp_path):
+    def row(tags: str, truth: str, *entities: tuple[int, int, float]) -> dict[str, Any]:
+        return {
+            "words": ["Ann", "Lee", "left", "Rome"],
+            "tags": tags.split(),
+            "entities": [
+                {"type": "x", "start": start, "end": end, "probability": probability}
+                for start, end, probability in entities
+            ],
+            "truth": truth.split(),
+        }
+
+    rows = [
+        row("O O O O", "B-x I-x O O"),
+        row("B-x I-x O O", "B-x I-x O B-x", (0, 2, 0.99)),  # what is found is right
+        row("B-x O O B-x", "B-x I-x O B-x", (0, 1, 0.6), (3, 4, 0.98)),
+        row("B-x I-x O O", "B-x I-x O O", (0, 2, 0.9)),
+    ]
+    text = page_of(trained, tmp_path / "ner", rows)
+    assert "3 of 4 examples are answered wrongly" in text
+    first = text.index("0.600 Ann (B-x) Rome (B-x)\ninstead of Ann (B-x) Lee (I-x) Rome (B-x)")
+    assert first < text.index("no entity\ninstead of Ann (B-x) Lee (I-x)")
+    assert first < text.index("Ann (B-x) Lee (I-x)\ninstead of Ann (B-x) Lee (I-x) Rome (B-x)")
+    assert not re.search(r"[01]\.\d{3} (no entity|Ann .*Lee .*\ninstead)", text)
 
 
 def test_a_single_point_is_no_curve(checkpoint, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.finetuning.card import task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.results import SearchSummary
@@ -41,6 +42,7 @@ def card_of(
     data: str = "glue/MRPC",
     license: str | None = None,
     summary: SearchSummary = SUMMARY,
+    shape: EncoderConfig | None = None,
 ) -> ModelCard:
     recipe = {"batch_size": 32, "epochs": "3"}
     config = FinetuneConfig(license=license)
@@ -52,7 +54,7 @@ def card_of(
         config,
         recipe,
         summary,
-        ModelConfig(),
+        shape or ModelConfig(),
         in_transformers=task.name != "swag",
     )
     return ModelCard(text)
@@ -106,6 +108,12 @@ def test_sentence_vectors_are_for_sentence_transformers():
 )
 def test_data_recipe_and_figures_are_stated(line: str):
     assert line in card_of().text.splitlines()
+
+
+def test_a_model_that_reads_from_left_to_right_says_so():
+    line = "| attention | left to right |"
+    assert line in card_of(shape=ModelConfig(is_decoder=True)).text.splitlines()
+    assert "| attention |" not in card_of().text
 
 
 def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for():

@@ -112,8 +112,10 @@ def test_data_are_those_of_the_training_shards():
         ({"duplicates_per_epoch": 2}, "| duplicates per epoch | 2 |"),
         (
             {"dynamic_masking": "whole-word", "mask_split": (100, 0, 0)},
-            "| mask split | (100, 0, 0) |",
+            "| mask split | 100, 0, 0 |",
         ),
+        ({"dynamic_masking": "token", "mask_rate": (0.3,)}, "| mask rate | 0.3 |"),
+        ({}, "| weight | none |"),
         ({}, "| loss | 2.5 (before training 9) |"),
     ],
 )
@@ -156,7 +158,7 @@ def test_without_languages_none_is_named():
         )
     )
     assert "## Data, phase 2" in card.text
-    assert "| phase shares | (0.9, 0.1) |" in card.text
+    assert "| phase shares | 0.9, 0.1 |" in card.text
     assert "documents in" not in model_card(
         PretrainConfig(), ModelConfig(), [parsed(manifest)], SUMMARY, TOKENIZER
     )

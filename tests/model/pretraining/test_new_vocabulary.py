@@ -2,6 +2,8 @@
 stays.
 """
 
+import re
+import shutil
 from typing import Any
 
 import pytest
@@ -135,6 +137,25 @@ def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
     )
     # The finished run is found without the model that it started from.
     assert pretrain(start, [other], tmp_path / "moved")["status"] == "already finished"
+
+
+@pytest.mark.slow
+def test_another_vocabulary_of_the_same_size_has_no_averages_yet(tmp_path):
+    first = str(write_instances(tmp_path / "old", vocab_size=40))
+    other = write_instances(tmp_path / "new", vocab_size=40)
+    for name in ("vocab.txt", "tokenizer.json"):
+        content = (other / name).read_text()
+        (other / name).write_text(re.sub(r"\bw(\d+)", r"v\1", content))
+    options: dict[str, Any] = {**SHORT, "steps": 2, "schedule": "constant-with-decay"}
+    steady = PretrainConfig(**TINY, **options, archive_every=1)
+    pretrain(steady, [first], tmp_path / "model")
+    archived = tmp_path / "model" / "archive" / "step-1"
+    moved = PretrainConfig(**options, checkpoint=str(archived), vocabulary_from="instances")
+    pretrain(moved, [str(other)], tmp_path / "beside")
+    shutil.rmtree(archived / "training_state")
+    pretrain(moved, [str(other)], tmp_path / "alone")
+    beside, alone = [tmp_path / name / "model.safetensors" for name in ("beside", "alone")]
+    assert beside.read_bytes() == alone.read_bytes()
 
 
 def test_a_vocabulary_is_moved_only_if_asked_for(tmp_path):

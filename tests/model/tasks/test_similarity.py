@@ -1,6 +1,7 @@
 """Sentence vectors: the forms of the data, the losses, and the folder that is written."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from clozeworks.model.tasks.similarity import (
     TextGroup,
     read_similarity,
 )
-from clozeworks.model.tasks.splits import read_data
+from clozeworks.model.tasks.splits import read_data, read_labelled
 from clozeworks.model.tasks.task import make_batch
 from clozeworks.model.tokenizer import TextTokenizer, tokenizer_files, with_settings
 from clozeworks.pipeline.errors import UserError
@@ -138,6 +139,56 @@ def test_rows_without_a_text_or_a_score_are_left_out_and_counted(tmp_path, capsy
     assert len(list(task.read(tmp_path / "train.tsv", labelled=False))) == 6
 
 
+@pytest.mark.parametrize("score_range", [None, (0.0, 5.0)])
+def test_the_help_names_the_defaults(score_range):
+    recipe = Similarity(score_range=score_range).recipe
+    values = {
+        "batch_size": f"{recipe.batch_size}",
+        "epochs": f"{recipe.epochs:g}",
+        "learning_rates": f"{recipe.learning_rates[0]:.0e}".replace("e-0", "e-"),
+    }
+    helps = {field.name: field.metadata["help"] for field in fields(FinetuneConfig)}
+    for name, value in values.items():
+        form = f"({value} with scores)" if score_range else f"similarity {value} ("
+        assert form in helps[name]
+
+
+def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
+    pair = {"anchor": "the film", "positive": "a film"}
+    triple = {**pair, "negative": "bad"}
+    triples = write(tmp_path / "triples.jsonl", *map(json.dumps, (triple, pair, triple)))
+    assert read(triples)[1] == [TextGroup(("the film", "a film", "bad"), None)] * 2
+    told = capsys.readouterr().err
+    assert "1 of 3 rows without a negative are left out; the first: " in told
+    assert "triples.jsonl, line 2 has no negative, unlike the first row." in told
+    # Each row to predict needs an answer.
+    with pytest.raises(UserError, match="line 2 has no negative"):
+        list(Similarity().read(triples, labelled=False))
+
+    rows = ({**pair, "score": 1}, pair, {**pair, "label": 3})
+    scored = write(tmp_path / "scored.jsonl", *map(json.dumps, rows))
+    task, examples = read(scored)
+    assert task.score_range == (1, 3)
+    assert [example.score for example in examples] == [1, 3]
+    assert "1 of 3 rows without a score are left out" in capsys.readouterr().err
+
+    pairs = write(tmp_path / "pairs.jsonl", *map(json.dumps, (pair, triple)))
+    assert read(pairs)[1] == [TextGroup(("the film", "a film"), None)] * 2
+
+
+@pytest.mark.parametrize("kinds", [("pairs", "triples"), ("pairs", "scored")])
+def test_files_with_other_columns_are_not_mixed(bert, tmp_path, kinds):
+    rows = {
+        "pairs": ("anchor\tpositive", "the film\ta film"),
+        "triples": ("anchor\tpositive\tnegative", "the film\ta film\tbad"),
+        "scored": PAIRS,
+    }
+    files = [write(tmp_path / f"train-{kind}.tsv", *rows[kind]) for kind in kinds]
+    task = read_similarity(files, TaskOptions())
+    with pytest.raises(UserError, match="give files with the same columns"):
+        task.encode(read_labelled(task, files), TextTokenizer(bert))
+
+
 @needs_shared_data
 @pytest.mark.parametrize(
     "folder, num_train", [(DATA / "glue/STS-B", 5749), (DATA / "korean/korsts-train.tsv", 5749)]
@@ -209,6 +260,25 @@ def test_a_right_answer_is_never_a_wrong_one_too(bert):
     torch.testing.assert_close(model.loss(model(batch), batch), torch.stack(losses).mean())
 
 
+def test_an_anchor_is_not_a_wrong_answer_to_itself(bert):
+    # The first one is the second one's partner; the third one is its own negative.
+    examples = [
+        TextGroup((GOOD, BAD, "b"), None),
+        TextGroup(("film", GOOD, "a"), None),
+        TextGroup(("bad", "a film", "bad"), None),
+    ]
+    model, batch = model_and_batch(bert, Similarity(), examples)
+    unit = F.normalize(model(batch), dim=-1)
+    candidates = torch.cat([unit[:, 1], unit[:, 2]])
+    cosines = (unit[:, 0] @ candidates.T) / 0.05
+    kept = [[0, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
+    losses = []
+    for index, right_or_wrong in enumerate(kept):
+        logits = cosines[index, right_or_wrong]
+        losses.append(logits.logsumexp(0) - cosines[index, index])
+    torch.testing.assert_close(model.loss(model(batch), batch), torch.stack(losses).mean())
+
+
 def test_matryoshka_trains_the_beginnings_too(bert):
     examples = [TextGroup((GOOD, BAD), None), TextGroup(("film", "bad"), None)]
     model, batch = model_and_batch(bert, Similarity(matryoshka=(16, 8)), examples)
@@ -240,6 +310,17 @@ def test_scores_of_pairs_with_and_without_scores():
         "recall_at_1": pytest.approx(np.mean(np.array(ranks) == 1)),
         "mrr": pytest.approx(np.mean(1 / np.array(ranks))),
     }
+
+
+def test_a_text_is_no_candidate_for_itself():
+    # Each is the other's partner, and nearer to itself.
+    one, two = np.array([[1.0, 0.0], [0.6, 0.8]], dtype=np.float32)
+    examples = [TextGroup(("a", "b"), None), TextGroup(("b", "a"), None)]
+    outputs = [np.stack([one, two]), np.stack([two, one])]
+    assert Similarity().scores(outputs, [], examples) == {"recall_at_1": 1.0, "mrr": 1.0}
+    third = TextGroup(("a", "c"), None)
+    ranked = Similarity().scores([*outputs, np.stack([one, -one])], [], [*examples, third])
+    assert ranked["mrr"] == pytest.approx((1 + 1 + 1 / 2) / 3)
 
 
 def write_topics(folder: Path) -> Path:

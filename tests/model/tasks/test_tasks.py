@@ -4,7 +4,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import datasets
 import numpy as np
@@ -31,8 +31,10 @@ from clozeworks.model.tasks.classification import (
     read_classify,
 )
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.multilabel import MultiLabel
 from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
 from clozeworks.model.tasks.repeats import Repeats, find_repeats
+from clozeworks.model.tasks.similarity import Similarity, TextGroup
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
@@ -791,8 +793,34 @@ def test_repeats_and_contradictions_are_counted():
     assert find_repeats(task, train, dev) == Repeats(
         repeated=2, contradictory=3, example="odd", shared=1
     )
+    # Of scores, sets of labels, and pairs without a label, too.
     scores = Classification(name="stsb", text=("text",))
-    assert find_repeats(scores, train, {}) == Repeats(
+    assert find_repeats(scores, train, dev) == Repeats(
+        repeated=2, contradictory=3, example="odd", shared=1
+    )
+    labels = MultiLabel(text=("text",), labels=("a", "b"))
+    tagged = [TextExample("good", None, cast(Any, (0, 1))) for _ in range(2)]
+    tagged.append(TextExample("good", None, cast(Any, ())))
+    assert find_repeats(labels, tagged, {}) == Repeats(
+        repeated=1, contradictory=3, example="good", shared=0
+    )
+    pairs = [TextGroup(("a", "b"), None), TextGroup(("a", "b"), None), TextGroup(("a", "c"), None)]
+    assert find_repeats(Similarity(), pairs, {"": pairs[:1]}) == Repeats(
+        repeated=1, contradictory=0, example="", shared=1
+    )
+
+
+def test_a_question_about_another_passage_is_no_repeat(tmp_path):
+    lines = []
+    for name in ("Ann", "Ben"):
+        answers = {"text": [name], "answer_start": [0]}
+        row = {"id": name, "question": "Who?", "context": name, "answers": answers}
+        lines.append(json.dumps(row) + "\n")
+    (tmp_path / "train.jsonl").write_text("".join(lines))
+    data = read_data("squad", tmp_path / "train.jsonl", TaskOptions())
+    examples = [*data.train, *data.dev[""]]
+    assert len(examples) == 2
+    assert find_repeats(data.task, examples, {"": examples}) == Repeats(
         repeated=0, contradictory=0, example="", shared=0
     )
 
