@@ -20,7 +20,13 @@ from ..manifests import DocumentsManifest, InstancesManifest, InstancesTokenizer
 from ..mixture import plan_mixture
 from ..storage import absolute, join
 from ..storage.shards import SPLITS
-from ..storage.stage import StageDirectory, check_output, manifest_head, read_manifest
+from ..storage.stage import (
+    StageDirectory,
+    check_output,
+    manifest_head,
+    read_manifest,
+    refuse_input,
+)
 from ..vocabulary.vocabulary import read_vocabulary, vocabulary_files
 from .estimate import estimate_instances, times_read
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups
@@ -48,6 +54,7 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
         vocabulary = read_vocabulary(self.vocab)
+        refuse_input(self.output, self.documents, self.vocab)
         inputs = [
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},

@@ -249,6 +249,28 @@ def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
     return None
 
 
+def refuse_input(output: str, *inputs: str) -> None:
+    """Raise `UserError` if a directory or file that a stage reads lies where it writes.
+
+    With `overwrite` the stage would delete it.
+    """
+    output_folder = _real_path(output)
+    for path in inputs:
+        input_folder = _real_path(path)
+        if storage.exists(path):  # a file, such as vocab.txt
+            input_folder = os.path.dirname(input_folder)
+        if input_folder == output_folder:
+            raise UserError(
+                f"`output` {output} would overwrite the input {path}: choose another `output`."
+            )
+
+
+def _real_path(path: str) -> str:
+    if storage.is_remote(path):
+        return path.rstrip("/")
+    return os.path.realpath(path)
+
+
 def refuse_other_files(path: str) -> None:
     """Raise `UserError` if the directory `path` has files, but no stage has begun in it."""
     if _read_head(path) is None and _read_manifest(path) is None:

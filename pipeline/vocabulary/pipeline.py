@@ -36,6 +36,7 @@ from ..storage.stage import (
     check_output,
     manifest_head,
     read_manifest,
+    refuse_input,
 )
 from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
@@ -78,6 +79,7 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
         """Read the documents' manifest."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
+        refuse_input(self.output, self.documents)
         inputs = [{"stage": "ingest", "digest": corpus.digest}]
         num_train_shards = len(shard_paths(self.documents, corpus, "train"))
         # Each unit needs a bucket, and every bucket is a record batch in every unit's file.

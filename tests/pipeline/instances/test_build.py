@@ -263,6 +263,23 @@ def test_vocabularies_that_cannot_be_used_are_named_in_the_error(
     assert not (tmp_path / "out").exists()
 
 
+def test_no_stage_deletes_what_it_reads(documents: str, vocab: str, tmp_path: Path):
+    copied = Path(shutil.copytree(documents, tmp_path / "documents"))
+    copied_vocab = Path(shutil.copytree(vocab, tmp_path / "vocab"))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    overwrite = replace(RUN, overwrite=True)
+    with pytest.raises(UserError, match=r"documents would overwrite the input .*/documents: choo"):
+        learn_vocabulary(str(copied), str(copied), VocabConfig(), overwrite)
+    for output, its_vocab in (
+        (copied, copied_vocab),
+        (copied_vocab, copied_vocab),
+        (copied_vocab, copied_vocab / "vocab.txt"),
+    ):
+        with pytest.raises(UserError, match=rf"{output} would overwrite the input {output}"):
+            build(str(copied), str(its_vocab), str(output), CONFIG, overwrite)
+    assert all(path.exists() for path in files)
+
+
 def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str, tmp_path: Path):
     unfinished = tmp_path / "vocab"
     shutil.copytree(vocab, unfinished)
