@@ -64,6 +64,9 @@ class StageDirectory(OutputDirectory):
     """Of the work: configuration, inputs, library versions."""
     setup: Any = field(default=None, compare=False)
     """Facts about the inputs that all phases need; see `execution.stages.StagePlan`."""
+    opened: float = 0.0
+    """When its work began or resumed, in seconds since the epoch: a process that outlives a run
+    must not take the plans of an earlier one for those of this one."""
 
 
 def write_manifest(

@@ -167,8 +167,6 @@ def test_counts_in_another_layout_are_not_resumed(
             patched.setattr(units, "LAYOUT", 1)
             patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
             learn_vocabulary(documents, str(tmp_path / step), config, RUN)
-        units.read_units.cache_clear()  # as in another process
-        units.unit_names.cache_clear()
         for path in (tmp_path / step).glob(".work/*/*.arrow"):
             path.write_bytes(b"of other buckets")
         if error:
@@ -278,6 +276,15 @@ def test_no_stage_deletes_what_it_reads(documents: str, vocab: str, tmp_path: Pa
         with pytest.raises(UserError, match=rf"{output} would overwrite the input {output}"):
             build(str(copied), str(its_vocab), str(output), CONFIG, overwrite)
     assert all(path.exists() for path in files)
+
+
+def test_documents_may_move_between_builds(vocab: str, tmp_path: Path):
+    documents = write_documents(tmp_path / "p" / "documents", text_of(20), text_of(4))
+    output = str(tmp_path / "out")
+    built = build(str(documents), vocab, output, CONFIG, RUN)
+    documents = documents.rename(tmp_path / "documents")
+    again = build(str(documents), vocab, output, CONFIG, replace(RUN, overwrite=True))
+    assert again.shards == built.shards and not again.already_finished
 
 
 def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str, tmp_path: Path):
