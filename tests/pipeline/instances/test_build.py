@@ -278,6 +278,23 @@ def test_no_stage_deletes_what_it_reads(documents: str, vocab: str, tmp_path: Pa
     assert all(path.exists() for path in files)
 
 
+@pytest.mark.parametrize(
+    ("too_small", "corrected"),
+    [
+        (VocabConfig(size=100, num_unused=90), VocabConfig(size=140, num_unused=90)),
+        (VocabConfig(size=260, algorithm="bpe"), VocabConfig(size=270, algorithm="bpe")),
+    ],
+)
+def test_a_size_that_was_too_small_may_be_corrected(
+    documents: str, tmp_path: Path, too_small: VocabConfig, corrected: VocabConfig
+):
+    output = str(tmp_path / "vocab")
+    for _ in range(2):  # the same command says the same
+        with pytest.raises(UserError, match=f"`size` is {too_small.size}, but special tokens and"):
+            learn_vocabulary(documents, output, too_small, RUN)
+    assert learn_vocabulary(documents, output, corrected, RUN).report.num_tokens == corrected.size
+
+
 def test_documents_may_move_between_builds(vocab: str, tmp_path: Path):
     documents = write_documents(tmp_path / "p" / "documents", text_of(20), text_of(4))
     output = str(tmp_path / "out")
