@@ -244,7 +244,7 @@ def test_each_reading_of_a_pass_may_end_with_a_row_that_is_not_full(packed: Path
     check = audited_padding(packed, tmp_path, 13, 297, config)
     # 13 readings of 598 tokens in pairs, and one document left: 7 rows, 20 times in each pass.
     assert check.value == pytest.approx(1 - 13 * 299 / (7 * 600), abs=1e-3)
-    assert check.value > 0.06 and check.verdict == "ok"
+    assert check.verdict == "ok"
 
 
 def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):
