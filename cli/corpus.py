@@ -12,7 +12,7 @@ from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import describe_fault, read_toml
 from .data_warnings import warn_about_documents, warn_about_instances
 from .failures import commands_of
-from .options import make_config
+from .options import make_config, max_bad_option
 from .summary import CommandSummary, summarize_shards
 from .terminal import data_stage_terminal
 from .vocabulary_summary import summarize_vocabulary
@@ -61,13 +61,7 @@ def _help_of(name: str) -> str:
     show_default=True,
     help="Number of worker processes on this machine; 0 means one per core.",
 )
-@click.option(
-    "--max-bad",
-    type=float,
-    default=0.05,
-    show_default=True,
-    help="Maximum share of bad inputs; a stage fails beyond it.",
-)
+@max_bad_option
 @click.option(
     "--overwrite", is_flag=True, help="Delete the three folders' contents and start over."
 )

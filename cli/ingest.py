@@ -8,7 +8,7 @@ import click
 from ..pipeline.config import IngestConfig, RunOptions
 from ..pipeline.execution.counters import count_words
 from .data_warnings import warn_about_documents
-from .options import GroupedCommand, config_options, make_config
+from .options import GroupedCommand, config_options, make_config, max_bad_option
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, with_spaces
 from .terminal import data_stage_terminal
 
@@ -34,6 +34,7 @@ LONGEST_SHOWN = 200
     "title.",
 )
 @config_options(IngestConfig, RunOptions)
+@max_bad_option
 @click.pass_context
 def ingest(
     ctx: click.Context,

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import click
 
+from ..pipeline.config import MAX_BAD
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 from .failures import commands_of
@@ -45,6 +46,18 @@ class GroupedOption(click.Option):
     def __init__(self, *args: Any, group: str = COMMON, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.group = group
+
+
+max_bad_option = click.option(
+    "--max-bad",
+    type=float,
+    default=MAX_BAD,
+    show_default=True,
+    cls=GroupedOption,
+    group="Running",
+    help="Maximum share of bad inputs; beyond it the command fails.",
+)
+"""For the commands that read sources."""
 
 
 class GroupedCommand(click.Command):

@@ -264,16 +264,14 @@ class BuildConfig:
         return self.pairing == "none" and self.max_length > LONGEST_UNPACKED
 
 
+MAX_BAD = 0.05
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a data stage is run; nothing here changes the output."""
 
     workers: int = option(0, "Number of worker processes on this machine; 0 means one per core.")
-    max_bad: float = option(
-        0.05,
-        "Maximum share of bad inputs; beyond it the stage fails.",
-        group="Running",
-    )
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
     dry_run: bool = option(False, "Only estimate the units of work, disk space, memory and time.")
     verbose: bool = option(
@@ -283,6 +281,8 @@ class RunOptions:
         group="Running",
     )
     beam_options: tuple[str, ...] = ()
+    max_bad: float = MAX_BAD
+    """Maximum share of bad inputs; beyond it `ingest`, which alone meets any, fails."""
 
     def __post_init__(self) -> None:
         check(self.workers >= 0, "workers", self.workers, "must not be negative")

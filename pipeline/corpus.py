@@ -53,7 +53,6 @@ def make_corpus(
         vocab=vocab,
         output=storage.join(output, "instances"),
         config=build_config,
-        max_bad=options.max_bad,
     )
     stages: list[Stage[Any, Any]] = [ingest, learn, build]
 

@@ -132,8 +132,8 @@ class WordPieceReport:
     num_words: Count
     """Distinct words given."""
     num_words_long: Count
-    """Words left out because BERT's tokenizer turns words of this length into [UNK]; nothing is
-    learned from them.
+    """Words that nothing is learned from: BERT's tokenizer turns words of this length into [UNK];
+    byte-level BPE tokenises them.
     """
     num_words_rare: Count
     """Words left out because they are too rare to keep in memory."""

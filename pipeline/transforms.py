@@ -21,7 +21,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from .config import BuildConfig, IngestConfig, VocabConfig
+from .config import MAX_BAD, BuildConfig, IngestConfig, VocabConfig
 from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
 from .execution.counters import Counters
@@ -30,9 +30,6 @@ from .sources.formats import read_range
 from .sources.reading import plan_reading
 from .sources.records import InputRange
 from .vocabulary.pipeline import VocabularyStage
-
-MAX_BAD = 0.05
-"""Share of bad input, as on the command line."""
 
 
 class ReadDocuments(ReadParallel):
@@ -89,11 +86,8 @@ class BuildInstances(RunStage):
         vocab: str,
         output: str,
         config: BuildConfig | None = None,
-        max_bad: float = MAX_BAD,
     ) -> None:
         config = config or BuildConfig()
         super().__init__(
-            InstancesStage(
-                documents=documents, vocab=vocab, output=output, config=config, max_bad=max_bad
-            )
+            InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
         )

@@ -86,7 +86,7 @@ def audit_instances(
         config=asdict(manifest.config),
         checks=[
             none("shards of another vocabulary, length or seed", num_foreign),
-            *_row_checks(measures, num_rows),
+            *_row_checks(measures, manifest),
             *label_checks(measures),
             *origin_checks(measures, origins, manifest),
             *mask_checks(measures),
@@ -141,11 +141,11 @@ def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
     return False
 
 
-def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
+def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
     counts = measures.counts
     max_length = measures.config.max_length
     stored_rows = counts["stored_rows"]
-    yield exact("rows", stored_rows, num_rows)
+    yield exact("rows", stored_rows, sum(shard.rows for shard in manifest.shards))
     yield none("rows over the length limit", counts["rows_too_long"])
     yield none("positions out of range or out of order", counts["misplaced"])
 
@@ -155,7 +155,7 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     yield info("mean row length", mean_length, f"{mean_length:.1f} of {max_length}")
     padding = 1 - mean_length / max_length
     if measures.config.packs:
-        yield from _packing_checks(measures, padding)
+        yield from _packing_checks(measures, padding, manifest.mixture)
     else:
         yield info("padding at fixed length", padding, f"{padding:.1%}")
 
@@ -167,14 +167,25 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     yield at_most(name, repeated_share, MAX_REPEATED_SHARE, len(hashes))
 
 
-def _packing_checks(measures: Measures, padding: float) -> Iterator[Check]:
+def _packing_checks(
+    measures: Measures, padding: float, mixture: Sequence[MixtureGroup]
+) -> Iterator[Check]:
     """Judge how full packed rows are, and show how long the documents in them."""
     counts = measures.counts
     num_sequences = counts["rows"]
     stored_rows = counts["stored_rows"]
-    # The last row of each pass over a shard holds what is left.
-    limit = MAX_PADDING_SHARE + len(measures.passes) / max(stored_rows, 1)
-    yield at_most("padding at fixed length", padding, limit, stored_rows)
+    # The last row of each pass over a shard holds what is left; with weights a pass is packed in
+    # several readings.
+    readings_per_pass = max([1, *(math.ceil(group.weight) for group in mixture)])
+    num_partial = len(measures.passes) * readings_per_pass
+    limit = MAX_PADDING_SHARE + num_partial / max(stored_rows, 1)
+    check = at_most("padding at fixed length", padding, limit, stored_rows)
+    if check.verdict == "bad":
+        # No packing does much better: two documents of 0.6 rows, say, cannot share one.
+        measured = f"{check.measured}; documents of these lengths leave rows of this one so empty"
+        advice = "choose another `max_length`"
+        check = replace(check, measured=measured, verdict="warn", advice=advice)
+    yield check
     per_row = num_sequences / max(stored_rows, 1)
     yield info("documents in a row", per_row, f"{per_row:.1f}")
     mean_length = counts["tokens"] / max(num_sequences, 1)

@@ -96,7 +96,7 @@ class Stage(Generic[S, M]):
 class _SetupFile(Generic[S]):
     fingerprint: str
     begun: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch; see `StageDirectory.opened`."""
     setup: S
     layout: int
     version: str
@@ -110,7 +110,7 @@ def open_stage(
 
     Raise `UserError` if the directory belongs to other work; see `storage.stage.check_output`.
     """
-    directory = StageDirectory(stage.output, plan.head["fingerprint"], plan.setup)
+    directory = StageDirectory(stage.output, plan.head["fingerprint"], plan.setup, time.time())
     manifest = begin_stage(stage.output, plan.head, overwrite)
     if manifest is not None:
         return directory, manifest
@@ -122,7 +122,9 @@ def open_stage(
     first_phase = next(stage.phases())
     write_units(directory, first_phase.name, plan.units)
     # The setup goes last: with it, workers take the stage for opened.
-    setup = _SetupFile(directory.fingerprint, time.time(), plan.setup, LAYOUT, installed_version())
+    setup = _SetupFile(
+        directory.fingerprint, directory.opened, plan.setup, LAYOUT, installed_version()
+    )
     directory.write_bytes(SETUP, msgspec.json.encode(setup))
     return directory, None
 
@@ -138,7 +140,7 @@ def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
     path = storage.join(stage.output, SETUP)
     if storage.exists(path):
         setup = _read_setup(stage)
-        directory = StageDirectory(stage.output, setup.fingerprint, setup.setup)
+        directory = StageDirectory(stage.output, setup.fingerprint, setup.setup, setup.begun)
         check_version(directory, setup.version)
         if setup.layout != LAYOUT:
             raise RunError(f"{path} was written by another version of clozeworks.")
@@ -178,11 +180,10 @@ def finish_stage(stage: Stage[Any, M]) -> M:
     if directory is None:
         return cast(M, read_any_manifest(stage.output))
     with errors_written_down(directory, "finish"):
-        begun = _read_setup(stage).begun
         # Not from `stage.plan`, which would read the inputs again, perhaps on another machine.
         head = msgspec.json.decode(storage.read_bytes(directory.file(HEAD_FILE)))
         manifest = {**head, **stage.results(directory)}
-        return cast(M, write_manifest(directory, manifest, time.time() - begun))
+        return cast(M, write_manifest(directory, manifest, time.time() - directory.opened))
 
 
 def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:

@@ -96,7 +96,9 @@ def is_planned(directory: StageDirectory, phase: str) -> bool:
 
 @lru_cache(maxsize=4)
 def read_units(directory: StageDirectory, phase: str, payload_type: Any) -> Sequence[Unit[Any]]:
-    """Return the units of a planned phase; a process reads them once for all that it does."""
+    """Return the units of a planned phase; a process reads them once for all that it does, until
+    the stage is opened again.
+    """
     units = None
     if is_planned(directory, phase):
         units = read_stamped(directory, _plan_file(phase), list[Unit[payload_type]])

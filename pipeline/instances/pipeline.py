@@ -9,7 +9,7 @@ from typing import Any, Self
 from msgspec import to_builtins
 
 from ..config import BuildConfig, RunOptions
-from ..execution.counters import sum_counters
+from ..execution.counters import Counters
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
@@ -20,7 +20,13 @@ from ..manifests import DocumentsManifest, InstancesManifest, InstancesTokenizer
 from ..mixture import plan_mixture
 from ..storage import absolute, join
 from ..storage.shards import SPLITS
-from ..storage.stage import StageDirectory, check_output, manifest_head, read_manifest
+from ..storage.stage import (
+    StageDirectory,
+    check_output,
+    manifest_head,
+    read_manifest,
+    refuse_input,
+)
 from ..vocabulary.vocabulary import read_vocabulary, vocabulary_files
 from .estimate import estimate_instances, times_read
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups
@@ -34,7 +40,6 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
     vocab: str
     output: str
     config: BuildConfig
-    max_bad: float
 
     name = "build"
     setup_type = InstancesSetup
@@ -48,6 +53,7 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
         vocabulary = read_vocabulary(self.vocab)
+        refuse_input(self.output, self.documents, self.vocab)
         inputs = [
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},
@@ -79,8 +85,9 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
         """Return counts, mixture and shards."""
         setup: InstancesSetup = directory.setup
         built = BuildShards.records(directory)
-        records = (record.counters for record in built)
-        counters = sum_counters(records, self.max_bad, seen="documents")
+        counters = Counters()
+        for record in built:
+            counters.add(record.counters)
         groups_of_shards = (record.groups for record in built)
         return {
             **counters.to_record(),
@@ -115,7 +122,7 @@ def build(
     it is. `progress` is called now and then, from another thread. Raises `UserError` if an input or
     option is wrong.
     """
-    stage = _stage(documents, vocab, output, config, options)
+    stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
     return run_stage(stage, options, progress)
 
 
@@ -124,18 +131,10 @@ def estimate_build(
 ) -> Estimate:
     """Return what `build` would do and take, without doing it; raises `UserError` as it would."""
     check_runner(options, output)
-    stage = _stage(documents, vocab, output, config, options)
+    stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
     plan = stage.plan()
     state = check_output(output, plan.head, options.overwrite)
     corpus = read_manifest(documents, DocumentsManifest)
     readings = times_read(corpus, plan.setup.mixture, config.duplicates)
     shard_bytes = [unit.cost for unit in plan.units]
     return estimate_instances(shard_bytes, readings, options, state)
-
-
-def _stage(
-    documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions
-) -> InstancesStage:
-    return InstancesStage(
-        documents=documents, vocab=vocab, output=output, config=config, max_bad=options.max_bad
-    )

@@ -14,6 +14,7 @@ from .files import (
     open_input,
     read_bytes,
     remove,
+    remove_leftovers,
     write_atomically,
 )
 from .listing import find_files, glob_root, has_wildcard, list_files
@@ -35,6 +36,7 @@ __all__ = [
     "open_input",
     "read_bytes",
     "remove",
+    "remove_leftovers",
     "upload",
     "write_atomically",
 ]

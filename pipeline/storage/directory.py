@@ -145,6 +145,7 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     work = f"{path}.work"
     with locked(work, path), unwritable_as_user_error(path):
         try:
+            storage.remove_leftovers(path, work)
             with storage.write_atomically(path, work) as file:
                 yield file
         finally:

@@ -5,6 +5,7 @@ needs nothing but the standard library.
 """
 
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -119,6 +120,16 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(path: str, temporary_directory: str) -> None:
+    """Delete what killed processes have left of `write_atomically`; no other may be writing."""
+    if is_remote(path):
+        return
+    temporary_name = re.compile(re.escape(os.path.basename(path)) + r"\.[0-9a-f]{32}")
+    for name in file_names(temporary_directory):
+        if temporary_name.fullmatch(name):
+            remove(join(temporary_directory, name))
 
 
 def remove(path: str) -> None:

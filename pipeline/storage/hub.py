@@ -98,6 +98,7 @@ def splits(name: str) -> list[str]:
     """Return the splits of a data set; raise `UserError` if it, or the configuration in its name,
     does not exist.
     """
+    open_set.cache_clear()
     named = _parse(name)
     if is_saved(named.path):
         return list(_saved_splits(named))
@@ -106,6 +107,7 @@ def splits(name: str) -> list[str]:
 
 def named_split(name: str) -> str | None:
     """Return the split that a data set's name gives; raise `UserError` if it does not exist."""
+    open_set.cache_clear()
     named = _parse(name)
     if is_saved(named.path):
         asked = _first(named.parts)
@@ -126,6 +128,9 @@ def open_set(name: str, split: str | None = None) -> DataSet:
 
     Raise `UserError` if it does not exist (listing what does), or, within seconds, if the Hub
     cannot be reached.
+
+    A process opens a set once, and `splits`, `named_split` and ``open_set.cache_clear()`` forget
+    it: whoever begins new work calls one of them, as the set may have changed since.
     """
     named = _parse(name)
     if is_saved(named.path):

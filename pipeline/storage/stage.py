@@ -64,6 +64,9 @@ class StageDirectory(OutputDirectory):
     """Of the work: configuration, inputs, library versions."""
     setup: Any = field(default=None, compare=False)
     """Facts about the inputs that all phases need; see `execution.stages.StagePlan`."""
+    opened: float = 0.0
+    """When its work began or resumed, in seconds since the epoch: a process that outlives a run
+    must not take the plans of an earlier one for those of this one."""
 
 
 def write_manifest(
@@ -247,6 +250,28 @@ def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
         clear_stage(path)
         directory.write_bytes(HEAD_FILE, canonical_json(head))
     return None
+
+
+def refuse_input(output: str, *inputs: str) -> None:
+    """Raise `UserError` if a directory or file that a stage reads lies where it writes.
+
+    With `overwrite` the stage would delete it.
+    """
+    output_folder = _real_path(output)
+    for path in inputs:
+        input_folder = _real_path(path)
+        if storage.exists(path):  # a file, such as vocab.txt
+            input_folder = os.path.dirname(input_folder)
+        if input_folder == output_folder:
+            raise UserError(
+                f"`output` {output} would overwrite the input {path}: choose another `output`."
+            )
+
+
+def _real_path(path: str) -> str:
+    if storage.is_remote(path):
+        return path.rstrip("/")
+    return os.path.realpath(path)
 
 
 def refuse_other_files(path: str) -> None:

@@ -1,1 +1,1 @@
-"""Stage 2: documents to a WordPiece vocabulary; `pipeline` wires the phases."""
+"""Stage 2: documents to a vocabulary; `pipeline` wires the phases."""

@@ -29,7 +29,7 @@ it changes at most 0.5%.
 SAMPLE_CHARACTERS = 2_000_000
 """Text to read in each language to find an example."""
 
-
+_UNKNOWN_NAME = "text in an unknown language"
 _WORDS_FOR_SCRIPT = 10_000
 _KANA = ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")  # Japanese mixes them with Chinese characters
 
@@ -49,14 +49,24 @@ def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifes
         return Accents(strip=True, reason="stripped as requested", damage=damage)
     if damage:
         return Accents(strip=False, reason=f"kept, since stripping them would damage {damage}")
-    languages = [f"{language} ({share:.0%} of the text)" for language, share in shares.items()]
     in_doubt = [name for name in _languages_in_doubt(shares) if name != UNKNOWN]
     if in_doubt:
         # No word of its script has any, as in Armenian: stripping would gain nothing either.
         share = shares[in_doubt[0]]
         reason = f"kept, as is safe in {in_doubt[0]} ({share:.0%} of the text)"
         return Accents(strip=False, reason=reason)
-    return Accents(strip=True, reason=f"stripped, as is usual in {', '.join(languages)}")
+    reasons = []
+    named = [
+        f"{language} ({share:.0%} of the text)"
+        for language, share in shares.items()
+        if language != UNKNOWN
+    ]
+    if named:
+        reasons.append(f"as is usual in {', '.join(named)}")
+    if UNKNOWN in shares:
+        share = shares[UNKNOWN]
+        reasons.append(f"as it hardly damages {_UNKNOWN_NAME} ({share:.0%} of the text)")
+    return Accents(strip=True, reason=f"stripped, {', and '.join(reasons)}")
 
 
 def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
@@ -90,7 +100,7 @@ def _damage(shares: dict[str, float], documents: str, corpus: DocumentsManifest)
             # not, they tell words apart.
             if changed_share < MIN_CHANGED_WORDS:
                 continue
-            name = "text in an unknown language"
+            name = _UNKNOWN_NAME
         if word:
             example = f"for example {word} -> {_show_stripped(word)}"
             return f"{name} ({shares[language]:.0%} of the text, {example})"

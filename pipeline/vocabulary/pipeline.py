@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
+from ..errors import UserError
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
@@ -29,6 +30,7 @@ from ..manifests import (
 from ..mixture import plan_mixture
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
+from ..storage.directory import WORK
 from ..storage.shards import shard_paths, write_parquet
 from ..storage.stage import (
     WORD_COUNTS_FILE,
@@ -36,6 +38,7 @@ from ..storage.stage import (
     check_output,
     manifest_head,
     read_manifest,
+    refuse_input,
 )
 from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
@@ -78,6 +81,7 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
         """Read the documents' manifest."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
+        refuse_input(self.output, self.documents)
         inputs = [{"stage": "ingest", "digest": corpus.digest}]
         num_train_shards = len(shard_paths(self.documents, corpus, "train"))
         # Each unit needs a bucket, and every bucket is a record batch in every unit's file.
@@ -144,7 +148,13 @@ class Learn(Phase[None, Learned]):
         words = counts.sort_by([("count", "descending"), ("word", "ascending")])
         with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
             writer.write_table(words)
-        vocabulary, learned_from = _learn(words, self.config, setup)
+        try:
+            vocabulary, learned_from = _learn(words, self.config, setup)
+        except UserError:
+            # With these options the work can never end: the corrected command, which is refused
+            # where units are done, shall find none.
+            directory.remove(f"{WORK}/{Count.name}", f"{WORK}/{Merge.name}")
+            raise
         files = vocabulary_files(vocabulary)
         for name, content in files.items():
             directory.write_bytes(name, content)

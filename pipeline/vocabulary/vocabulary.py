@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
@@ -278,7 +278,8 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
     ``tokenizer_config.json``. Without the latter, the normalisation follows from the tokens: if
     none has upper case or accents, text must lose them too. Raise `UserError` if there is neither
-    file, or if it is neither WordPiece nor byte-level BPE with BERT's special tokens.
+    file, or if it is neither WordPiece nor byte-level BPE with BERT's special tokens, or its
+    tokenizer does not split text as BERT's does.
     """
     if "tokenizer.json" in files:
         path = _file_path(where, "tokenizer.json")
@@ -295,6 +296,11 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     config_path = _file_path(where, "tokenizer_config.json")
     config_content = files.get("tokenizer_config.json", b"{}")
     config = parse_json(config_content, _TokenizerConfig, config_path, _ADVICE)
+    for setting in structs.fields(_BertSettings):
+        value = getattr(config, setting.name)
+        if value != setting.default:
+            shown, usual = json.dumps(value), json.dumps(setting.default)
+            raise UserError(f"{config_path}: {setting.name} is {shown}, not {usual}. {_ADVICE}")
     if config.do_lower_case is None:
         return Vocabulary(tokens, _infer_normalization(tokens))
     return Vocabulary(tokens, _normalization(config.do_lower_case, config.strip_accents))
@@ -316,7 +322,20 @@ def _is_ordinary(token: str) -> bool:
     return not (len(token) > 2 and token[0] == "[" and token[-1] == "]")
 
 
-class _TokenizerConfig(Struct):
+class _BertSettings(Struct):
+    """The values of BERT's tokenizer, which are also those of its absent fields; published models
+    with others cut text otherwise, such as the Japanese ones (``word_tokenizer_type`` mecab).
+    """
+
+    tokenize_chinese_chars: bool = True
+    do_basic_tokenize: bool = True
+    do_word_tokenize: bool = True
+    do_subword_tokenize: bool = True
+    word_tokenizer_type: str = "basic"
+    subword_tokenizer_type: str = "wordpiece"
+
+
+class _TokenizerConfig(_BertSettings):
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
 

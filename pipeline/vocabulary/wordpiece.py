@@ -86,9 +86,10 @@ def learn_wordpiece(
     num_alphabet = len(spelled.pieces)
     room = size - len(specials) - num_alphabet
     if room < 0:
+        num_characters = sum(len(piece) == 1 for piece in spelled.pieces)
         raise UserError(
-            f"`size` is {size}, but special tokens and alphabet alone take {size - room}: "
-            f"raise `size` or lower `limit_alphabet` (now {limit_alphabet or MIN_ALPHABET})."
+            f"`size` is {size}, but special tokens and an alphabet of {num_characters} characters "
+            f"alone take {size - room}: raise `size` or lower `limit_alphabet`."
         )
     pa.default_memory_pool().release_unused()
     merger = Merger(spelled, min_frequency)

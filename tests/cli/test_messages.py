@@ -138,7 +138,11 @@ def test_wrong_paths(line: str, message: str, capsys):
         ("build d --dupe-factor=10", "'--dupe-factor'. Give --duplicates."),
         (  # of another command of ours
             "audit i --max-bad 1",
-            "'--max-bad'. --max-bad is an option of `clozeworks ingest` and `clozeworks vocab`.",
+            "'--max-bad'. --max-bad is an option of `clozeworks ingest` and `clozeworks corpus`.",
+        ),
+        (
+            "vocab d --output v --max-bad 1",
+            "'--max-bad'. --max-bad is an option of `clozeworks ingest` and `clozeworks corpus`.",
         ),
         ("show i --foo", "'--foo'."),
     ],

@@ -26,7 +26,7 @@ CLASS = None
 PIPELINE = {
     "Audit": CLASS,
     "BuildConfig": CLASS,
-    "BuildInstances": "documents, vocab, output, config=None, max_bad=0.05",
+    "BuildInstances": "documents, vocab, output, config=None",
     "CorpusManifests": "documents, vocabulary, instances",
     "Counters": "",
     "Ingest": "sources, output, config=None, max_bad=0.05",

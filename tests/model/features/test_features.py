@@ -27,7 +27,6 @@ from clozeworks.model.features.features import extract_features
 from clozeworks.model.tasks.task import Feature, TaskBatch, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.storage import hub
 from hub_server import served
 
 TEXTS = [
@@ -174,7 +173,6 @@ def write_parquet(path: Path, rows: list[str]) -> None:
 def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(module, "PART_CHARACTERS", 60)
-    hub.open_set.cache_clear()
     for split, texts in (("train", ["bad"]), ("validation", TEXTS)):
         write_parquet(tmp_path / "set" / f"{split}-00000-of-00001.parquet", texts)
     file = tmp_path / "set" / "validation-00000-of-00001.parquet"
@@ -193,7 +191,6 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
     with pytest.raises(UserError, match=r"`format` is columns, but hf:.* is a table; leave it out"):
         extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
     write_parquet(file, TEXTS[:3])
-    hub.open_set.cache_clear()
     with pytest.raises(
         UserError, match=r"set\.parquet was written with other settings \(data was .*, now "
     ):

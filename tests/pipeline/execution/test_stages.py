@@ -16,7 +16,7 @@ from clozeworks.pipeline.execution.stages import (
     opened_directory,
     progress_of,
 )
-from clozeworks.pipeline.execution.units import read_errors
+from clozeworks.pipeline.execution.units import read_errors, read_units
 from clozeworks.pipeline.storage.stage import StageDirectory
 from number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
 
@@ -52,10 +52,21 @@ def test_opening_again_keeps_what_is_done(tmp_path: Path):
     stage, directory = opened(tmp_path)
     do_unit(3, directory, Squares(square))
     _, again = opened(tmp_path)
-    assert again == directory
+    assert again.fingerprint == directory.fingerprint
     assert plan_phase(again, Squares(square)) == [4, 2, 1, 0]  # the most expensive first
     do_all(stage, again)
     assert squares_of(finish_stage(stage)) == SQUARES
+
+
+def test_a_process_that_outlives_a_run_reads_the_plan_of_the_next(tmp_path: Path):
+    opened(tmp_path)
+    for num_units in (5, 3):
+        stage, directory = opened(tmp_path, num_units=num_units)
+        assert len(read_units(directory, "squares", int)) == num_units
+        elsewhere = opened_directory(stage)  # as a cluster's worker finds it
+        assert elsewhere == directory
+    do_all(stage, directory)
+    assert squares_of(finish_stage(stage)) == SQUARES[:3]
 
 
 def test_finishing_again_changes_nothing(tmp_path: Path):

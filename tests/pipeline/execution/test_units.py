@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,18 +27,6 @@ from clozeworks.pipeline.storage.stage import StageDirectory
 from number_stage import Done, number_units
 
 PHASE = "squares"
-
-
-@pytest.fixture(autouse=True)
-def as_in_a_new_process() -> Iterator[None]:
-    forget_plans()
-    yield
-    forget_plans()
-
-
-def forget_plans() -> None:
-    read_units.cache_clear()
-    unit_names.cache_clear()
 
 
 @pytest.fixture

@@ -167,8 +167,6 @@ def test_counts_in_another_layout_are_not_resumed(
             patched.setattr(units, "LAYOUT", 1)
             patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
             learn_vocabulary(documents, str(tmp_path / step), config, RUN)
-        units.read_units.cache_clear()  # as in another process
-        units.unit_names.cache_clear()
         for path in (tmp_path / step).glob(".work/*/*.arrow"):
             path.write_bytes(b"of other buckets")
         if error:
@@ -261,6 +259,49 @@ def test_vocabularies_that_cannot_be_used_are_named_in_the_error(
     with pytest.raises(UserError, match=r"/words.txt: token 'b' is on lines \d+ and 121"):
         build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()
+
+
+def test_no_stage_deletes_what_it_reads(documents: str, vocab: str, tmp_path: Path):
+    copied = Path(shutil.copytree(documents, tmp_path / "documents"))
+    copied_vocab = Path(shutil.copytree(vocab, tmp_path / "vocab"))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    overwrite = replace(RUN, overwrite=True)
+    with pytest.raises(UserError, match=r"documents would overwrite the input .*/documents: choo"):
+        learn_vocabulary(str(copied), str(copied), VocabConfig(), overwrite)
+    for output, its_vocab in (
+        (copied, copied_vocab),
+        (copied_vocab, copied_vocab),
+        (copied_vocab, copied_vocab / "vocab.txt"),
+    ):
+        with pytest.raises(UserError, match=rf"{output} would overwrite the input {output}"):
+            build(str(copied), str(its_vocab), str(output), CONFIG, overwrite)
+    assert all(path.exists() for path in files)
+
+
+@pytest.mark.parametrize(
+    ("too_small", "corrected"),
+    [
+        (VocabConfig(size=100, num_unused=90), VocabConfig(size=140, num_unused=90)),
+        (VocabConfig(size=260, algorithm="bpe"), VocabConfig(size=270, algorithm="bpe")),
+    ],
+)
+def test_a_size_that_was_too_small_may_be_corrected(
+    documents: str, tmp_path: Path, too_small: VocabConfig, corrected: VocabConfig
+):
+    output = str(tmp_path / "vocab")
+    for _ in range(2):  # the same command says the same
+        with pytest.raises(UserError, match=f"`size` is {too_small.size}, but special tokens and"):
+            learn_vocabulary(documents, output, too_small, RUN)
+    assert learn_vocabulary(documents, output, corrected, RUN).report.num_tokens == corrected.size
+
+
+def test_documents_may_move_between_builds(vocab: str, tmp_path: Path):
+    documents = write_documents(tmp_path / "p" / "documents", text_of(20), text_of(4))
+    output = str(tmp_path / "out")
+    built = build(str(documents), vocab, output, CONFIG, RUN)
+    documents = documents.rename(tmp_path / "documents")
+    again = build(str(documents), vocab, output, CONFIG, replace(RUN, overwrite=True))
+    assert again.shards == built.shards and not again.already_finished
 
 
 def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str, tmp_path: Path):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.auditing.decode import first_rows
+from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.chunks import Corpus
@@ -135,8 +136,10 @@ def test_masks_are_as_many_as_each_document_asks_for(masking: str):
     assert ids[rest].tolist() == before[rest].tolist()
 
 
-def write_documents(path: Path, num_documents: int) -> str:
-    """Write two shards for training and one for validation, of very different lengths."""
+def write_documents(path: Path, num_documents: int, num_words: int = 0) -> str:
+    """Write two shards for training and one for validation, of very different lengths, or of
+    documents of `num_words`.
+    """
     path.mkdir(parents=True)
     rng = np.random.default_rng(4)
     rows_of = {}
@@ -147,13 +150,17 @@ def write_documents(path: Path, num_documents: int) -> str:
     ):
         sentences = []
         for _ in range(num_documents):
+            if num_words:
+                words = rng.choice(WORDS, num_words)
+                sentences.append([" ".join(words[i : i + 10]) for i in range(0, num_words, 10)])
+                continue
             num_sentences = int(rng.geometric(0.03))
             sentences.append(
                 [" ".join(rng.choice(WORDS, rng.integers(3, 30))) for _ in range(num_sentences)]
             )
         columns = {
             "doc_id": [f"{name}:{i}" for i in range(num_documents)],
-            "source": ["test"] * num_documents,
+            "source": ["enwiki"] * num_documents,
             "language": ["en"] * num_documents,
             "title": [""] * num_documents,
             "sentences": sentences,
@@ -212,6 +219,32 @@ def test_the_audit_holds_and_shows_how_full_rows_are(packed: Path):
     documents_in_a_row = manifest.counts["sequences"] / rows
     assert checks["documents in a row"].value == pytest.approx(documents_in_a_row)
     assert documents_in_a_row > 1.5
+
+
+def audited_padding(
+    packed: Path, tmp_path: Path, num_documents: int, num_words: int, config: BuildConfig
+) -> Check:
+    """Return the check of the padding of documents of `num_words`; no check may fail."""
+    documents = write_documents(tmp_path / "documents", num_documents, num_words)
+    output = str(tmp_path / "instances")
+    build(documents, str(packed / "vocab"), output, config, RunOptions(workers=1))
+    measured = audit(output)
+    assert measured.failed == []
+    return next(check for check in measured.checks if check.name == "padding at fixed length")
+
+
+def test_documents_that_cannot_fill_rows_are_a_warning(packed: Path, tmp_path: Path):
+    check = audited_padding(packed, tmp_path, 150, 360, CONFIG)
+    assert check.value == pytest.approx(1 - 362 / 600)  # no two of them fit in a row of 600
+    assert check.verdict == "warn" and check.advice == "choose another `max_length`"
+
+
+def test_each_reading_of_a_pass_may_end_with_a_row_that_is_not_full(packed: Path, tmp_path: Path):
+    config = replace(CONFIG, weight=("enwiki=20",), duplicates=2)
+    check = audited_padding(packed, tmp_path, 13, 297, config)
+    # 13 readings of 598 tokens in pairs, and one document left: 7 rows, 20 times in each pass.
+    assert check.value == pytest.approx(1 - 13 * 299 / (7 * 600), abs=1e-3)
+    assert check.verdict == "ok"
 
 
 def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):

@@ -98,6 +98,31 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path):
     assert mine.exists()
 
 
+@pytest.mark.slow
+def test_what_a_killed_process_left_of_a_file_is_deleted_with_the_next(tmp_path: Path):
+    page = tmp_path / "page.html"
+    script = (
+        "import os, signal, sys\n"
+        "from clozeworks.pipeline.storage.directory import write_file\n"
+        "with write_file(sys.argv[1]) as file:\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(page)])
+    [left] = (tmp_path / "page.html.work").iterdir()
+    others = [left.with_name(f"{left.name}.txt"), left.with_name(f"my-{left.name}")]
+    for other in others:
+        other.touch()
+    for _ in range(2):
+        with write_file(str(page)) as file:
+            file.write(b"whole")
+        assert sorted((tmp_path / "page.html.work").iterdir()) == sorted(others)
+    for other in others:
+        other.unlink()
+    with write_file(str(page)) as file:
+        file.write(b"whole")
+    assert list(tmp_path.iterdir()) == [page]
+
+
 def test_an_error_names_the_file_that_the_user_asked_for(tmp_path: Path):
     (tmp_path / "book").write_text("")  # no folder can be made below it, whoever runs the tests
     page = str(tmp_path / "book" / "page.html")

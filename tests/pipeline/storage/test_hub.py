@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import tables
+from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.storage import hub
@@ -27,7 +30,6 @@ WIKI = "https://simple.wikipedia.org/wiki/Almond"
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets.disable_progress_bars()
-    hub.open_set.cache_clear()
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
 
 
@@ -94,6 +96,29 @@ def test_what_save_to_disk_wrote(saved: str):
         and hub.is_saved(f"{saved}/test")
         and not hub.is_saved(str(Path(saved).parent))
     )
+
+
+def test_a_data_set_that_was_replaced_is_read_anew(saved: str, tmp_path: Path):
+    assert len(list(read_documents(saved))) == 10
+    shutil.rmtree(saved)
+    datasets.Dataset.from_list(rows(4)).save_to_disk(saved)
+    assert len(list(read_documents(saved))) == 4
+    lines = tmp_path / "set" / "part.jsonl"
+    for number in (4, 6):
+        write_lines(lines, rows(number))
+        assert len(list(read_documents(f"hf:{lines.parent}"))) == number
+
+
+@pytest.mark.parametrize("look", [hub.splits, hub.named_split])
+def test_a_data_set_is_opened_once_until_it_is_looked_up_again(
+    look: Callable[..., Any], saved: str
+):
+    opened = hub.open_set(saved)
+    shutil.rmtree(saved)
+    datasets.Dataset.from_list(rows(4)).save_to_disk(saved)
+    assert hub.open_set(saved) is opened
+    look(saved)
+    assert hub.open_set(saved).digest != opened.digest
 
 
 def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.MonkeyPatch):

@@ -17,11 +17,13 @@ from clozeworks.pipeline.storage.stage import (
     finished_manifest,
     manifest_head,
     read_manifest,
+    refuse_input,
     unfinished_stage,
     write_manifest,
 )
 from manifest_fixture import make_manifest
 from manifest_fixture import write_manifest as write_manifest_of
+from object_stores import object_store
 
 RECORD = ".work/build/00000.json"
 
@@ -93,6 +95,33 @@ def test_the_time_taken_is_beside_the_manifest(tmp_path: Path):
     finish(tmp_path)
     assert json.loads((tmp_path / "timings.json").read_text()) == {"seconds": 1.5}
     assert "1.5" not in (tmp_path / "manifest.json").read_text()
+
+
+def test_an_output_that_is_an_input_is_refused_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write(tmp_path, "data/vocab.txt")
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    absolute = str(tmp_path / "data")
+    for output in ("data", "data/", "./data", absolute, "link", "link/"):
+        for path in ("data", absolute, "link/", "data/vocab.txt", "link/vocab.txt"):
+            message = f"^`output` {output} would overwrite the input {path}: choose another `outp"
+            with pytest.raises(UserError, match=message):
+                refuse_input(output, "elsewhere", path)
+    for output in (".", "data/within", "data2", "new"):  # nothing of the input is deleted there
+        refuse_input(output, "data", "data/vocab.txt")
+
+
+@pytest.mark.slow
+def test_an_output_in_an_object_store_that_is_an_input_is_refused(tmp_path: Path):
+    with object_store("s3") as bucket:
+        OutputDirectory(f"{bucket}/data").write_bytes("vocab.txt", b"[PAD]")
+        for output in (f"{bucket}/data", f"{bucket}/data/"):
+            for path in (f"{bucket}/data/", f"{bucket}/data", f"{bucket}/data/vocab.txt"):
+                with pytest.raises(UserError, match="would overwrite the input"):
+                    refuse_input(output, path)
+        refuse_input(f"{bucket}/data2", f"{bucket}/data", f"{bucket}/data/vocab.txt")
 
 
 def test_a_shard_that_is_missing_or_cut_off_is_reported(tmp_path: Path):

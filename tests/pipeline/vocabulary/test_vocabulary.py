@@ -241,6 +241,30 @@ def test_bad_files_are_refused(files, message):
         load_vocabulary(files, "v")
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "usual"),
+    [
+        ("tokenize_chinese_chars", False, "true"),
+        ("do_basic_tokenize", False, "true"),
+        ("do_word_tokenize", False, "true"),
+        ("do_subword_tokenize", False, "true"),
+        ("word_tokenizer_type", "mecab", '"basic"'),
+        ("subword_tokenizer_type", "character", '"wordpiece"'),
+    ],
+)
+def test_a_tokenizer_unlike_berts_is_refused(setting, value, usual):
+    def load(**settings: object) -> Vocabulary:
+        config = json.dumps({"do_lower_case": False, **settings}).encode()
+        return load_vocabulary(
+            {**as_vocab_txt(*SPECIALS, "a"), "tokenizer_config.json": config}, "v"
+        )
+
+    assert load(**{setting: json.loads(usual)}) == load()
+    message = f"^v/tokenizer_config.json: {setting} is {json.dumps(value)}, not {usual}. Only BERT"
+    with pytest.raises(UserError, match=message):
+        load(**{setting: value})
+
+
 def test_another_normalizer_is_refused():
     tokenizer = bert_tokenizer([*SPECIALS, "a"], NORMALIZATIONS[0])
     tokenizer.normalizer = NFD()

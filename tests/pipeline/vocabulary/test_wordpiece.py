@@ -141,7 +141,8 @@ def test_counts_beyond_32_bit():
 
 
 def test_too_small_for_the_alphabet():
-    with pytest.raises(UserError, match="lower `limit_alphabet`"):
+    message = "an alphabet of 10 characters alone take 24: raise `size` or lower `limit_alphabet`"
+    with pytest.raises(UserError, match=message):
         learn({"abcdefghij": 3}, size=10)
 
 
