@@ -140,14 +140,13 @@ class FinetuneConfig:
     )
     separator: str | None = option(
         None,
-        "Between the labels of an example that are one text, for multilabel; the default is a "
-        "comma.",
+        "Separator between the labels of an example, if they are one text, for multilabel; the "
+        "default is a comma.",
         group="Your own data (classify, multilabel, similarity)",
     )
     temperature: float | None = option(
         None,
-        "By which cosines are divided in the contrastive loss, for similarity; the default is "
-        "0.05.",
+        "Divisor of the cosines in the contrastive loss, for similarity; the default is 0.05.",
         group="Sentence vectors (similarity)",
     )
     matryoshka: tuple[int, ...] | None = option(
