@@ -130,7 +130,7 @@ def draw(points: Sequence[Point]) -> bytes:
         axes.set(xlabel="tokens trained on, millions", ylabel="held-out masked-LM loss, nats")
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
+        figure.legend(loc="outside upper center", ncols=2, frameon=False)
         figure.savefig(image, format="svg", transparent=True, metadata={"Date": None})
     return image.getvalue()
 
