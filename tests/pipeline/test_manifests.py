@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, Plan, parse_manifest
@@ -119,7 +120,7 @@ def test_a_plan_is_the_head_of_a_manifest():
         ("build", "audit DIR"),
         ("build", "show DIR"),
         ("build", "pretrain DIR --output OUT"),
-        ("build", "evaluate OUT DIR"),
+        ("build", "evaluate MODEL DIR"),
     ],
 )
 def test_every_command_reports_it_in_a_line(
@@ -133,7 +134,8 @@ def test_every_command_reports_it_in_a_line(
     lacking = make_manifest(stage)
     del lacking["shards"]
     (tmp_path / "dir" / "manifest.json").write_text(json.dumps(lacking))
-    paths = {"DIR": "dir", "OUT": "out", "WHOLE": "whole"}
+    make_checkpoint(tmp_path / "model")
+    paths = {"DIR": "dir", "OUT": "out", "WHOLE": "whole", "MODEL": "model"}
     arguments = [str(tmp_path / paths[word]) if word in paths else word for word in command.split()]
     with pytest.raises(SystemExit) as ended:
         main(arguments)
