@@ -21,7 +21,6 @@ def data_and_digest(data: Path) -> tuple[Path, str]:
         # Imported late: it needs the `datasets` library.
         from ...pipeline.storage.hub import open_set
 
-        open_set.cache_clear()  # in a notebook, it may have changed since it was opened
         data_set = open_set(str(data))
         return Path(data_set.address), data_set.digest
     check_file(data)

@@ -108,15 +108,19 @@ class SentenceEncoder(TaskModel):
         if batch.target.is_floating_point():
             cosines_N = (anchors_ND * vectors_NRD[:, 1]).sum(-1)
             return F.mse_loss(cosines_N, batch.target)
-        # All partners, then all wrong ones:
-        #
-        #     anchors      a0 a1
-        #     candidates   p0 p1 n0 n1      a0 should choose p0, a1 p1
-        candidates_CD = vectors_NRD[:, 1:].transpose(0, 1).flatten(0, 1)
-        cosines_NC = anchors_ND @ candidates_CD.T
+        cosines_NC = anchors_ND @ _candidates(vectors_NRD).T
         cosines_NC = cosines_NC.masked_fill(_also_right(batch), -torch.inf)
         right_N = torch.arange(len(anchors_ND), device=anchors_ND.device)
         return F.cross_entropy(cosines_NC / self.temperature, right_N)
+
+
+def _candidates(values_NR: Tensor) -> Tensor:
+    """Return what each text's partner is chosen from (C, ...): all partners, then all wrong ones.
+
+    anchors      a0 a1
+    candidates   p0 p1 n0 n1      a0 should choose p0, a1 p1
+    """
+    return values_NR[:, 1:].transpose(0, 1).flatten(0, 1)
 
 
 def _also_right(batch: TaskBatch) -> Tensor:
@@ -126,7 +130,7 @@ def _also_right(batch: TaskBatch) -> Tensor:
     ids_NRL = batch.input_ids_BL.unflatten(0, (batch.num_features, -1))
     anchors_NL = ids_NRL[:, 0]
     partners_NL = ids_NRL[:, 1]
-    candidates_CL = ids_NRL[:, 1:].transpose(0, 1).flatten(0, 1)
+    candidates_CL = _candidates(ids_NRL)
     is_same_NC = (partners_NL[:, None] == candidates_CL).all(-1)
     # Where partners are anchors too: with (a, b) and (b, a), each meets itself as a candidate.
     is_same_NC |= (anchors_NL[:, None] == candidates_CL).all(-1)
@@ -381,13 +385,9 @@ def _ranks(vectors_NRD: Tensor, examples: Sequence[TextGroup]) -> np.ndarray:
     """Return the rank (N,) of each text's partner among all candidates but the text itself, from 1;
     equal cosines are no better ones.
     """
-    candidates_CD = vectors_NRD[:, 1:].transpose(0, 1).flatten(0, 1)
-    numbers: dict[str, int] = {}
-    for example in examples:
-        for text in example.texts:
-            numbers.setdefault(text, len(numbers))
-    texts_NR = torch.tensor([[numbers[text] for text in example.texts] for example in examples])
-    candidates_C = texts_NR[:, 1:].T.flatten()
+    texts_NR = _numbered([example.texts for example in examples])
+    candidates_CD = _candidates(vectors_NRD)
+    candidates_C = _candidates(texts_NR)
     ranks = []
     for first in range(0, len(vectors_NRD), ANCHORS_AT_ONCE):
         group_NRD = vectors_NRD[first : first + ANCHORS_AT_ONCE]
@@ -398,6 +398,15 @@ def _ranks(vectors_NRD: Tensor, examples: Sequence[TextGroup]) -> np.ndarray:
         is_other_NC = texts_NR[own, :1] != candidates_C
         ranks.append(1 + (is_other_NC & (cosines_NC > own_N1)).sum(1))
     return torch.cat(ranks).numpy()
+
+
+def _numbered(texts: Sequence[Sequence[str]]) -> Tensor:
+    """Return a number (N, R) for each text, the same for equal ones."""
+    numbers: dict[str, int] = {}
+    for group in texts:
+        for text in group:
+            numbers.setdefault(text, len(numbers))
+    return torch.tensor([[numbers[text] for text in group] for group in texts])
 
 
 def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:

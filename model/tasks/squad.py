@@ -144,8 +144,8 @@ class Squad(Task):
             raise UserError(f"{unanswered[0].where} has no answers, nor has any other.")
         if unanswered:
             notice_once(
-                f"{path}: {len(unanswered):,} of {len(questions):,} questions without answers are "
-                f"left out, as only SQuAD 2.0 has them; the first: {unanswered[0].where}."
+                f"{path}: left out {len(unanswered):,} of {len(questions):,} questions (without "
+                f"answers, which only SQuAD 2.0 has); the first: {unanswered[0].where}."
             )
 
     def parse_line(self, line: str, where: str) -> Question:

@@ -168,8 +168,7 @@ def usable(
         raise next(iter(first_faults.values()))
     for reason, count in counts.items():
         notice_once(
-            f"{count:,} of {num_rows:,} rows {reason} are left out; the first: "
-            f"{first_faults[reason]}"
+            f"Left out {count:,} of {num_rows:,} rows ({reason}); the first: {first_faults[reason]}"
         )
 
 

@@ -84,7 +84,6 @@ def find_inputs(
     Raise `UserError` if a source has no file, has one that another source has too, contains the
     `output`, or has a text whose encoding cannot be told.
     """
-    hub.open_set.cache_clear()  # in a notebook, a data set may have changed since it was opened
     inputs: list[Input] = []
     left_out = Counters()
     for source in sources:

@@ -98,7 +98,6 @@ def splits(name: str) -> list[str]:
     """Return the splits of a data set; raise `UserError` if it, or the configuration in its name,
     does not exist.
     """
-    open_set.cache_clear()
     named = _parse(name)
     if is_saved(named.path):
         return list(_saved_splits(named))
@@ -107,7 +106,6 @@ def splits(name: str) -> list[str]:
 
 def named_split(name: str) -> str | None:
     """Return the split that a data set's name gives; raise `UserError` if it does not exist."""
-    open_set.cache_clear()
     named = _parse(name)
     if is_saved(named.path):
         asked = _first(named.parts)
@@ -121,17 +119,33 @@ def named_split(name: str) -> str | None:
     return _choose("split", asked, available, None, named)
 
 
-@lru_cache(maxsize=8)
 def open_set(name: str, split: str | None = None) -> DataSet:
     """Open one split of a data set, by default the one that `name` gives, or train; no rows are
     read yet.
 
-    Raise `UserError` if it does not exist (listing what does), or, within seconds, if the Hub
-    cannot be reached.
-
-    A process opens a set once, and `splits`, `named_split` and ``open_set.cache_clear()`` forget
-    it: whoever begins new work calls one of them, as the set may have changed since.
+    A process opens a folder anew only if its files have changed, and keeps to the revision of the
+    Hub's set that it opened first. Raise `UserError` if there is no such set (listing what there
+    is), or, within seconds, if the Hub cannot be reached.
     """
+    return _open_set(name, split, _files_of(_parse(name).path))
+
+
+def _files_of(path: str) -> tuple[tuple[str, int, int], ...]:
+    """Return path, size and time of change of the files below a folder; none for a name of the
+    Hub.
+    """
+    files = []
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = os.path.join(folder, name)
+            status = os.stat(file)
+            files.append((file, status.st_size, status.st_mtime_ns))
+    return tuple(sorted(files))
+
+
+@lru_cache(maxsize=8)
+def _open_set(name: str, split: str | None, files: object) -> DataSet:
+    """Open a split; `files` only tell an open one from one that has changed since."""
     named = _parse(name)
     if is_saved(named.path):
         return _open_saved(named, split)

@@ -246,7 +246,7 @@ def test_a_mistake_found_in_a_later_stage_is_one_line(
         ("[vocab]\nsizes = 200\n", "vocab has no option 'sizes'; did you mean"),
         ("[build]\nmax-lenght = 64\n", "build has no option 'max-lenght'; did you mean"),
         ('[vocab]\nsize = "large"\n', "is not valid (size: expected int"),
-        ("size = 200\n", "size stands outside of the tables: put it below [ingest]"),
+        ("size = 200\n", "size is in none of the tables: put it under [ingest]"),
         ("[vocab\n", "config.toml"),
     ],
 )

@@ -200,7 +200,7 @@ def test_unusable_rows_are_left_out_and_counted(tmp_path, capsys):
         (1, "whose label is not an ending"),
         (2, "without a text or an ending"),
     ):
-        assert f"{count} of 7 rows {reason} are left out; the first: {path}, line " in told
+        assert f"Left out {count} of 7 rows ({reason}); the first: {path}, line " in told
     # A row to predict needs an answer, so none may be left out.
     assert len(read(write(tmp_path / "b.csv", COLUMNS, LINE, *bad[1:]), labelled=False)) == 5
     with pytest.raises(UserError, match="line 2: the number of endings is 3, not 4"):

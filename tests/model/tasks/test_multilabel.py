@@ -86,8 +86,8 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
     path = write_rows(tmp_path / "dev.jsonl", rows)
     assert [example.target for example in task.read(path, labelled=True)] == [(0,), (), (1,)]
     told = capsys.readouterr().err
-    assert "1 of 6 rows without labels are left out; the first: " in told
-    assert "1 of 6 rows without a text are left out; the first: " in told
+    assert "Left out 1 of 6 rows (without labels); the first: " in told
+    assert "Left out 1 of 6 rows (without a text); the first: " in told
     assert f"{path}, line 1: the label 'love' in label is not one of anger, joy." in told
     with pytest.raises(UserError, match="line 1: the labels in label are 3, neither a list nor te"):
         read_multilabel([write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}])], OPTIONS)

@@ -603,8 +603,8 @@ def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):
     path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert len(list(read_conll(path, labelled=True))) == 1
     told = capsys.readouterr().err
-    assert f"1 of 3 rows without tags are left out; the first: {path}, line 2" in told
-    assert f"1 of 3 rows without words are left out; the first: {path}, line 3" in told
+    assert f"Left out 1 of 3 rows (without tags); the first: {path}, line 2" in told
+    assert f"Left out 1 of 3 rows (without words); the first: {path}, line 3" in told
     assert len(list(read_conll(path, labelled=False))) == 3
     # A row to predict has an answer even without words.
     task = EntityRecognition(types=("x",))

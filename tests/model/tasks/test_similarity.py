@@ -132,9 +132,9 @@ def test_rows_without_a_text_or_a_score_are_left_out_and_counted(tmp_path, capsy
     task, examples = read(write(tmp_path / "train.tsv", *lines))
     assert len(examples) == 3
     told = capsys.readouterr().err
-    assert "1 of 6 rows with an empty text are left out; the first: " in told
+    assert "Left out 1 of 6 rows (with an empty text); the first: " in told
     assert "train.tsv, line 5: a text is empty." in told
-    assert "2 of 6 rows without a label are left out; the first: " in told
+    assert "Left out 2 of 6 rows (without a label); the first: " in told
     # Each row to predict needs an answer.
     assert len(list(task.read(tmp_path / "train.tsv", labelled=False))) == 6
 
@@ -159,7 +159,7 @@ def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
     triples = write(tmp_path / "triples.jsonl", *map(json.dumps, (triple, pair, triple)))
     assert read(triples)[1] == [TextGroup(("the film", "a film", "bad"), None)] * 2
     told = capsys.readouterr().err
-    assert "1 of 3 rows without a negative are left out; the first: " in told
+    assert "Left out 1 of 3 rows (without a negative); the first: " in told
     assert "triples.jsonl, line 2 has no negative, unlike the first row." in told
     # Each row to predict needs an answer.
     with pytest.raises(UserError, match="line 2 has no negative"):
@@ -170,7 +170,7 @@ def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
     task, examples = read(scored)
     assert task.score_range == (1, 3)
     assert [example.score for example in examples] == [1, 3]
-    assert "1 of 3 rows without a score are left out" in capsys.readouterr().err
+    assert "Left out 1 of 3 rows (without a score)" in capsys.readouterr().err
 
     pairs = write(tmp_path / "pairs.jsonl", *map(json.dumps, (pair, triple)))
     assert read(pairs)[1] == [TextGroup(("the film", "a film"), None)] * 2

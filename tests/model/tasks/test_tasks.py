@@ -887,13 +887,13 @@ def test_rows_without_a_text_or_a_label_and_unknown_classes_are_left_out_and_cou
     assert task.labels == ("no", "yes")
     assert [example.target for example in task.read(train, True)] == [1, 0, 1, 0]
     told = capsys.readouterr().err
-    assert "1 of 6 rows without a label are left out; the first: " in told
+    assert "Left out 1 of 6 rows (without a label); the first: " in told
     assert "train.csv, line 6: the label in label is empty" in told
-    assert "1 of 6 rows without a text are left out; the first: " in told
+    assert "Left out 1 of 6 rows (without a text); the first: " in told
     dev = write(tmp_path / "dev.csv", "text,label\na,yes\nb,perhaps\n")
     assert [example.target for example in task.read(dev, True)] == [1]
     assert (
-        "1 of 2 rows of a class that is not in the training data are left out; the first: "
+        "Left out 1 of 2 rows (of a class that is not in the training data); the first: "
         f"{dev}, line 3: the label 'perhaps' in label is not one of no, yes."
     ) in capsys.readouterr().err
     # Each row to predict needs an answer.
