@@ -9,7 +9,7 @@ import msgspec
 
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from ..pipeline.errors import UserError, did_you_mean
-from ..pipeline.parsing import describe_fault, read_toml
+from ..pipeline.parsing import convert_values, describe_fault, read_toml
 from .data_warnings import warn_about_documents, warn_about_instances
 from .failures import commands_of
 from .options import make_config, max_bad_option
@@ -124,7 +124,7 @@ def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
     for stage, table in read_toml(path, dict[str, Any]).items():
         if not isinstance(table, dict):
             raise UserError(
-                f"--config {path}: {stage} stands outside of the tables: put it below [ingest], "
+                f"--config {path}: {stage} is in none of the tables: put it under [ingest], "
                 "[vocab] or [build]."
             )
         if stage not in CONFIGS:
@@ -135,7 +135,7 @@ def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
         fields = [field.name for field in dataclasses.fields(CONFIGS[stage])]
         for name, value in table.items():
             field = name.replace("-", "_")
-            # Checked here, because `msgspec.convert` ignores names that it does not know.
+            # Checked here, because `convert_values` ignores names that it does not know.
             if field not in fields:
                 hint = did_you_mean(field, fields)
                 raise UserError(f"--config {path}: {stage} has no option {name!r}{hint}.")
@@ -145,6 +145,6 @@ def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
 
 def _stage_config(kind: type[Config], table: dict[str, Any], path: str | None) -> Config:
     try:
-        return msgspec.convert(table, kind)
+        return convert_values(table, kind)
     except msgspec.ValidationError as error:
         raise UserError(f"--config {path} is not valid ({describe_fault(error)}).") from None

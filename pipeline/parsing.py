@@ -9,7 +9,9 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -30,6 +32,38 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
+_looking_at_types = Lock()
+
+
+def decode_json(content: bytes | str, kind: type[T]) -> T:
+    """Return JSON as a value of type `kind`; raise a `ValueError` or `RecursionError` of `msgspec`
+    if it is not.
+
+    Safe in any thread, which ``msgspec.json.decode(content, type=kind)`` is not: see `_decoder`.
+    """
+    return _decoder(kind).decode(content)
+
+
+def convert_values(value: Any, kind: type[T], *, strict: bool = True) -> T:
+    """Return plain values as a value of type `kind`; raise a `ValueError` or `RecursionError` of
+    `msgspec` if they are not. Unless `strict`, text may hold numbers. Safe in any thread.
+    """
+    _decoder(kind)
+    return msgspec.convert(value, kind, strict=strict)
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    # msgspec 0.22.0 stores what it knows of a Struct in the class before its fields are filled in:
+    # a second thread that decodes the same class for the first time meanwhile reads a null pointer,
+    # and the process dies (docs/msgspec.md). So only one thread looks at a new type.
+    with _looking_at_types:
+        return _make_decoder(kind)
+
+
+@cache
+def _make_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
 
 def parse_json(
     content: bytes,
@@ -46,7 +80,7 @@ def parse_json(
     {'rows': 3}
     """
     try:
-        value = msgspec.json.decode(content, type=kind)
+        value = decode_json(content, kind)
         check(value)
         return value
     # A config in a manifest refuses its values by a `UserError`; brackets nested too deeply are a
@@ -61,7 +95,7 @@ def read_toml(path: str, kind: type[T]) -> T:
     Raise `UserError` naming the file and the field that does not fit.
     """
     try:
-        return msgspec.toml.decode(Path(path).read_bytes(), type=kind)
+        return convert_values(msgspec.toml.decode(Path(path).read_bytes()), kind)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
@@ -105,7 +139,7 @@ def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: boo
     Unless `strict`, text may hold numbers, as in CSV.
     """
     try:
-        return msgspec.convert(value, kind, strict=strict)
+        return convert_values(value, kind, strict=strict)
     except (ValueError, RecursionError, UserError) as error:
         raise _damaged(path, error, advice) from None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import parse_json
+from ...pipeline.parsing import convert_values, parse_json
 from . import tables
 from .choice import Choice, read_choice
 from .classification import Classification, read_classify
@@ -74,7 +74,7 @@ def restore_task(settings: dict[str, Any]) -> Task:
     if name in GLUE:
         # task.json has only the settings of a user's own table, not metrics and file names.
         return replace(GLUE[name], max_length=msgspec.convert(settings["max_length"], Size))
-    return msgspec.convert({**settings, "name": name}, TASKS[name].kind)
+    return convert_values({**settings, "name": name}, TASKS[name].kind)
 
 
 def task_settings(task: Task) -> dict[str, Any]:

@@ -13,11 +13,10 @@ The structs below have the fields of the file that are used, and msgspec checks 
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import describe_fault
+from ...pipeline.parsing import convert_values, decode_json, describe_fault
 from .tables import check_file, is_hub, read_rows
 from .triviaqa import is_triviaqa, read_triviaqa
 
@@ -172,7 +171,7 @@ def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
     if is_triviaqa(content):
         return _parse_triviaqa(path, content, labelled)
     try:
-        return msgspec.json.decode(content, type=kind)
+        return decode_json(content, kind)
     except (ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
@@ -207,7 +206,7 @@ def _parse_rows(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
     has_silence = False
     for row in read_rows(path):
         try:
-            values = msgspec.convert(row.values, _QuestionRow)
+            values = convert_values(row.values, _QuestionRow)
         except ValueError as error:
             raise UserError(
                 f"{row.where} is not a question as in SQuAD ({describe_fault(error)})."

@@ -15,11 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import describe_fault
+from ...pipeline.parsing import decode_json, describe_fault
 from .tables import notice_once
 
 NUM_TOKENS = 400
@@ -73,7 +72,7 @@ def read_triviaqa(path: Path, content: bytes, labelled: bool) -> Iterator[Trivia
     Raises `UserError` for a damaged file, and if the documents are missing.
     """
     try:
-        questions = msgspec.json.decode(content, type=_TriviaFile).data
+        questions = decode_json(content, _TriviaFile).data
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not in TriviaQA's format ({describe_fault(error)}).") from None
     folder = _evidence_folder(path)

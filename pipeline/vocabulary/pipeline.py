@@ -28,6 +28,7 @@ from ..manifests import (
     WordPieceReport,
 )
 from ..mixture import plan_mixture
+from ..parsing import convert_values
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
 from ..storage.directory import WORK
@@ -250,4 +251,4 @@ def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     splitter = vocabulary.splitter()
     counts = [merge_counts(count_tables(sentences_of(path), splitter)) for path in paths]
     report = fertility_report(merge_counts(counts), vocabulary)
-    return msgspec.convert(report, FertilityReport)
+    return convert_values(report, FertilityReport)
