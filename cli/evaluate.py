@@ -7,7 +7,7 @@ import click
 
 from ..pipeline.errors import UserError
 from .glossary import METRICS, PRETRAINING, epilog
-from .options import device_option, ensemble_option
+from .options import device_option
 from .summary import CommandSummary, figure, warn
 
 BASELINE = "baseline_"
@@ -39,13 +39,6 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
     help="Encoding of labelled examples that are not UTF-8; auto detects it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-@ensemble_option
-@click.option(
-    "--output",
-    type=click.Path(),
-    metavar="DIR",
-    help="Also write the figures of an ensemble to this directory, for clozeworks results.",
-)
 @device_option
 def evaluate(
     model: str,
@@ -56,8 +49,6 @@ def evaluate(
     metric: Literal["squad", "korquad"] | None,
     encoding: str,
     as_json: bool,
-    members: tuple[str, ...],
-    output: str | None,
     device: str,
 ) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
@@ -78,9 +69,7 @@ def evaluate(
                 "--split, --batch-size and --context are for instances, but "
                 f"{model} is a fine-tuned model."
             )
-        measured = evaluate_task(
-            model, data, device, metric, encoding=encoding, members=members, output=output
-        )
+        measured = evaluate_task(model, data, device, metric, encoding=encoding)
         where = {}
     else:
         from ..model.checkpoint import read_config
@@ -92,9 +81,6 @@ def evaluate(
                 f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): "
                 "fine-tune it with `clozeworks finetune`, or give a directory of instances."
             )
-        if members or output:
-            option = "--with" if members else "--output"
-            raise UserError(f"{option} is for fine-tuned models, but {model} is not one.")
         if metric:
             raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
         split = split or "validation"
@@ -108,24 +94,17 @@ def evaluate(
     if as_json:
         click.echo(json.dumps({**where, **measured}, indent=2))
         return None
-    rows = [("data", data), *where.items(), *_rows(measured)]
-    if output:
-        rows.append(("written to", output))
-    return CommandSummary("evaluate", model, rows)
+    return CommandSummary("evaluate", model, [("data", data), *where.items(), *_rows(measured)])
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in measured.items():
-        if name.startswith(BASELINE) or name == "members":
+        if name.startswith(BASELINE):
             continue
         shown = figure(value)
         if f"{BASELINE}{name}" in measured:
             by = "token frequencies" if name in UNIGRAM else "a constant answer"
             shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"
         rows.append((name.replace("_", " "), shown))
-    # Of an ensemble, each model on its own.
-    for number, (directory, scores) in enumerate(measured.get("members", {}).items(), 1):
-        words = [f"{name.replace('_', ' ')} {figure(value)}" for name, value in scores.items()]
-        rows.append((f"model {number} alone", f"{', '.join(words)} ({directory})"))
     return rows

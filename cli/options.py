@@ -29,16 +29,6 @@ device_option = click.option(
 )
 """For commands without a config; elsewhere it is a field."""
 
-ensemble_option = click.option(
-    "--with",
-    "members",
-    type=click.Path(),
-    multiple=True,
-    metavar="DIR",
-    help="Another model fine-tuned on the same task, for instance with another seed; repeat it for "
-    "more. Their probabilities are averaged (an ensemble).",
-)
-
 
 class GroupedOption(click.Option):
     """An option and its heading in ``--help``."""

@@ -2,7 +2,7 @@
 
 import click
 
-from .options import device_option, ensemble_option
+from .options import device_option
 from .summary import CommandSummary
 
 
@@ -28,7 +28,6 @@ from .summary import CommandSummary
     show_default=True,
     help="Encoding of DATA if it is not UTF-8, for example cp1251; auto detects it in files.",
 )
-@ensemble_option
 @device_option
 def predict(
     model: str,
@@ -36,7 +35,6 @@ def predict(
     output: str,
     official: bool,
     encoding: str,
-    members: tuple[str, ...],
     device: str,
 ) -> CommandSummary | None:
     """Predict with the fine-tuned model in DIR: the text, its answer and probabilities for each
@@ -48,9 +46,7 @@ def predict(
     """
     from ..model.finetuning.predict import predict as run_predict
 
-    num_predicted = run_predict(
-        model, data, output, device, official=official, encoding=encoding, members=members
-    )
+    num_predicted = run_predict(model, data, output, device, official=official, encoding=encoding)
     if output == "-":
         return None  # a summary would follow the predictions
     return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])

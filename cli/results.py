@@ -19,21 +19,8 @@ if TYPE_CHECKING:
 
 # SQuAD 2.0 has many more metrics; --json and --csv show them.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
-ENSEMBLE = "ensemble"
-"""A column that is shown only if there are ensembles."""
-COLUMNS = (
-    "task",
-    "metric",
-    "runs",
-    "median",
-    "best",
-    "spread",
-    "degen.",
-    ENSEMBLE,
-    "directory",
-    "checkpoint",
-)
-NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", ENSEMBLE)
+NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
+COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 
 
 @click.command(epilog=epilog(SEARCH, METRICS))
@@ -41,35 +28,23 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", ENSEMBLE)
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @click.option(
-    "--picture",
-    type=click.Path(),
-    metavar="FILE.png",
-    help="Also draw the results on each task and data set, a row per directory.",
-)
-@click.option(
     "--html",
     type=click.Path(),
     metavar="FILE.html",
     help="Also write a page: runs, learning curves, classes, and the most confident mistakes on "
     "dev.",
 )
-def results(
-    directory: str, as_json: bool, as_csv: bool, picture: str | None, html: str | None
-) -> CommandSummary | None:
+def results(directory: str, as_json: bool, as_csv: bool, html: str | None) -> CommandSummary | None:
     """Print all fine-tuning results below DIR, in percent.
 
     Each output directory of `clozeworks finetune` has one line per metric: the median, best and
     spread (best minus worst) of its runs, and how many of them are degenerate (no better than a
-    constant answer). Ensembles (`clozeworks evaluate --with … --output DIR`) show the figure of
-    all models together beside the median, best and spread of each alone.
+    constant answer).
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
-    from ..model.finetuning.results import draw_results, read_results
-    from ..pipeline.storage.directory import write_file
+    from ..model.finetuning.results import read_results
 
-    if picture is not None:
-        check_suffix("picture", picture, ".png", "an image")
     if html is not None:
         check_suffix("html", html, ".html", "a page")
     lines = read_results(directory)
@@ -79,21 +54,17 @@ def results(
         _print_csv(lines)
     else:
         _print_table(lines)
-    written = []
-    if picture:
-        with write_file(picture) as file:
-            file.write(draw_results(lines))
-        written.append(picture)
-    if html:
-        from ..model.finetuning.page import render_results
+    if html is None:
+        return None
+    from ..model.finetuning.page import render_results
+    from ..pipeline.storage.directory import write_file
 
-        with write_file(html) as file:
-            file.write(render_results(directory).encode())
-        written.append(html)
-    if not written or as_json or as_csv:
+    with write_file(html) as file:
+        file.write(render_results(directory).encode())
+    if as_json or as_csv:
         return None  # a summary would follow the data
     num_directories = len({line.directory for line in lines})
-    return CommandSummary("results", ", ".join(written), [("directories", f"{num_directories:,}")])
+    return CommandSummary("results", html, [("directories", f"{num_directories:,}")])
 
 
 def _print_csv(lines: "list[ResultLine]") -> None:
@@ -111,10 +82,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    columns = list(COLUMNS)
-    if all(line.ensemble is None for line in lines):
-        columns.remove(ENSEMBLE)
-    for name in columns:
+    for name in COLUMNS:
         if name in NUMBER_COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
         else:
@@ -131,7 +99,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
         num_degenerate = degenerate.pop(line.directory, "")
         is_first = line.directory != shown_directory
         cells = _cells(line, num_degenerate, is_first)
-        table.add_row(*(cells[name] for name in columns))
+        table.add_row(*(cells[name] for name in COLUMNS))
         shown_directory = line.directory
     # In a file or a pipe a row is a line, however long.
     width = None
@@ -154,9 +122,6 @@ def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str
     runs = f"{line.runs}"
     if not line.finished:
         runs += " so far"
-    ensemble = ""
-    if line.ensemble is not None:
-        ensemble = f"{line.ensemble:.1f}"
     return {
         "task": task,
         "metric": line.metric.replace("_", " "),
@@ -165,7 +130,6 @@ def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str
         "best": f"{line.best:.1f}",
         "spread": f"{line.spread:.1f}",
         "degen.": degenerate,
-        ENSEMBLE: ensemble,
         "directory": directory,
         "checkpoint": checkpoint,
     }

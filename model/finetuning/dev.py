@@ -10,7 +10,6 @@ import numpy as np
 from ..tasks.task import Answer, Scores, TaskModel, prefixed
 from .finetuned import infer
 from .job import Job
-from .results import draw_confusion
 
 
 class DevMeasurement:
@@ -88,8 +87,3 @@ def write_dev_answers(folder: Path, job: Job, on_dev: DevMeasurement) -> None:
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
         for name, content in task.official(answers, examples, split).items():
             (folder / name).write_bytes(content)
-    report = task.class_report(on_dev.answers(""), job.data.dev[""])
-    if report["confusion"]:
-        picture = draw_confusion(report)
-        if picture:
-            (folder / "confusion.png").write_bytes(picture)

@@ -1,4 +1,4 @@
-"""Load a fine-tuned model, or an ensemble of several, and compute the outputs of its head."""
+"""Load a fine-tuned model, and compute the outputs of its head."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,8 +12,7 @@ from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError
 from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
-from ..tasks.catalogue import read_task, task_settings
-from ..tasks.tables import shown
+from ..tasks.catalogue import read_task
 from ..tasks.task import Feature, Outputs, Task, TaskModel, make_batch
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.compilation import uncompiled
@@ -30,22 +29,10 @@ class Finetuned(NamedTuple):
     task: Task
     tokenizer: TextTokenizer
     model: TaskModel
-    members: "tuple[Finetuned, ...]" = ()
-    """All models of an ensemble, the first included; empty for a model on its own."""
 
     def outputs(self, features: Sequence[Feature]) -> Outputs:
-        """Return the outputs for each feature, averaged over the models of an ensemble."""
-        return self.averaged(self.outputs_of_models(features))
-
-    def outputs_of_models(self, features: Sequence[Feature]) -> list[Outputs]:
-        """Return the outputs of each model."""
-        return [infer(member.model, features) for member in self.members or (self,)]
-
-    def averaged(self, outputs: Sequence[Outputs]) -> Outputs:
-        """Return the outputs for each feature from those of each model."""
-        if not self.members:
-            return outputs[0]
-        return [self.task.averaged(of_feature) for of_feature in zip(*outputs, strict=True)]
+        """Return the head's outputs for each feature."""
+        return infer(self.model, features)
 
     def reading(self, encoding: str) -> "Finetuned":
         """Return the model with a task that reads files that are not UTF-8 in `encoding`.
@@ -85,47 +72,6 @@ def load_finetuned(
         unused = model.encoder.optional_weights
     load_weights(model, directory, new=unused)
     return Finetuned(task, tokenizer, model.to(device).eval())
-
-
-def load_ensemble(
-    directories: Sequence[str | Path], device: torch.device, task: Task | None = None
-) -> Finetuned:
-    """Load several models of one task as one, whose thresholds are the means of theirs; one alone
-    is no ensemble.
-
-    Raises `UserError` if their labels or other settings differ, or their vocabularies.
-    """
-    members = tuple(load_finetuned(directory, device, task) for directory in directories)
-    first = members[0]
-    if len(members) == 1:
-        return first
-    expected = _shared_settings(first.task)
-    for member, directory in zip(members, directories, strict=True):
-        settings = _shared_settings(member.task)
-        for name in ("task", *sorted(expected.keys() | settings.keys())):
-            if expected.get(name) != settings.get(name):
-                raise UserError(
-                    f"{directory} was fine-tuned with {name} {shown(settings.get(name))}, "
-                    f"{directories[0]} with {shown(expected.get(name))}: they make no ensemble."
-                )
-        if member.tokenizer != first.tokenizer:
-            raise UserError(
-                f"{directory} has another vocabulary than {directories[0]}: they make no ensemble."
-            )
-    tuned = {
-        name: float(np.mean([getattr(member.task, name) for member in members]))
-        for name in first.task.tuned_settings
-    }
-    return first._replace(task=replace(cast(Any, first.task), **tuned), members=members)
-
-
-def _shared_settings(task: Task) -> dict[str, Any]:
-    """Return the settings that the members of an ensemble have in common: not their thresholds, nor
-    the weights of the training loss.
-    """
-    settings = task_settings(task)
-    of_its_own = {*task.tuned_settings, "class_weights"}
-    return {name: settings[name] for name in settings.keys() - of_its_own}
 
 
 @torch.inference_mode()

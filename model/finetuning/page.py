@@ -17,7 +17,6 @@ from ...pipeline.parsing import parse_json, read_csv
 from ..mirror import local_copy
 from ..tasks.squad_metrics import Metric, exact_match
 from .results import (
-    ENSEMBLE,
     IDENTITY,
     RESULTS,
     SUMMARY,
@@ -25,7 +24,6 @@ from .results import (
     RunRecord,
     SearchSummary,
     describe_run,
-    read_ensemble,
     read_results,
     read_summary,
     run_name,
@@ -101,53 +99,24 @@ class SearchView:
     num_examples: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnsembleView:
-    """What the page shows of an ensemble."""
-
-    title: str
-    directory: str
-    metrics: Sequence[str]
-    scores: Mapping[str, float]
-    members: Mapping[str, Mapping[str, float]]
-
-
 def render_results(folder: str | Path) -> str:
-    """Return the page of all output directories of `finetune`, and of ensembles, below `folder`.
+    """Return the page of all output directories of `finetune` below `folder`.
 
     Raises `UserError` if there are none.
     """
-    names = (RESULTS, SUMMARY, IDENTITY, ENSEMBLE, "run.json", "metrics.csv", "dev.jsonl")
+    names = (RESULTS, SUMMARY, IDENTITY, "run.json", "metrics.csv", "dev.jsonl")
     root = local_copy(folder, *names)
     lines: dict[str, list[ResultLine]] = {}
     for line in read_results(root):
         lines.setdefault(line.directory, []).append(line)
-    searches = []
-    ensembles = []
-    for name, metrics in lines.items():
-        if metrics[0].ensemble is None:
-            searches.append(_search(root / name, metrics))
-        else:
-            ensembles.append(_ensemble(root / name, metrics))
+    searches = [_search(root / name, metrics) for name, metrics in lines.items()]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    template = environment.get_template("page.html")
-    return template.render(searches=searches, ensembles=ensembles)
-
-
-def _ensemble(directory: Path, lines: Sequence[ResultLine]) -> EnsembleView:
-    record = read_ensemble(directory / ENSEMBLE)
-    return EnsembleView(
-        title=f"{record['task']} {record['variant']}".strip(),
-        directory=lines[0].directory,
-        metrics=[line.metric for line in lines],
-        scores=record["scores"],
-        members=record["members"],
-    )
+    return environment.get_template("page.html").render(searches=searches)
 
 
 def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:

@@ -20,7 +20,7 @@ from ..tasks.tables import check_file, open_text, text_lines
 from ..tasks.task import Answer, Task, num_cut, report_cut
 from ..training.device import find_device
 from .answer_files import SUFFIXES, open_output, write_answers
-from .finetuned import Finetuned, load_ensemble
+from .finetuned import Finetuned, load_finetuned
 
 EXAMPLES_AT_ONCE = 8192
 
@@ -34,7 +34,6 @@ def predict(
     official: bool = False,
     task: Task | None = None,
     encoding: str = AUTO,
-    members: Sequence[str | Path] = (),
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
@@ -44,9 +43,7 @@ def predict(
     line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
     `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
     was given an object. Text that is not UTF-8 is read in `encoding`; it is detected by default.
-    `members` are the directories of further models of the same task: the predictions are those of
-    the ensemble, whose probabilities, scores of spans and regressions are the means of its
-    models'. Raises `UserError` for bad input, and then writes nothing.
+    Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -59,8 +56,7 @@ def predict(
             f"`output` {output}: give a file that ends in {', '.join(SUFFIXES)}, "
             "or - for the terminal."
         )
-    loaded = load_ensemble((directory, *members), find_device(device), task)
-    finetuned = loaded.reading(encoding)
+    finetuned = load_finetuned(directory, find_device(device), task).reading(encoding)
     data = "-" if str(data) == "-" else str(local_copy(data))
     if official:
         return _predict_official(finetuned, data, str(output), encoding)

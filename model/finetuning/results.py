@@ -1,15 +1,13 @@
-"""Read the results of all fine-tuning runs below a folder, and draw them; in percent."""
+"""Read the results of all fine-tuning runs below a folder, in percent."""
 
 import csv
 import io
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-import numpy as np
 from msgspec import Meta, Struct
 
 from ...pipeline.errors import UserError
@@ -20,13 +18,10 @@ from ..tasks.class_report import ClassReport
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
-ENSEMBLE = "ensemble.json"
 VARIED = ("batch_size", "epochs")
 """Hyperparameters that a run is named for only if the search has several values of them."""
 RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
 LAST_COLUMN = "seconds"
-MAX_NUMBERED = 25
-"""Classes of a confusion matrix whose numbers are still legible."""
 LEFT_TO_RIGHT = "left-to-right"
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
@@ -131,21 +126,6 @@ class SearchSummary(TypedDict):
     """Of each training file; none of a data set of the Hub."""
 
 
-class EnsembleRecord(TypedDict):
-    """The content of ``ensemble.json``: several models together and each alone, on the same
-    examples.
-    """
-
-    task: str
-    variant: str
-    """As in `RunRecord`."""
-    data: str
-    """A digest of the examples' files; empty for a data set of the Hub."""
-    scores: dict[str, float]
-    members: Annotated[dict[str, dict[str, float]], Meta(min_length=1)]
-    """The scores of each model, by its directory."""
-
-
 class RunRow(Struct):
     """The description of a run in ``results.csv``, beside its scores."""
 
@@ -190,27 +170,17 @@ class ResultLine:
     """Runs no better than a constant answer, by the first metric; None before the search is
     finished.
     """
-    ensemble: float | None = None
-    """What the models reach together, if the directory is that of an ensemble; its runs are they.
-    """
-
-    @property
-    def lowest(self) -> float:
-        """The worst run."""
-        return self.best - self.spread
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return a line per metric and output directory of `finetune`, or of an ensemble, below
-    `folder`, by directory.
+    """Return a line per metric and output directory of `finetune` below `folder`, by directory.
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY, ENSEMBLE)
+    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY)
     if not root.is_dir():
         raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")
-    paths = [*root.rglob(RESULTS), *root.rglob(ENSEMBLE)]
-    files = sorted(path for path in paths if path.is_file())
+    files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
         raise UserError(
             f"{folder} contains no {RESULTS}; "
@@ -219,10 +189,7 @@ def read_results(folder: str | Path) -> list[ResultLine]:
     lines: list[ResultLine] = []
     for file in files:
         directory = str(file.parent.relative_to(root))
-        if file.name == ENSEMBLE:
-            lines.extend(_ensemble_lines(file, directory))
-        else:
-            lines.extend(_search_lines(file, directory))
+        lines.extend(_search_lines(file, directory))
     return lines
 
 
@@ -256,40 +223,11 @@ def _search_lines(file: Path, directory: str) -> Iterator[ResultLine]:
         )
 
 
-def _ensemble_lines(file: Path, directory: str) -> Iterator[ResultLine]:
-    record = read_ensemble(file)
-    for metric, score in record["scores"].items():
-        if metric.endswith(NOT_SCORES):
-            continue
-        values = [_percent(record["task"], member[metric]) for member in record["members"].values()]
-        yield ResultLine(
-            task=record["task"],
-            variant=record["variant"],
-            checkpoint=f"{len(values)} models",
-            directory=directory,
-            data=record["data"],
-            metric=metric,
-            runs=len(values),
-            finished=True,
-            median=statistics.median(values),
-            best=max(values),
-            spread=max(values) - min(values),
-            degenerate_runs=None,
-            ensemble=_percent(record["task"], score),
-        )
-
-
 def _percent(task: str, score: float) -> float:
     """Return a score as the paper and the leaderboards give it."""
     factor = 1 if task in IN_PERCENT else 100
     # Rounded so that 0.28 does not become 28.000000000000004.
     return round(factor * score, 6)
-
-
-def read_ensemble(file: Path) -> EnsembleRecord:
-    """Return the content of an ``ensemble.json``."""
-    advice = "Delete it and rerun `clozeworks evaluate`."
-    return parse_json(file.read_bytes(), EnsembleRecord, file, advice)
 
 
 def _read_data_digest(directory: Path) -> str:
@@ -343,81 +281,3 @@ def read_summary(directory: Path) -> SearchSummary | None:
         path,
         "Delete it and rerun `clozeworks finetune`; it resumes.",
     )
-
-
-def draw_results(lines: Sequence[ResultLine]) -> bytes:
-    """Return a PNG with a panel per task and data: each directory's median and range by the first
-    metric.
-
-    Scores on other training or dev data are not comparable, so they have a panel of their own.
-    Raises `UserError` without matplotlib.
-    """
-    # Imported here because it takes a second.
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("A picture needs matplotlib: pip install matplotlib.") from None
-
-    panels: dict[tuple[str, str], list[ResultLine]] = {}
-    directories_drawn = set()
-    for line in lines:
-        if line.directory not in directories_drawn:  # the first metric of each directory
-            directories_drawn.add(line.directory)
-            name = " ".join(filter(None, (line.task, line.variant, line.metric)))
-            panels.setdefault((name, line.data), []).append(line)
-
-    # Each panel needs the height of about two more rows for its title and its axis.
-    num_rows = len(directories_drawn) + 2 * len(panels)
-    figure = Figure(figsize=(7, 0.6 + 0.3 * num_rows), dpi=120, layout="constrained")
-    heights = [len(panel) + 1 for panel in panels.values()]
-    all_axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
-    for axes, ((name, data), panel) in zip(all_axes, panels.items(), strict=True):
-        # The data have no name; their directories tell which is which.
-        is_alone = sum(other == name for other, _ in panels) == 1
-        on_data = "" if is_alone else f" (data {data[:6] or 'unknown'})"
-        medians = [line.median for line in panel]
-        below = [line.median - line.lowest for line in panel]
-        above = [line.best - line.median for line in panel]
-        rows = list(range(len(panel), 0, -1))  # the first at the top
-        axes.errorbar(medians, rows, xerr=[below, above], fmt="o", capsize=3)
-        together = [np.nan if line.ensemble is None else line.ensemble for line in panel]
-        if not np.isnan(together).all():
-            axes.plot(together, rows, "D", label="ensemble")
-            axes.legend(fontsize="small")
-        axes.set(
-            title=f"{name.replace('_', ' ')}, in percent{on_data}",
-            yticks=rows,
-            yticklabels=[line.directory for line in panel],
-            ylim=(0.5, len(panel) + 0.5),
-        )
-        axes.grid(axis="x", alpha=0.3)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    return image.getvalue()
-
-
-def draw_confusion(report: ClassReport) -> bytes | None:
-    """Return a PNG of a confusion matrix, each row's shares in colour; None without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    names = list(report["classes"])
-    matrix = np.array(report["confusion"])
-    shares = matrix / np.maximum(1, matrix.sum(1, keepdims=True))
-    size = 2.5 + 0.5 * len(names)
-    figure = Figure(figsize=(size, size), dpi=100, layout="constrained")
-    axes = figure.subplots()
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    places = range(len(names))
-    axes.set_xticks(places, names, rotation=45, ha="right")
-    axes.set_yticks(places, names)
-    axes.set(xlabel="answer", ylabel="truth", title="Dev examples")
-    if len(names) <= MAX_NUMBERED:
-        for row, column in product(places, places):
-            colour = "white" if shares[row, column] > 0.5 else "black"
-            text = f"{matrix[row, column]:,}"
-            axes.text(column, row, text, ha="center", va="center", color=colour)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    return image.getvalue()

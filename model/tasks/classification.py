@@ -118,12 +118,6 @@ class LabelTask(Task):
         """Return the logits (N, K) of the examples."""
         return np.stack(outputs)
 
-    def averaged(self, outputs: Outputs) -> np.ndarray:
-        """Return the logarithms of the mean probabilities, or the mean score."""
-        if self.labels:
-            return super().averaged(outputs)
-        return np.mean(outputs, axis=0)
-
     def stratum(self, example: Any) -> Any:
         """Return the index of the class; a regression has none."""
         return int(example.target) if self.labels else None

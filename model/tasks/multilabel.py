@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 from torch import Tensor
 
@@ -64,11 +64,6 @@ class MultiLabel(Classification):
         target_K = np.zeros(len(self.labels), dtype=np.float32)
         target_K[list(target)] = 1
         return target_K
-
-    def averaged(self, outputs: Outputs) -> np.ndarray:
-        """Return the logits of the mean probabilities of yes."""
-        logits_MK = np.stack(outputs).astype(np.float64)
-        return logit(expit(logits_MK).mean(axis=0)).astype(np.float32)
 
     def stratum(self, example: Any) -> None:
         """Return None: most sets of labels are too rare for a share of each to be held out."""

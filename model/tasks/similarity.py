@@ -306,10 +306,6 @@ class Similarity(Task):
             "mrr": float(reciprocal_N.mean()),
         }
 
-    def averaged(self, outputs: Outputs) -> np.ndarray:
-        """Raise `UserError`: the vectors of two models have nothing to do with each other."""
-        raise UserError("Models for similarity make no ensemble, as their vectors differ.")
-
     def baseline(self, train: Sequence[TextGroup], examples: Sequence[TextGroup]) -> Scores:
         """Return the metrics of equal vectors: no correlation, and partners in any order."""
         if examples[0].score is not None:

@@ -232,10 +232,6 @@ class Squad(Task):
         """Return the encoder with a new linear layer."""
         return SpanClassifier(config)
 
-    def averaged(self, outputs: Outputs) -> np.ndarray:
-        """Return the mean logits, and so the mean score of each span."""
-        return np.mean(outputs, axis=0)
-
     def _predictions(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
     ) -> list[Prediction]:

@@ -1,5 +1,5 @@
 """Read the official JSON of SQuAD: questions, each with its passage and answers. Tables with a
-question per row, as on the Hub (`_QuestionRow`), and TriviaQA's files are read too.
+question per row, as on the Hub (`_QuestionRow`), are read too.
 
 The structs below have the fields of the file that are used, and msgspec checks their types::
 
@@ -18,7 +18,6 @@ from msgspec import Struct
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, decode_json, describe_fault
 from .tables import check_file, is_hub, read_rows
-from .triviaqa import is_triviaqa, read_triviaqa
 
 MIN_ARTICLES = 10
 """With this many, whole articles are held out for development; with fewer, single passages."""
@@ -168,34 +167,12 @@ def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
     if labelled:
         kind = _SquadFile[_LabelledQuestion]
     content = path.read_bytes().removeprefix(_UTF8_BOM)
-    if is_triviaqa(content):
-        return _parse_triviaqa(path, content, labelled)
     try:
         return decode_json(content, kind)
     except (ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
         ) from None
-
-
-def _parse_triviaqa(path: Path, content: bytes, labelled: bool) -> _SquadFile[_FileQuestion]:
-    """Return TriviaQA's questions as those of a SQuAD file; a question's documents are one article,
-    so that all of them are held out or none.
-    """
-    articles: dict[str, _Article[_FileQuestion]] = {}
-    for found in read_triviaqa(path, content, labelled):
-        question = _FileQuestion(
-            id=f"{found.question_id}:{found.document}", question=found.question
-        )
-        if labelled:
-            question = _LabelledQuestion(
-                id=question.id,
-                question=found.question,
-                answers=tuple(GoldAnswer(text, start) for text, start in found.answers),
-            )
-        article = articles.setdefault(found.question_id, _Article([], found.question_id))
-        article.paragraphs.append(_Paragraph(found.passage, [question]))
-    return _SquadFile(list(articles.values()), version="1.1")
 
 
 def _parse_rows(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:

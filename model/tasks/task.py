@@ -17,7 +17,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from msgspec import Meta
-from scipy.special import softmax
 from torch import Tensor, nn
 
 from ..encoders.attention import dropout
@@ -240,15 +239,6 @@ class Task(ABC):
     ) -> "Task":
         """Return the task with its threshold tuned on the dev examples after training, if any."""
         return self
-
-    def averaged(self, outputs: Outputs) -> np.ndarray:
-        """Return an ensemble's outputs for one feature from those of its models.
-
-        Unless overridden, the outputs are logits (..., K), and the result the logarithms of the
-        mean probabilities.
-        """
-        logits_MK = np.stack(outputs).astype(np.float64)
-        return np.log(softmax(logits_MK, axis=-1).mean(axis=0)).astype(np.float32)
 
     @abstractmethod
     def scores(

@@ -175,8 +175,8 @@ def test_every_hint_names_an_option_that_exists():
             ".parquet, not x.csv.",
         ),
         (
-            "results . --picture a.pdf",
-            "--picture writes an image: give a name that ends in .png, not a.pdf.",
+            "results . --html a.pdf",
+            "--html writes a page: give a name that ends in .html, not a.pdf.",
         ),
         (
             "ingest https://example.org/a/wiki.xml.bz2 --output d",

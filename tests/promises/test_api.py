@@ -71,14 +71,13 @@ MODEL = {
     "TaskModel": CLASS,
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None, context=None",
-    "evaluate_task": "directory, data, device='auto', metric=None, task=None, encoding='auto', "
-    "members=(), output=None",
+    "evaluate_task": "directory, data, device='auto', metric=None, task=None, encoding='auto'",
     "finetune": (
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
     ),
     "make_task": "name, data, **options",
     "predict": "directory, data, output, device='auto', *, official=False, task=None, "
-    "encoding='auto', members=()",
+    "encoding='auto'",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
     "read_model": "directory, changes=None",
 }

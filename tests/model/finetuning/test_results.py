@@ -11,11 +11,9 @@ import pytest
 from click.testing import CliRunner
 from clozeworks.cli.results import results
 from clozeworks.model.finetuning.results import (
-    draw_results,
     read_results,
 )
 from clozeworks.pipeline.errors import UserError
-from matplotlib.axes import Axes
 
 SUMMARY = {
     **{
@@ -81,7 +79,6 @@ def test_each_metric_of_each_directory_has_a_line(folder):
     assert (first.runs, first.median, first.best, first.spread) == (3, 85.0, 90.0, 9.0)
     assert (first.degenerate_runs, first.finished, first.checkpoint) == (1, True, "runs/base")
     assert lines[1].degenerate_runs is None
-    assert (first.lowest, first.spread) == (81.0, 9.0)
     own, f1 = lines[2], lines[5]
     assert (f1.variant, f1.median, f1.finished, f1.degenerate_runs) == ("2.0", 80.25, True, None)
     assert not own.finished
@@ -150,32 +147,6 @@ def test_json_and_csv_hold_the_same(folder):
     assert rows[0]["median"] == "85.0"
     both = CliRunner().invoke(results, [str(folder), "--json", "--csv"])
     assert both.exit_code == 2
-
-
-def test_a_picture_has_a_panel_for_each_task(folder):
-    picture = folder / "results.png"
-    printed = CliRunner().invoke(results, [str(folder), "--picture", str(picture)]).output
-    assert "mrpc" in printed
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    # More directories make it higher: two panels of a row each, and one of a row.
-    assert picture.read_bytes() != draw_results(read_results(folder / "glue"))
-
-
-def test_scores_on_other_data_have_a_panel_of_their_own(tmp_path, monkeypatch):
-    for name, data in (("a", "1f"), ("b", "2e"), ("c", "1f")):
-        write_results(tmp_path / name, "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
-        (tmp_path / name / "finetune.json").write_text(json.dumps({"data": data}))
-    titles: list[str] = []
-
-    def set_title(axes: Axes, *args: Any, **settings: Any) -> None:
-        titles.append(settings["title"])
-
-    monkeypatch.setattr(Axes, "set", set_title)
-    draw_results(read_results(tmp_path))
-    assert titles == [
-        "classify macro f1, in percent (data 1f)",
-        "classify macro f1, in percent (data 2e)",
-    ]
 
 
 def test_folders_without_results_and_foreign_files_are_refused(tmp_path):

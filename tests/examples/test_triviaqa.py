@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.squad import read_squad
-from clozeworks.model.tasks.triviaqa import NUM_TOKENS
-from clozeworks.pipeline.errors import UserError
+from triviaqa import NUM_TOKENS, convert, main
 
 # In the form of qa/wikipedia-train.json.
 QUESTION: dict[str, Any] = {
@@ -47,8 +48,16 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def test_documents_whose_beginning_has_an_answer_are_passages(folder, capsys):
-    path = folder / "qa/wikipedia-train.json"
+def converted(path: Path, *options: str) -> str:
+    output = path.parent.parent / "squad" / path.name
+    result = CliRunner().invoke(main, [str(path), "--output", str(output), *options])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_documents_whose_beginning_has_an_answer_are_passages(folder):
+    printed = converted(folder / "qa/wikipedia-train.json")
+    path = folder / "squad/wikipedia-train.json"
     task = read_squad([path], TaskOptions())
     assert task.version == "1.1"
     (question,) = task.read(path, labelled=True)
@@ -59,28 +68,27 @@ def test_documents_whose_beginning_has_an_answer_are_passages(folder, capsys):
     # Whole words, in any case; the alias with a period and the plural before it are not meant.
     assert (answer.text, answer.answer_start) == ("sunset boulevard", TEXT.index("sunset"))
     assert task.truth(question) == ["sunset boulevard", "Sunset Blvd"]
-    assert (
-        f"{path}: 1 of 3 documents have an answer in their first 400 tokens; the others (1 without "
-        "a file) are left out."
-    ) in capsys.readouterr().err
-    # All that there are are answered.
+    expected = "1 of 3 documents have an answer in their first 400 tokens; 1 have no file.\n"
+    assert printed == expected
+    converted(folder / "qa/wikipedia-train.json", "--all")
     ids = [question.id for question in task.read(path, labelled=False)]
     assert ids == ["tc_33:Sunset.txt", "tc_33:Late.txt"]
 
 
-def test_a_questions_documents_stay_together_and_mistakes_are_named(folder, tmp_path):
+def test_a_questions_documents_stay_together_and_mistakes_are_named(folder):
     other = {**QUESTION, "QuestionId": "tc_34", "EntityPages": QUESTION["EntityPages"][:1]}
     path = folder / "qa/wikipedia-train.json"
     (folder / "evidence/wikipedia/Late.txt").write_text("of Sunset Boulevard")
     path.write_text(json.dumps({"Data": [QUESTION, other]}))
-    data = read_data("squad", folder / "qa", TaskOptions())
+    converted(path)
+    data = read_data("squad", folder / "squad", TaskOptions())
     groups = [{question.group for question in part} for part in (data.train, data.dev[""])]
     assert len(data.train) + len(data.dev[""]) == 3
     assert groups[0].isdisjoint(groups[1])
     path.write_text(json.dumps({"Data": [{"EntityPages": 3}]}))
-    with pytest.raises(UserError, match=r"is not in TriviaQA's format \(.*EntityPages"):
-        read_squad([path], TaskOptions())
+    with pytest.raises(click.ClickException, match=r"is not in TriviaQA's format \(.*EntityPages"):
+        convert(path)
     path.write_text(json.dumps({"Data": [QUESTION]}))
     (folder / "evidence").rename(folder / "elsewhere")
-    with pytest.raises(UserError, match="needs its documents: unpack evidence/wikipedia beside it"):
-        read_squad([path], TaskOptions())
+    with pytest.raises(click.ClickException, match="unpack evidence/wikipedia beside it"):
+        convert(path)
