@@ -18,10 +18,24 @@ from .summary import CommandSummary
     help="Number of candidates per [MASK].",
 )
 @click.option(
+    "--score",
+    is_flag=True,
+    help="Instead print how likely TEXT is: its pseudo-log-likelihood, the sum of the logarithms "
+    "of each token's probability when it is masked.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON."
 )
-def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
+def fill(run: str, text: str, top: int, score: bool, as_json: bool) -> CommandSummary | None:
     """Print the most likely tokens for each [MASK] in TEXT, according to the model in RUN."""
+    if score:
+        from ..model.scoring.likelihood import SentenceScorer
+
+        (value,) = SentenceScorer(run).scores([text])
+        if as_json:
+            click.echo(json.dumps({"score": value}))
+            return None
+        return CommandSummary("fill", run, [("text", text), ("score", f"{value:.3f}")])
     from ..model.pretraining.fill import fill as run_fill
 
     masks = run_fill(run, text, top)

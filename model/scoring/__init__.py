@@ -1,0 +1,1 @@
+"""Score sentences with a pre-trained encoder as it is, without fine-tuning."""
