@@ -61,5 +61,5 @@ def test_a_mask_in_a_sentence_is_text_and_an_empty_one_scores_0(run):
 
 
 def test_a_sentence_that_is_too_long_is_refused(run):
-    with pytest.raises(UserError, match="A sentence has 72 tokens, but .* reads at most 64"):
+    with pytest.raises(UserError, match=r"A sentence has 72 tokens, but .* reads at most 64"):
         SentenceScorer(run, "cpu").scores(["the film was " + "very " * 67])

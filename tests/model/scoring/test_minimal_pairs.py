@@ -51,5 +51,5 @@ def test_a_folder_and_other_columns_are_read(tmp_path):
     assert pairs == [("c", "d", {}), ("a", "b", {"field": "x"})]
     with pytest.raises(UserError, match="there is no column sentence_good, only yes, no"):
         list(read_minimal_pairs(tmp_path))
-    with pytest.raises(UserError, match="has no .jsonl files"):
+    with pytest.raises(UserError, match=r"has no \.jsonl files"):
         list(read_minimal_pairs(tmp_path.parent))
