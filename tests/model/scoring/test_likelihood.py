@@ -24,7 +24,7 @@ def loop_over_tokens(run: Path, sentence: str) -> float:
     model = BertForMaskedLM.from_pretrained(run).eval()
     tokenizer = Tokenizer.from_file(str(run / "tokenizer.json"))
     encoding = tokenizer.encode(sentence)
-    mask = tokenizer.token_to_id("[MASK]")
+    mask = tokenizer.token_to_id("[MASK]") or 0
     score = 0.0
     for position, token_id in enumerate(encoding.ids):
         if encoding.special_tokens_mask[position]:
