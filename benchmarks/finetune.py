@@ -24,8 +24,8 @@ import transformers
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
+from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console

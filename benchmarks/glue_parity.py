@@ -35,9 +35,9 @@ from clozeworks.model.finetuning.finetuned import infer
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks import metrics
-from clozeworks.model.tasks.classification import TextExample
+from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.task import Feature
+from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console

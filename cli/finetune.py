@@ -46,11 +46,11 @@ def finetune(
 ) -> CommandSummary:
     """Fine-tune an encoder on a TASK and keep the best run.
 
-    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, pos,
-    classify or multilabel for your own labelled data, or similarity for sentence vectors. DATA is a
-    folder or file in the official format, with train, dev or test in the file names, or a data set
-    from the Hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output
-    directory.
+    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner
+    (entities or any other tags of words), classify for your own labelled data, or similarity for
+    sentence vectors. DATA is a folder or file in the official format, with train, dev or test in
+    the file names, or a data set from the Hub (hf:nyu-mll/glue:sst2). Predictions for the test
+    files go to test/ in the output directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 

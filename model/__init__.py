@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
-    from .tasks.classification import Classification, SequenceClassifier
+    from .tasks.batches import TaskBatch
+    from .tasks.classify import Classification
+    from .tasks.head import TaskModel
+    from .tasks.label_head import SequenceClassifier
     from .tasks.ner import EntityRecognition
     from .tasks.splits import make_task
     from .tasks.squad import SpanClassifier, Squad
-    from .tasks.task import Task, TaskBatch, TaskModel
+    from .tasks.task import Task
     from .training.loop import StopRequest
 
 __all__ = [
@@ -59,7 +62,7 @@ __all__ = [
 _MODULES = {
     "BertForPreTraining": "encoders.bert",
     "BertModel": "encoders.bert",
-    "Classification": "tasks.classification",
+    "Classification": "tasks.classify",
     "EntityRecognition": "tasks.ner",
     "FinetuneConfig": "finetuning.config",
     "InstanceDataset": "pretraining.dataset",
@@ -67,13 +70,13 @@ _MODULES = {
     "ModernBertConfig": "encoders.modernbert_config",
     "ModernBertForMaskedLM": "encoders.modernbert",
     "PretrainConfig": "config",
-    "SequenceClassifier": "tasks.classification",
+    "SequenceClassifier": "tasks.label_head",
     "SpanClassifier": "tasks.squad",
     "Squad": "tasks.squad",
     "StopRequest": "training.loop",
     "Task": "tasks.task",
-    "TaskBatch": "tasks.task",
-    "TaskModel": "tasks.task",
+    "TaskBatch": "tasks.batches",
+    "TaskModel": "tasks.head",
     "collate": "pretraining.dataset",
     "evaluate": "pretraining.evaluate",
     "evaluate_task": "finetuning.evaluate",

@@ -17,8 +17,8 @@ from ...pipeline.errors import UserError
 from ..checkpoint import load_weights, read_config
 from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder
+from ..tasks.batches import Feature, make_batch
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.device import autocast, find_device, pinned_attention, product_dtype, trim_memory
 from ..training.processor import print_if_emulated

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 
 from ...pipeline.storage.directory import write_file
-from ..tasks.task import Answer
+from ..tasks.head import Answer
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 

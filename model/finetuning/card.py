@@ -18,15 +18,6 @@ from ..tasks.task import Task
 from .config import FinetuneConfig
 from .results import SearchSummary
 
-_PIPELINES = {
-    "squad": "question-answering",
-    "ner": "token-classification",
-    "pos": "token-classification",
-    "swag": "multiple-choice",
-    "similarity": "sentence-similarity",
-}
-"""The Hub's names of tasks; all others are text-classification."""
-
 
 def task_card(
     task: Task,
@@ -45,7 +36,7 @@ def task_card(
     `languages` and `shape` are the encoder's, `recipe` has hyperparameters that the task or user
     set; `in_transformers` says whether ``transformers`` has the head.
     """
-    pipeline = _PIPELINES.get(task.name, "text-classification")
+    pipeline = task.pipeline
     name = f"{task.name} {task.variant}".strip()
     dataset = _dataset(task, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"

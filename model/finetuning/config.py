@@ -47,7 +47,7 @@ class FinetuneConfig:
     learning_rates: tuple[float, ...] | None = option(
         None,
         "Peak learning rates to try, each in its own run; the best run on dev is kept. "
-        "The default is 5e-5,4e-5,3e-5,2e-5, for squad, ner and pos 5e-5, for swag 2e-5, for "
+        "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5, for "
         "similarity 3e-5 (2e-5 with scores).",
         identity=False,
     )
@@ -111,38 +111,37 @@ class FinetuneConfig:
     )
     text: str | None = option(
         None,
-        "Column of the text, for classify, multilabel and similarity; the default is a usual name "
+        "Column of the text, for classify and similarity; the default is a usual name "
         "(text, sentence1, …).",
-        group="Your own data (classify, multilabel, similarity)",
+        group="Your own data (classify, similarity)",
     )
     text_pair: str | None = option(
         None,
         "Column of the second text of a pair; the default is none for classify, for similarity a "
         "usual name (sentence2, positive, …).",
-        group="Your own data (classify, multilabel, similarity)",
+        group="Your own data (classify, similarity)",
     )
     label: str | None = option(
         None,
         "Column of the class or score; the default is label, for similarity score.",
-        group="Your own data (classify, multilabel, similarity)",
+        group="Your own data (classify, similarity)",
     )
     class_weights: Literal["none", "balanced"] | None = option(
         None,
         "Weight of a class in the loss, for classify: the same for all (none, the default), or in "
         "inverse proportion to its examples (balanced).",
-        group="Your own data (classify, multilabel, similarity)",
+        group="Your own data (classify, similarity)",
     )
     regression: bool | None = option(
         None,
         "Read whole numbers, such as ratings from 1 to 5, as scores instead of classes, for "
         "classify.",
-        group="Your own data (classify, multilabel, similarity)",
+        group="Your own data (classify, similarity)",
     )
     separator: str | None = option(
         None,
-        "Separator between the labels of an example, if they are one text, for multilabel; the "
-        "default is a comma.",
-        group="Your own data (classify, multilabel, similarity)",
+        "Separator between the labels of an example, for classify, if it has several in one text.",
+        group="Your own data (classify, similarity)",
     )
     temperature: float | None = option(
         None,
@@ -163,7 +162,7 @@ class FinetuneConfig:
     stride: int | None = option(
         None,
         "Tokens from one window of a long text to the next: for squad, where the default is 128, "
-        "and for classify and multilabel, which cut long texts by default.",
+        "and for classify, which cuts long texts by default.",
         group="Long texts",
     )
     max_question_length: int | None = option(

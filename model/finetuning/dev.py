@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks.task import Answer, Scores, TaskModel, prefixed
+from ..tasks.head import Answer, Scores, TaskModel, prefixed
 from .finetuned import infer
 from .job import Job
 

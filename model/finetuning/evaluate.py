@@ -11,12 +11,14 @@ from ...pipeline.errors import UserError
 from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import files_digest
 from ..mirror import local_copy
+from ..tasks.batches import num_cut
 from ..tasks.catalogue import file_suffixes
+from ..tasks.head import Scores, prefixed
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
-from ..tasks.task import Scores, Task, num_cut, prefixed, report_cut
+from ..tasks.task import Task, report_cut
 from ..training.device import find_device
 from ..training.ranks import print_notice
 from .finetuned import Finetuned, load_finetuned

@@ -30,11 +30,12 @@ from ..checkpoint import (
     read_config,
 )
 from ..mirror import mirrored
+from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
 from ..tasks.repeats import find_repeats
-from ..tasks.splits import TaskData, read_data
+from ..tasks.splits import TaskSplits, read_data
 from ..tasks.tables import shown
-from ..tasks.task import Task, num_cut, report_cut
+from ..tasks.task import Task, report_cut
 from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
 from ..training.loop import StopRequest
@@ -139,7 +140,7 @@ def _report_cuts(job: Job) -> None:
         report_cut(task, dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
 
 
-def _report_repeats(data: TaskData) -> None:
+def _report_repeats(data: TaskSplits) -> None:
     repeats = find_repeats(data.task, data.train, data.dev)
     num_train = f"{len(data.train):,} training examples"
     if repeats.repeated:

@@ -12,8 +12,10 @@ from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError
 from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
+from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
-from ..tasks.task import Feature, Outputs, Task, TaskModel, make_batch
+from ..tasks.head import Outputs, TaskModel
+from ..tasks.task import Task
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.compilation import uncompiled
 from ..training.device import autocast, pinned_attention, product_dtype, trim_memory

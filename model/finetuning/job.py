@@ -14,10 +14,12 @@ from ...pipeline.storage.directory import OutputDirectory
 from ..checkpoint import CONFIG, model_digest, read_config
 from ..encoders.config import EncoderConfig
 from ..mirror import local_copy
+from ..tasks.batches import Feature
 from ..tasks.catalogue import task_settings
-from ..tasks.splits import TaskData
+from ..tasks.head import Recipe
+from ..tasks.splits import TaskSplits
 from ..tasks.tables import shown
-from ..tasks.task import Feature, Recipe, Task
+from ..tasks.task import Task
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.ranks import print_notice
 from .config import FinetuneConfig
@@ -34,7 +36,7 @@ class Job:
 
     source: str
     """Where the data come from, as the user named it."""
-    data: TaskData
+    data: TaskSplits
     train: list[Feature]
     dev: dict[str, list[Feature]]
     checkpoint: str
@@ -93,7 +95,7 @@ class Job:
 
 
 def prepare_job(
-    source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig
+    source: str, data: TaskSplits, checkpoint: str, output: Path, config: FinetuneConfig
 ) -> Job:
     """Encode the examples; raise `UserError` if the model cannot be trained on them."""
     if data.task.whole_batches and config.micro_batch_size:

@@ -13,11 +13,13 @@ from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked
 from ...pipeline.text_streams import recoded
 from ..mirror import local_copy
+from ..tasks.batches import num_cut
 from ..tasks.conll import has_columns
+from ..tasks.head import Answer
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import split_of
 from ..tasks.tables import check_file, open_text, text_lines
-from ..tasks.task import Answer, Task, num_cut, report_cut
+from ..tasks.task import Task, report_cut
 from ..training.device import find_device
 from .answer_files import SUFFIXES, open_output, write_answers
 from .finetuned import Finetuned, load_finetuned

@@ -9,7 +9,8 @@ from ...pipeline.seeding import rng_for
 from ..checkpoint import TASK, load_weights, read_config, save_model, write_json
 from ..encoders.encoder import initialise
 from ..tasks.catalogue import task_settings
-from ..tasks.task import Task, TaskModel
+from ..tasks.head import TaskModel
+from ..tasks.task import Task
 from ..tokenizer import tokenizer_files
 from .config import FinetuneConfig
 

@@ -22,7 +22,8 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
 from ..checkpoint import load_tensors
 from ..mirror import upload
-from ..tasks.task import Feature, Recipe, Scores, TaskBatch, TaskModel, make_batch, num_targets
+from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
+from ..tasks.head import Recipe, Scores, TaskModel
 from ..training.compilation import compiles, distinct_sizes
 from ..training.device import (
     drain_every,

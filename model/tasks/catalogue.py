@@ -12,16 +12,14 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
 from . import tables
 from .choice import Choice, read_choice
-from .classification import Classification, read_classify
+from .classify import Classification, read_classify
 from .glue import GLUE
 from .multilabel import MultiLabel, read_multilabel
-from .ner import EntityRecognition, read_ner
-from .options import TaskOptions, check_task
-from .pos import SUFFIXES as POS_SUFFIXES
-from .pos import PartOfSpeech, read_pos
+from .ner import EntityRecognition, WordClasses, read_ner, read_pos
+from .options import Size, TaskOptions, check_task
 from .similarity import Similarity, read_similarity
 from .squad import Squad, read_squad
-from .task import Size, Task
+from .task import Task
 
 
 class TaskEntry(NamedTuple):
@@ -50,7 +48,7 @@ TASKS = {
     "squad": TaskEntry(Squad, read_squad, (".json", ".jsonl", ".parquet")),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner, suffixes=()),
-    "pos": TaskEntry(PartOfSpeech, read_pos, POS_SUFFIXES),
+    "pos": TaskEntry(WordClasses, read_pos, suffixes=()),
 }
 
 

@@ -23,10 +23,12 @@ from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
-from .classification import LabelTask
-from .options import TaskOptions
+from .batches import Feature, TaskBatch
+from .head import Answer, LinearHead, Outputs, Recipe
+from .label_head import LabelHead
+from .options import Size, TaskOptions
 from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
-from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch
+from .task import Task
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -58,7 +60,7 @@ class ChoiceModel(LinearHead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(LabelTask):
+class Choice(LabelHead, Task):
     """A set of questions with the same number of choices each; the classes are their indices."""
 
     name: str = "swag"
@@ -67,6 +69,7 @@ class Choice(LabelTask):
     encoding: str = AUTO
     """Of files that are not UTF-8; no setting of the trained model."""
     metrics = ("accuracy",)
+    pipeline = "multiple-choice"
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -170,6 +173,10 @@ class Choice(LabelTask):
     def model(self, config: EncoderConfig) -> ChoiceModel:
         """Return the encoder with a new vector."""
         return ChoiceModel(config, self.num_choices)
+
+    def stratum(self, example: Choices) -> int | None:
+        """Return the index of the right ending."""
+        return example.target
 
     def truth(self, example: Choices) -> int | None:
         """Return the index of the right ending."""

@@ -62,8 +62,9 @@ ENTITY_TAGS = TagForm(
     re.compile(rf"{OUTSIDE}|[BIESLU]-.+"),
     f"{OUTSIDE}, B-person or I-person",
 )
-PART_OF_SPEECH_TAGS = TagForm(
-    ("pos_tags", "upos", "pos", "tags", "labels"), re.compile(".+"), "NOUN or VERB"
+WORD_TAGS = TagForm(("pos_tags", "upos", "pos", "tags", "labels"), re.compile(".+"), "NOUN or VERB")
+ANY_TAGS = TagForm(
+    (*ENTITY_TAGS.columns, *WORD_TAGS.columns), WORD_TAGS.pattern, "NOUN or B-person"
 )
 
 

@@ -6,24 +6,29 @@ or JSON Lines); classes have its names and numbers. The server expects a table o
 ``prediction``, the class's index for some tasks and its name for others.
 """
 
-from .classification import Classification
+from .classify import Classification
+from .glue_form import GlueForm
 
 _COLA = Classification(
     name="cola",
     text=("sentence",),
     label=("label",),
     labels=("unacceptable", "acceptable"),
-    metrics=("matthews",),
-    headerless=("source", "label", "star", "sentence"),
-    server_files={"test": "CoLA.tsv"},
+    glue=GlueForm(
+        metrics=("matthews",),
+        headerless=("source", "label", "star", "sentence"),
+        server_files={"test": "CoLA.tsv"},
+    ),
 )
 _SST2 = Classification(
     name="sst2",
     text=("sentence",),
     label=("label",),
     labels=("negative", "positive"),
-    metrics=("accuracy",),
-    server_files={"test": "SST-2.tsv"},
+    glue=GlueForm(
+        metrics=("accuracy",),
+        server_files={"test": "SST-2.tsv"},
+    ),
 )
 _MRPC = Classification(
     name="mrpc",
@@ -31,8 +36,10 @@ _MRPC = Classification(
     text_pair=("#2 String", "sentence2"),
     label=("Quality", "label"),
     labels=("not_equivalent", "equivalent"),
-    metrics=("f1", "accuracy"),
-    server_files={"test": "MRPC.tsv"},
+    glue=GlueForm(
+        metrics=("f1", "accuracy"),
+        server_files={"test": "MRPC.tsv"},
+    ),
 )
 _QQP = Classification(
     name="qqp",
@@ -40,17 +47,21 @@ _QQP = Classification(
     text_pair=("question2",),
     label=("is_duplicate", "label"),
     labels=("not_duplicate", "duplicate"),
-    metrics=("f1", "accuracy"),
-    max_short_share=0.001,
-    server_files={"test": "QQP.tsv"},
+    glue=GlueForm(
+        metrics=("f1", "accuracy"),
+        max_short_share=0.001,
+        server_files={"test": "QQP.tsv"},
+    ),
 )
 _STSB = Classification(
     name="stsb",
     text=("sentence1",),
     text_pair=("sentence2",),
     label=("score", "label"),
-    metrics=("spearman", "pearson"),
-    server_files={"test": "STS-B.tsv"},
+    glue=GlueForm(
+        metrics=("spearman", "pearson"),
+        server_files={"test": "STS-B.tsv"},
+    ),
 )
 _MNLI = Classification(
     name="mnli",
@@ -58,14 +69,16 @@ _MNLI = Classification(
     text_pair=("sentence2", "hypothesis"),
     label=("gold_label", "label"),
     labels=("entailment", "neutral", "contradiction"),
-    metrics=("accuracy",),
-    # The diagnostic set (AX) is answered by a model of MNLI.
-    server_files={
-        "test": "MNLI-m.tsv",
-        "test_mismatched": "MNLI-mm.tsv",
-        "diagnostic": "AX.tsv",
-    },
-    server_words=True,
+    glue=GlueForm(
+        metrics=("accuracy",),
+        # The diagnostic set (AX) is answered by a model of MNLI.
+        server_files={
+            "test": "MNLI-m.tsv",
+            "test_mismatched": "MNLI-mm.tsv",
+            "diagnostic": "AX.tsv",
+        },
+        server_words=True,
+    ),
 )
 _QNLI = Classification(
     name="qnli",
@@ -73,9 +86,11 @@ _QNLI = Classification(
     text_pair=("sentence",),
     label=("label",),
     labels=("entailment", "not_entailment"),
-    metrics=("accuracy",),
-    server_files={"test": "QNLI.tsv"},
-    server_words=True,
+    glue=GlueForm(
+        metrics=("accuracy",),
+        server_files={"test": "QNLI.tsv"},
+        server_words=True,
+    ),
 )
 _RTE = Classification(
     name="rte",
@@ -83,9 +98,11 @@ _RTE = Classification(
     text_pair=("sentence2",),
     label=("label",),
     labels=("entailment", "not_entailment"),
-    metrics=("accuracy",),
-    server_files={"test": "RTE.tsv"},
-    server_words=True,
+    glue=GlueForm(
+        metrics=("accuracy",),
+        server_files={"test": "RTE.tsv"},
+        server_words=True,
+    ),
 )
 _WNLI = Classification(
     name="wnli",
@@ -93,8 +110,10 @@ _WNLI = Classification(
     text_pair=("sentence2",),
     label=("label",),
     labels=("not_entailment", "entailment"),
-    metrics=("accuracy",),
-    server_files={"test": "WNLI.tsv"},
+    glue=GlueForm(
+        metrics=("accuracy",),
+        server_files={"test": "WNLI.tsv"},
+    ),
 )
 
 GLUE = {task.name: task for task in (_COLA, _SST2, _MRPC, _QQP, _STSB, _MNLI, _QNLI, _RTE, _WNLI)}

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -10,6 +11,8 @@ from sklearn import metrics as sklearn_metrics
 
 from .class_report import ClassReport
 
+ZERO: Any = 0.0
+"""What is undefined counts as 0; scikit-learn's stubs know only words."""
 MAX_CONFUSION = 100
 """Of more classes no confusion matrix is kept: it would have 10,000 numbers and more."""
 
@@ -50,22 +53,31 @@ def label_report(
 ) -> ClassReport:
     """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix."""
     matrix_KK = np.asarray(sklearn_metrics.confusion_matrix(truths, answers, labels=list(labels)))
-    right_K = matrix_KK.diagonal()
-    count_K = matrix_KK.sum(1)
-    given_K = matrix_KK.sum(0)
-    # Where a divisor is 0, so is what it divides.
-    precision_K = right_K / np.maximum(1, given_K)
-    recall_K = right_K / np.maximum(1, count_K)
-    f1_K = 2 * right_K / np.maximum(1, given_K + count_K)
-    classes: dict[str, dict[str, int | float]] = {}
-    for index, name in enumerate(labels):
-        classes[name] = {
-            "precision": float(precision_K[index]),
-            "recall": float(recall_K[index]),
-            "f1": float(f1_K[index]),
-            "count": int(count_K[index]),
-        }
+    classes = class_figures(labels, truths, answers, labels)
     confusion: list[list[int]] = []
     if len(labels) <= MAX_CONFUSION:
         confusion = matrix_KK.tolist()
     return {"classes": classes, "confusion": confusion}
+
+
+def class_figures(
+    names: Sequence[str], truths: Any, answers: Any, labels: Sequence[str] | None = None
+) -> dict[str, dict[str, int | float]]:
+    """Return precision, recall, F1 (0 if undefined) and number of examples of each class.
+
+    `truths` and `answers` are classes (N,) among `labels`, or bool (N, K): which of the K classes
+    each example has.
+    """
+    figures = sklearn_metrics.precision_recall_fscore_support(
+        truths, answers, labels=labels, average=None, zero_division=ZERO
+    )
+    classes: dict[str, dict[str, int | float]] = {}
+    for index, name in enumerate(names):
+        precision, recall, f1, count = (np.asarray(values)[index] for values in figures)
+        classes[name] = {
+            "precision": float(precision),
+            "recall": float(recall),
+            "f1": float(f1),
+            "count": int(count),
+        }
+    return classes

@@ -13,24 +13,21 @@ from typing import Any
 import numpy as np
 import torch.nn.functional as F
 from scipy.special import expit
-from sklearn.metrics import f1_score, precision_recall_fscore_support
+from sklearn.metrics import f1_score
 from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
+from .batches import Feature, TaskBatch
 from .class_report import ClassReport
-from .classification import (
-    Classification,
-    SequenceClassifier,
-    TextExample,
-    read_own_table,
-)
+from .head import Answer, Outputs, Scores, hf_labels
+from .label_head import SequenceClassifier, example_logits
+from .metrics import ZERO, class_figures
 from .options import TaskOptions
 from .tables import TableRow, UnusableRowError, shown
-from .task import Answer, Feature, Outputs, Scores, TaskBatch, hf_labels
+from .task import Task
+from .text_table import TextExample, TextTable, read_own_table
 
-ZERO: Any = 0.0
-"""What is undefined counts as 0; scikit-learn's stubs know only words."""
 MAX_CLASSES = 5000
 """More are a mistake: the words of a text instead of its labels."""
 
@@ -45,28 +42,25 @@ class MultiLabelClassifier(SequenceClassifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiLabel(Classification):
-    """The task; the target of an example is the tuple of its classes' indices."""
+class MultiLabel(TextTable, Task):
+    """Any number of classes for each row of a table; the target of an example is the tuple of their
+    indices.
+    """
 
     name: str = "multilabel"
     separator: str = ","
     """Between the labels of an example, if they are one text instead of a list."""
 
-    def _target(self, row: TableRow) -> Any:
-        indices = set()
-        for label in _labels_of(row, self.label[0], self.separator):
-            if label not in self.labels:
-                raise self._unknown_class(row, label)
-            indices.add(self.labels.index(label))
-        return tuple(sorted(indices))
+    # No `stratum`: most sets of labels are too rare for a share of each to be held out.
+
+    def _target(self, row: TableRow) -> tuple[int, ...]:
+        labels = _labels_of(row, self.label[0], self.separator)
+        return tuple(sorted({self.class_index(label, row) for label in labels}))
 
     def _as_array(self, target: Any) -> np.ndarray:
         target_K = np.zeros(len(self.labels), dtype=np.float32)
         target_K[list(target)] = 1
         return target_K
-
-    def stratum(self, example: Any) -> None:
-        """Return None: most sets of labels are too rare for a share of each to be held out."""
 
     def model(self, config: EncoderConfig) -> MultiLabelClassifier:
         """Return the encoder with a new linear layer."""
@@ -76,7 +70,7 @@ class MultiLabel(Classification):
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
     ) -> Scores:
         """Return F1 over all decisions (micro), and the mean of the classes' F1 (macro)."""
-        given_NK = self._logits(outputs, features, len(examples)) > 0
+        given_NK = example_logits(outputs, features) > 0
         return _f1(self._truths(examples), given_NK)
 
     def _truths(self, examples: Sequence[Any]) -> np.ndarray:
@@ -88,17 +82,11 @@ class MultiLabel(Classification):
         given_NK[:, self._truths(train).sum(0).argmax()] = True
         return _f1(self._truths(examples), given_NK)
 
-    def word_baseline(
-        self, train: Sequence[TextExample], examples: Sequence[TextExample]
-    ) -> Scores:
-        """Return nothing."""
-        return {}
-
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
     ) -> list[Answer]:
         """Return each example's labels, whose probability is above 0.5, and all probabilities."""
-        logits_NK = self._logits(outputs, features, len(examples)).astype(np.float64)
+        logits_NK = example_logits(outputs, features).astype(np.float64)
         answers = []
         for probabilities_K in expit(logits_NK).tolist():
             probabilities = dict(zip(self.labels, probabilities_K, strict=True))
@@ -119,23 +107,15 @@ class MultiLabel(Classification):
         given_NK = np.array(
             [[label in answer["labels"] for label in self.labels] for answer in answers]
         )
-        figures = precision_recall_fscore_support(
-            self._truths(examples), given_NK, average=None, zero_division=ZERO
-        )
-        classes: dict[str, dict[str, int | float]] = {}
-        for index, label in enumerate(self.labels):
-            precision, recall, f1, count = (np.asarray(values)[index] for values in figures)
-            classes[label] = {
-                "precision": float(precision),
-                "recall": float(recall),
-                "f1": float(f1),
-                "count": int(count),
-            }
+        classes = class_figures(self.labels, self._truths(examples), given_NK)
         return {"classes": classes, "confusion": []}
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``."""
-        return {**super().settings(), "separator": self.separator}
+        settings = {"task": self.name, **self.columns()}
+        if self.stride:
+            settings["stride"] = self.stride
+        return {**settings, "separator": self.separator}
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
@@ -175,6 +155,9 @@ def read_multilabel(files: Sequence[Path], options: TaskOptions) -> MultiLabel:
 
     Raises `UserError` for missing columns, and without two classes.
     """
+    for name in ("class_weights", "regression"):
+        if getattr(options, name):
+            raise UserError(f"`{name}` is for a single label, but {files[0]} has several in a row.")
     table = read_own_table(files, options)
     task = MultiLabel(**table.settings, **options.given("separator"))
     counts: Counter[str] = Counter()

@@ -5,8 +5,7 @@ Files have CoNLL columns (`conll`), the model is that of `tagging`. There is no 
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,23 +14,26 @@ from msgspec import Meta
 
 from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
+from .batches import Feature
 from .class_report import ClassReport
 from .conll import (
+    ANY_TAGS,
     ENTITY_TAGS,
     OUTSIDE,
+    WORD_TAGS,
     Entity,
     Sentence,
+    TagForm,
     bio_tags,
     entities,
     entity_scores,
     lines_in_bio,
     read_conll,
 )
-from .options import TaskOptions
+from .head import Answer, Outputs, Scores
+from .options import Size, TaskOptions
 from .sentence_rows import SentenceExample
-from .tables import listed, notice_once
 from .tagging import WordTagging
-from .task import Answer, Feature, Outputs, Scores, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,9 @@ class EntityRecognition(WordTagging):
     """The task."""
 
     form = ENTITY_TAGS
+    unknown_in_words = (
+        "entities are of types that are not in the training data ({types}); they count as missed."
+    )
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
@@ -58,23 +63,10 @@ class EntityRecognition(WordTagging):
         """Return the tags as BIO, which the model learns whatever the scheme of the file."""
         return bio_tags(entities(sentence.tags or ()), len(sentence.words))
 
-    def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file with CoNLL columns.
-
-        Entities of unknown types are counted, and are missed whatever the model answers. Raises
-        `UserError` naming file and line.
-        """
-        unknown: Counter[str] = Counter()
-        for example in super().read(path, labelled):
-            for entity in entities(example.sentence.tags or ()):
-                if entity.type not in self.types:
-                    unknown[entity.type] += 1
-            yield example
-        if unknown:
-            notice_once(
-                f"{path}: {unknown.total():,} entities are of types that are not in the training "
-                f"data ({listed(unknown)}); they count as missed."
-            )
+    def unknown(self, sentence: Sentence) -> list[str]:
+        """Return the types of entities that are not in the training data."""
+        types = [entity.type for entity in entities(sentence.tags or ())]
+        return [kind for kind in types if kind not in self.types]
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
@@ -104,10 +96,6 @@ class EntityRecognition(WordTagging):
             )
         ]
 
-    def truth(self, example: SentenceExample) -> list[str]:
-        """Return the tags, as BIO."""
-        return self.gold(example.sentence)
-
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
     ) -> ClassReport:
@@ -127,22 +115,60 @@ class EntityRecognition(WordTagging):
         return lines_in_bio(super().columns(sentence))
 
 
-def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
-    """Return the task that the training `files` define: their types of entities.
+@dataclass(frozen=True, kw_only=True)
+class WordClasses(WordTagging):
+    """Tags that are not those of entities, such as parts of speech: the metric is accuracy."""
 
-    Raises `UserError` if they contain no entity.
+    form = WORD_TAGS
+    unknown_in_words = (
+        "words have tags that are not in the training data ({types}); they count as wrong."
+    )
+    labels: Annotated[tuple[str, ...], Meta(min_length=2)]
+    """The tags, in order."""
+    max_length: Size = 128
+    encoding: str = AUTO
+    """Of files that are not UTF-8; no setting of the trained model."""
+    name: str = "pos"
+
+
+def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition | WordClasses:
+    """Return the task that the training `files` define: their types of entities, or their tags if
+    none has the form of an entity's.
+
+    Raises `UserError` if they contain no entity and no two tags.
     """
-    types: set[str] = set()
-    for file in files:
-        for document in read_conll(file, labelled=True, encoding=options.encoding or AUTO):
-            for sentence in document:
-                types.update(tag[2:] for tag in sentence.tags or () if tag != OUTSIDE)
+    encoding = options.encoding or AUTO
+    # A wrong tag among those of entities is an error, so all of the first file's decide.
+    tags = _tags(files[:1], ANY_TAGS, encoding)
+    if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):
+        return read_pos(files, options)
+    types = {tag[2:] for tag in _tags(files, ENTITY_TAGS, encoding) if tag != OUTSIDE}
     if not types:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
             "B-person."
         )
     return EntityRecognition(types=tuple(sorted(types)), **options.given("max_length", "encoding"))
+
+
+def read_pos(files: Sequence[Path], options: TaskOptions) -> WordClasses:
+    """Return the task whose classes are the tags of the training `files`, whatever their form.
+
+    Raises `UserError` if there are fewer than two.
+    """
+    tags = _tags(files, WORD_TAGS, options.encoding or AUTO)
+    if len(tags) < 2:
+        raise UserError(f"{files[0]} contains fewer than two different tags.")
+    return WordClasses(labels=tuple(sorted(tags)), **options.given("max_length", "encoding"))
+
+
+def _tags(files: Sequence[Path], form: TagForm, encoding: str) -> set[str]:
+    tags: set[str] = set()
+    for file in files:
+        for document in read_conll(file, True, form, encoding):
+            for sentence in document:
+                tags.update(sentence.tags or ())
+    return tags
 
 
 def _of_type(spans: Sequence[Entity], kind: str) -> list[Entity]:

@@ -1,12 +1,16 @@
 """The options that a task is made from, and which tasks take them; needs no PyTorch."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from ...pipeline.errors import UserError, did_you_mean
 
 MAX_TASK_SIZE = 1 << 16
 """The most tokens or units that a task's settings may name."""
+Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
+"""A number of tokens or units in a task's settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,8 @@ _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ("encoding",)),
     "classify": (
-        *("text", "text_pair", "label", "class_weights", "regression", "stride", "encoding"),
+        *("text", "text_pair", "label", "class_weights", "regression", "separator"),
+        *("stride", "encoding"),
     ),
     "multilabel": ("text", "text_pair", "label", "separator", "stride", "encoding"),
     "similarity": ("text", "text_pair", "label", "encoding", "temperature", "matryoshka"),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .task import Task
+from .data import TaskData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,10 @@ class Repeats:
     """Dev examples whose texts are also in the training examples."""
 
 
-def find_repeats(task: Task, train: Sequence[Any], dev: Mapping[str, Sequence[Any]]) -> Repeats:
+def find_repeats(task: TaskData, train: Sequence[Any], dev: Mapping[str, Sequence[Any]]) -> Repeats:
     """Return how many examples share their texts with others.
 
-    Tasks whose examples have no texts, or more than texts (`Task.depends_on_texts_alone`), have
+    Tasks whose examples have no texts, or more than texts (`TaskData.depends_on_texts_alone`), have
     none.
     """
     labels: dict[tuple[str, ...], list[Any]] = defaultdict(list)
@@ -48,13 +48,13 @@ def find_repeats(task: Task, train: Sequence[Any], dev: Mapping[str, Sequence[An
     return Repeats(repeated=repeated, contradictory=contradictory, example=first, shared=shared)
 
 
-def _texts(task: Task, example: Any) -> tuple[str, ...]:
+def _texts(task: TaskData, example: Any) -> tuple[str, ...]:
     if not task.depends_on_texts_alone:
         return ()
     return tuple(task.texts(example).values())
 
 
-def _label(task: Task, example: Any) -> Any:
+def _label(task: TaskData, example: Any) -> Any:
     """Return the label, or the set of labels; None for pairs that have none."""
     truth = task.truth(example)
     if isinstance(truth, list):

@@ -35,20 +35,12 @@ from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
+from .batches import Feature, TaskBatch
+from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .metrics import measure
-from .options import TaskOptions
+from .options import Size, TaskOptions
 from .tables import TableRow, UnusableRowError, listed, read_rows, usable
-from .task import (
-    Answer,
-    Feature,
-    Outputs,
-    Recipe,
-    Scores,
-    Size,
-    Task,
-    TaskBatch,
-    TaskModel,
-)
+from .task import Task
 
 TEXT_COLUMNS = ("sentence1", "anchor", "text", "sentence")
 PAIR_COLUMNS = ("sentence2", "positive", "text_pair")
@@ -147,6 +139,7 @@ class Similarity(Task):
     """The task; a column is a tuple of alternative names, of which the first present is used."""
 
     has_new_weights = False
+    pipeline = "sentence-similarity"
     name: str = "similarity"
     text: tuple[str, ...] = TEXT_COLUMNS
     text_pair: tuple[str, ...] = PAIR_COLUMNS

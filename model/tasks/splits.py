@@ -12,6 +12,7 @@ from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
 from .catalogue import file_suffixes, find_entry
+from .data import TaskData
 from .options import TaskOptions
 from .tables import SUFFIXES, hub_split, is_hub
 from .task import Task
@@ -65,6 +66,9 @@ def _candidates(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
         has_suffix = not suffixes or file.suffix in suffixes
         if has_suffix and not is_ignored and file.is_file():
             files.append(file)
+    # Universal Dependencies have the plain text of each file in CoNLL-U beside it.
+    if not suffixes and any(file.suffix == ".conllu" for file in files):
+        return [file for file in files if file.suffix == ".conllu"]
     return files
 
 
@@ -209,7 +213,7 @@ def hold_out(
 
 
 @dataclass(frozen=True)
-class TaskData:
+class TaskSplits:
     """A task with its training and dev examples."""
 
     task: Task
@@ -274,7 +278,7 @@ def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, l
     return splits
 
 
-def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskData:
+def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskSplits:
     """Read the examples for training and development; without a dev file, hold out a tenth by hash.
 
     A `task` given by its name is made from the training files and `options`; a `Task` has none, as
@@ -296,7 +300,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskD
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group, str(data), task.stratum)
-    task_data = TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
+    task_data = TaskSplits(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
     for file in chain.from_iterable(task_data.tests.values()):
         if not sum(1 for _ in task.read(file, labelled=False)):
@@ -304,7 +308,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskD
     return task_data
 
 
-def read_labelled(task: Task, files: Sequence[Path]) -> list[Any]:
+def read_labelled(task: TaskData, files: Sequence[Path]) -> list[Any]:
     """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:

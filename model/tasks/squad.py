@@ -29,7 +29,9 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import with_sigma
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
-from .options import TaskOptions
+from .batches import Feature, TaskBatch
+from .head import Answer, Outputs, Recipe, Scores, TaskModel
+from .options import Size, TaskOptions
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
@@ -43,17 +45,7 @@ from .squad_windows import (
     window_target,
 )
 from .tables import notice_once
-from .task import (
-    Answer,
-    Feature,
-    Outputs,
-    Recipe,
-    Scores,
-    Size,
-    Task,
-    TaskBatch,
-    TaskModel,
-)
+from .task import Task
 
 
 class SpanClassifier(TaskModel):
@@ -106,6 +98,7 @@ class Squad(Task):
     max_answer_length: Size = 30
     tau: float = 0.0
     """For 2.0: the margin by which an answer must outscore "no answer" (section 4.3)."""
+    pipeline = "question-answering"
     cut = "questions", "max_question_length"
     tuned_settings = ("tau",)
     depends_on_texts_alone = False  # on the passage, too

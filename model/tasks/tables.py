@@ -76,7 +76,7 @@ class TableRow(NamedTuple):
         if isinstance(value, list):
             raise UserError(
                 f"{self.where}: the label in {column} is {shown(value)}, neither text nor a "
-                "number; lists are for the task multilabel."
+                "number; classify takes lists if the first row has one."
             )
         if not isinstance(value, str | int | float):
             raise UserError(

@@ -1,13 +1,14 @@
-"""Give each word of a sentence a class, at its first token; what named entities and parts of speech
-have in common.
+"""Give each word of a sentence a class, at its first token, such as its part of speech; the classes
+of named entities (`ner`) have a form of their own.
 
 A row holds a sentence with context on both sides (`sentence_rows`).
 
 Shapes: B rows, L padded length, W words read from a row, K classes.
 """
 
-from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,21 +18,16 @@ from torch import Tensor
 
 from ...pipeline.encodings import AUTO
 from ..encoders.config import EncoderConfig
+from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
+from .batches import Feature, TaskBatch
+from .class_report import ClassReport
 from .conll import Sentence, TagForm, read_conll, split_words
+from .head import Answer, LinearHead, Outputs, Recipe, Scores, TaskModel, hf_labels
+from .metrics import label_report
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from .task import (
-    IGNORED,
-    Answer,
-    Feature,
-    LinearHead,
-    Outputs,
-    Recipe,
-    Task,
-    TaskBatch,
-    TaskModel,
-    hf_labels,
-)
+from .tables import listed, notice_once
+from .task import Task
 
 
 class TokenClassifier(LinearHead):
@@ -59,6 +55,9 @@ class WordTagging(Task):
     """The task; an example is one sentence."""
 
     form: ClassVar[TagForm]
+    unknown_in_words: ClassVar[str]
+    """For a notice, after their number."""
+    pipeline = "token-classification"
     labels: tuple[str, ...]
     """The classes of a word, in order."""
     encoding: str = AUTO
@@ -69,18 +68,31 @@ class WordTagging(Task):
         """The paper's."""
         return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
 
-    @abstractmethod
     def gold(self, sentence: Sentence) -> Sequence[str]:
-        """Return the right class of each word; the first for all words without tags."""
+        """Return the right class of each word: the file's tags; the first for all words without
+        tags.
+        """
+        return sentence.tags or [self.labels[0]] * len(sentence.words)
+
+    def unknown(self, sentence: Sentence) -> list[str]:
+        """Return what a sentence's tags name that is not in the training data."""
+        return [tag for tag in sentence.tags or () if tag not in self.labels]
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file with CoNLL columns.
+        """Yield the sentences in a file with CoNLL columns; what is unknown is counted, and is
+        wrong whatever the model answers.
 
         Raises `UserError` naming file and line.
         """
+        unknown: Counter[str] = Counter()
         for document in read_conll(path, labelled, self.form, self.encoding):
-            for number in range(len(document)):
+            for number, sentence in enumerate(document):
+                unknown.update(self.unknown(sentence))
                 yield SentenceExample(document, number)
+        if unknown:
+            notice_once(
+                f"{path}: {unknown.total():,} {self.unknown_in_words.format(types=listed(unknown))}"
+            )
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
         """Return the sentence on a line of plain text, split into words at white space."""
@@ -140,6 +152,56 @@ class WordTagging(Task):
                 sentences[row.example].probabilities[word] = highest_W[place]
         return sentences
 
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> Scores:
+        """Return the share of words with the right tag."""
+        sentences = self.tagged(outputs, features, examples)
+        return _accuracy([sentence.tags for sentence in sentences], examples)
+
+    def baseline(
+        self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
+    ) -> Scores:
+        """Return the accuracy on `examples` of the most frequent tag of `train`."""
+        counts = Counter(chain.from_iterable(example.sentence.tags or () for example in train))
+        ((most_frequent, _),) = counts.most_common(1)
+        constant = [[most_frequent] * len(example.sentence.words) for example in examples]
+        return _accuracy(constant, examples)
+
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> list[Answer]:
+        """Return each sentence's words, their tags, and the tags' probabilities."""
+        return [
+            {
+                "words": list(example.sentence.words),
+                "tags": sentence.tags,
+                "tag_probabilities": sentence.probabilities,
+            }
+            for example, sentence in zip(
+                examples, self.tagged(outputs, features, examples), strict=True
+            )
+        ]
+
+    def truth(self, example: SentenceExample) -> list[str]:
+        """Return the tags."""
+        return list(self.gold(example.sentence))
+
+    def class_report(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
+    ) -> ClassReport:
+        """Return the figures of each tag, and which is taken for which; unknown tags are left
+        out.
+        """
+        truths: list[str] = []
+        given: list[str] = []
+        for answer, example in zip(answers, examples, strict=True):
+            for truth, tag in zip(self.truth(example), answer["tags"], strict=True):
+                if truth in self.labels:
+                    truths.append(truth)
+                    given.append(tag)
+        return label_report(self.labels, truths, given)
+
     def columns(self, sentence: Sentence) -> Sequence[str]:
         """Return the lines of a sentence in its file; one made in Python has its words only."""
         return sentence.lines or sentence.words
@@ -162,6 +224,16 @@ class WordTagging(Task):
     def hf_settings(self) -> dict[str, Any]:
         """Return the classes for ``config.json``."""
         return hf_labels(self.labels)
+
+
+def _accuracy(tags: Sequence[Sequence[str]], examples: Sequence[SentenceExample]) -> Scores:
+    num_right = 0
+    num_words = 0
+    for given, example in zip(tags, examples, strict=True):
+        gold = example.sentence.tags or ()
+        num_right += sum(map(str.__eq__, given, gold))
+        num_words += len(gold)
+    return {"accuracy": num_right / max(1, num_words)}
 
 
 def _with_tag(line: str, tag: str) -> str:

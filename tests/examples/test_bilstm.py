@@ -39,8 +39,8 @@ from clozeworks.model.checkpoint import load_weights, read_config
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.finetuning.task_model import make_model
-from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
-from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.tasks.batches import Feature, make_batch
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline import UserError
 from safetensors.torch import load_file
 from torch import nn

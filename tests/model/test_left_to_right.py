@@ -21,12 +21,14 @@ from clozeworks.model.finetuning.finetuned import load_finetuned
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.finetuning.task_model import make_model
+from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.choice import Choice
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.head import LinearHead
 from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.squad import SpanClassifier, Squad
-from clozeworks.model.tasks.task import Feature, LinearHead, Task, TokenRow, make_batch
-from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.tasks.task import Task
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 
 CLS, SEP = SPECIALS.index("[CLS]"), SPECIALS.index("[SEP]")

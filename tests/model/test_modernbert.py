@@ -14,11 +14,12 @@ from clozeworks.model.encoders.config import read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
+from clozeworks.model.tasks.batches import TaskBatch
 from clozeworks.model.tasks.choice import ChoiceModel
-from clozeworks.model.tasks.classification import SequenceClassifier
+from clozeworks.model.tasks.head import TaskModel
+from clozeworks.model.tasks.label_head import SequenceClassifier
 from clozeworks.model.tasks.squad import SpanClassifier
 from clozeworks.model.tasks.tagging import TokenClassifier
-from clozeworks.model.tasks.task import TaskBatch, TaskModel
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -24,7 +24,7 @@ from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.extractor import resolve_layers
 from clozeworks.model.features.features import extract_features
-from clozeworks.model.tasks.task import Feature, TaskBatch, make_batch
+from clozeworks.model.tasks.batches import Feature, TaskBatch, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hub_server import served

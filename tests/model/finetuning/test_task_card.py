@@ -6,7 +6,7 @@ from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.finetuning.card import task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.results import SearchSummary
-from clozeworks.model.tasks.classification import Classification
+from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.similarity import Similarity
 from clozeworks.model.tasks.task import Task

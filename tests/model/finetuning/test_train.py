@@ -17,13 +17,16 @@ import pytest
 import torch
 from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
 from clozeworks.model.encoders.encoder import Encoder
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning import train as loop
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, batch_rows, train_model
+from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
+from clozeworks.model.tasks.head import Recipe, TaskModel
+from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError

@@ -21,12 +21,12 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.choice import Choice, ChoiceModel, Choices, read_choice
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
-from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
-from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data

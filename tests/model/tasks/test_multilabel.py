@@ -17,11 +17,12 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
+from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import restore_task
+from clozeworks.model.tasks.classify import read_classify
 from clozeworks.model.tasks.multilabel import MultiLabel, read_multilabel
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import find_splits
-from clozeworks.model.tasks.task import make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 
@@ -58,6 +59,10 @@ def test_labels_are_a_list_or_separated(tmp_path):
     separated.write_text("text\tlabel\n" + "".join(lines))
     chosen = read_multilabel([separated], TaskOptions(separator=";"))
     assert chosen.labels == task.labels
+    assert read_classify([listed], TaskOptions()) == task
+    assert read_classify([separated], TaskOptions(separator=";")) == chosen
+    with pytest.raises(UserError, match=r"`regression` is for a single label, but .*a\.jsonl has"):
+        read_classify([listed], TaskOptions(regression=True))
     assert [example.target for example in chosen.read(separated, labelled=True)] == targets
 
 

@@ -18,11 +18,13 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import read_config
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.finetuned import infer
 from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.conll import (
     Entity,
@@ -40,7 +42,6 @@ from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits, read_data
 from clozeworks.model.tasks.tagging import TokenClassifier
-from clozeworks.model.tasks.task import IGNORED, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
@@ -464,6 +465,7 @@ def test_a_table_has_a_sentence_per_row(tmp_path):
     ]
     path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     task = read_ner([path], TaskOptions())
+    assert isinstance(task, EntityRecognition)
     assert task.types == ("LOC", "ORG")
     examples = list(task.read(path, labelled=True))
     assert [example.sentence.words for example in examples] == [("EU", "says"), ("Lon don",)]

@@ -13,8 +13,9 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import restore_task
+from clozeworks.model.tasks.ner import WordClasses, read_ner, read_pos
 from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.pos import PartOfSpeech, read_pos
+from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 
@@ -65,6 +66,7 @@ def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
     ):
         read = [example.sentence for example in task.read(path, labelled=True)]
         assert [(sentence.words, sentence.tags) for sentence in read] == sentences
+        assert read_ner([path], TaskOptions()) == task  # none of the tags has an entity's form
     with pytest.raises(
         UserError, match=r"line 1: the number of columns is 2, not 10 as in CoNLL-U"
     ):
@@ -73,9 +75,18 @@ def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
         read_pos([write(tmp_path / "one.conll", "a X\n")], TaskOptions())
 
 
+def test_universal_dependencies_have_a_text_beside_each_file(tmp_path):
+    for split in ("train", "dev"):
+        write(tmp_path / f"ud/en_ewt-ud-{split}.conllu", CONLLU)
+        write(tmp_path / f"ud/en_ewt-ud-{split}.txt", "Don't read it. Films\n")
+    data = read_data("ner", tmp_path / "ud", TaskOptions())
+    assert isinstance(data.task, WordClasses)
+    assert [len(data.train), len(data.dev[""])] == [3, 3]
+
+
 def test_unknown_tags_are_counted_and_wrong(tmp_path, capsys):
     checkpoint = make_checkpoint(tmp_path / "bert")
-    task = PartOfSpeech(labels=("NOUN", "VERB"))
+    task = WordClasses(labels=("NOUN", "VERB"))
     path = write(tmp_path / "dev.conll", "film NOUN\nbad ADJ\nis VERB\nvery ADV\n")
     examples = list(task.read(path, labelled=True))
     assert (

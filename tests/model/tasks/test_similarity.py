@@ -25,6 +25,7 @@ from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
+from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.metrics import measure
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.similarity import (
@@ -34,7 +35,6 @@ from clozeworks.model.tasks.similarity import (
     read_similarity,
 )
 from clozeworks.model.tasks.splits import read_data, read_labelled
-from clozeworks.model.tasks.task import make_batch
 from clozeworks.model.tokenizer import TextTokenizer, tokenizer_files, with_settings
 from clozeworks.pipeline.errors import UserError
 from shared_data import DATA, needs_shared_data

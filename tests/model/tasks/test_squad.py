@@ -19,6 +19,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
@@ -44,8 +45,7 @@ from clozeworks.model.tasks.squad_windows import (
     window_spans,
     window_target,
 )
-from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
-from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -992,7 +992,7 @@ def test_questions_without_answers_are_left_out_of_squad_1_and_counted(tmp_path,
     task = Squad(version="1.1")
     assert [question.id for question in task.read(path, labelled=True)] == ["1"]
     assert (
-        f"{path}: 1 of 2 questions without answers are left out, as only SQuAD 2.0 has them; the "
+        f"{path}: left out 1 of 2 questions (without answers, which only SQuAD 2.0 has); the "
         f"first: {path}, question 6."
     ) in capsys.readouterr().err
     assert len(list(task.read(path, labelled=False))) == 2

@@ -16,7 +16,8 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.tasks import classification
+from clozeworks.model.tasks import word_baseline
+from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import (
     TASKS,
     find_entry,
@@ -24,21 +25,17 @@ from clozeworks.model.tasks.catalogue import (
     restore_task,
     task_settings,
 )
-from clozeworks.model.tasks.classification import (
-    Classification,
-    SequenceClassifier,
-    TextExample,
-    read_classify,
-)
+from clozeworks.model.tasks.classify import Classification, read_classify
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.label_head import SequenceClassifier
 from clozeworks.model.tasks.multilabel import MultiLabel
 from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
 from clozeworks.model.tasks.repeats import Repeats, find_repeats
 from clozeworks.model.tasks.similarity import Similarity, TextGroup
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
 from clozeworks.model.tasks.tables import read_rows
-from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
-from clozeworks.model.tokenizer import TextTokenizer, cut_lengths, tokenizer_files
+from clozeworks.model.tasks.text_table import TextExample
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow, cut_lengths, tokenizer_files
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -303,7 +300,7 @@ def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
 
 
 def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
-    monkeypatch.setattr(classification, "WORD_BASELINE_EXAMPLES", 9)
+    monkeypatch.setattr(word_baseline, "MAX_EXAMPLES", 9)
     task = GLUE["sst2"]
     train = [
         TextExample(f"it was {('bad', 'good')[label]}", None, label)
@@ -850,6 +847,7 @@ def test_balanced_classes_weigh_as_in_scikit_learn(tmp_path, checkpoint):
     lines = ["text\tlabel", *["good\tyes"] * 6, *["bad\tno"] * 2, *["dull\tno"] * 1]
     path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
     task = read_classify([path], TaskOptions(class_weights="balanced"))
+    assert isinstance(task, Classification)
     labels = [line.split("\t")[1] for line in lines[1:]]
     expected = compute_class_weight("balanced", classes=np.array(["no", "yes"]), y=labels)
     assert task.class_weights == pytest.approx(tuple(expected))

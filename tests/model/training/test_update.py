@@ -14,12 +14,15 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning import train
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.pretraining import pretrain
 from clozeworks.model.pretraining.setup import open_directories, set_up
+from clozeworks.model.tasks.batches import Feature, make_batch, num_targets
+from clozeworks.model.tasks.head import Recipe
 from clozeworks.model.tasks.tagging import TokenClassifier
-from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TokenRow, make_batch, num_targets
+from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import ranks as module_of_ranks
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import GradientSum, Ranks

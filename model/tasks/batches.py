@@ -1,0 +1,130 @@
+"""The model's input: the features of examples, and batches of them.
+
+An example becomes one feature, or several if it is longer than a row (windows). A feature is one
+row of tokens, or one row per choice (multiple choice).
+
+Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..encoders.encoder import real_tokens
+from ..encoders.heads import IGNORED
+from ..tokenizer import TokenRow
+from ..training.transfers import send
+
+
+class Feature(NamedTuple):
+    """The model's input for an example or a part of it."""
+
+    rows: tuple[TokenRow, ...]
+    """One row, or one per choice."""
+    target: np.ndarray | None
+    """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or
+    of the class of each token, (L,), `IGNORED` if it has none. float32: a score, shape (). None if
+    there is no usable label.
+    """
+    example: int
+    """Index of the example among those encoded together."""
+    context: Any = None
+    """The task's own data for decoding the outputs, such as the positions of words."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(row.input_ids) for row in self.rows)
+
+
+class TaskBatch(NamedTuple):
+    """Padded rows as `Encoder.forward` takes them, and the targets of their features."""
+
+    input_ids_BL: Tensor
+    token_type_ids_BL: Tensor
+    attention_mask_BL: Tensor
+    token_index_T: Tensor
+    target: Tensor | None
+    """As in `Feature`, with a leading dimension N; None without labels."""
+    share: float = 1.0
+    """Of the targets of the update that this batch is a part of."""
+    num_features: int = 0
+    """N; each has B / N rows."""
+
+    def to(self, device: torch.device) -> "TaskBatch":
+        """Copy the batch to `device`, without waiting for a GPU."""
+        return self.map(lambda tensor: send(tensor, device))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
+        """Return the batch with each tensor changed."""
+        return TaskBatch._make(
+            change(value) if isinstance(value, Tensor) else value for value in self
+        )
+
+
+def num_cut(features: Sequence[Feature]) -> int:
+    """Return how many of the examples encoded together are cut."""
+    cut = set[int]()
+    for feature in features:
+        if any(row.num_cut for row in feature.rows):
+            cut.add(feature.example)
+    return len(cut)
+
+
+def num_targets(features: Sequence[Feature]) -> int:
+    """Return the number of targets: one per feature, two per answer (its ends), or one per token
+    with a class.
+
+    Losses are means over targets, so the trainer weighs each micro-batch by its share of them.
+    """
+    total = 0
+    for feature in features:
+        if feature.target is None:
+            continue
+        if feature.target.dtype.kind == "i":
+            total += int((feature.target != IGNORED).sum())
+        else:
+            total += feature.target.size
+    return total
+
+
+def make_batch(features: Sequence[Feature]) -> TaskBatch:
+    """Pad the features' rows to the longest row, and the targets to the longest target."""
+    # A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6:
+    #
+    #     input_ids      2 7 8 3 0 0
+    #     mask           1 1 1 1 0 0
+    #     types          0 0 1 1 0 0
+    rows = [row for feature in features for row in feature.rows]
+    lengths_B1 = np.array([len(row.input_ids) for row in rows])[:, None]
+    b_starts_B1 = np.array([row.segment_b_start for row in rows])[:, None]
+    columns_L = np.arange(lengths_B1.max())
+    mask_BL = columns_L < lengths_B1
+    types_BL = (columns_L >= b_starts_B1) & mask_BL
+    input_ids_BL = np.zeros(mask_BL.shape, dtype=np.int64)
+    # The mask selects row after row, so the rows' tokens fill it in order.
+    input_ids_BL[mask_BL] = np.concatenate([row.input_ids for row in rows])
+    mask = torch.from_numpy(mask_BL)
+    return TaskBatch(
+        input_ids_BL=torch.from_numpy(input_ids_BL),
+        token_type_ids_BL=torch.from_numpy(types_BL).long(),
+        attention_mask_BL=mask,
+        token_index_T=real_tokens(mask),
+        target=_pad_targets(features),
+        num_features=len(features),
+    )
+
+
+def _pad_targets(features: Sequence[Feature]) -> Tensor | None:
+    targets = [
+        torch.from_numpy(feature.target) for feature in features if feature.target is not None
+    ]
+    if not targets:
+        return None
+    # All targets of a task have the same number of dimensions; targets of tokens differ in length.
+    if targets[0].ndim == 0:
+        return torch.stack(targets)
+    return nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)

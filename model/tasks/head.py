@@ -1,0 +1,205 @@
+"""The half of a task that answers: its model, and what the model's outputs mean and are worth.
+
+Shapes: N features, B rows (N times the choices), L padded length, D hidden size.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..encoders.attention import dropout
+from ..encoders.catalogue import make_encoder, make_task_head
+from ..encoders.config import EncoderConfig
+from ..encoders.encoder import Encoder, with_sigma
+from ..encoders.heads import IGNORED
+from .batches import Feature, TaskBatch
+from .class_report import ClassReport
+
+Outputs = Sequence[np.ndarray]
+"""The head's outputs for each feature, float32, without padding."""
+Scores = dict[str, float]
+"""Metrics by name; the first one chooses between runs."""
+Answer = dict[str, Any]
+"""A prediction as `predict` writes it: a label, and ``probabilities`` if there are classes."""
+
+
+class Recipe(NamedTuple):
+    """The default hyperparameters of a task."""
+
+    batch_size: int
+    epochs: float
+    learning_rates: tuple[float, ...]
+
+
+class TaskModel(nn.Module, ABC):
+    """An encoder with the head of a task."""
+
+    per_token: bool = False
+    """Whether the head classifies tokens: outputs are then (N, L, ...)."""
+    uses_pooler: bool = True
+    """Whether the head reads the encoder's pooler; if not, ``transformers`` has none there."""
+    hf_name: str = ""
+    """How the name of its class in ``transformers`` ends; empty if it has none."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        # Under the name that it has in `transformers`: that is how the weights' names begin.
+        encoder = make_encoder(config)
+        self.add_module(encoder.prefix, encoder)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder."""
+        (encoder,) = (child for child in self.children() if isinstance(child, Encoder))
+        return encoder
+
+    @property
+    def pretrained_parts(self) -> dict[str, nn.Module]:
+        """What a checkpoint may hold, by name: the encoder."""
+        return {self.encoder.prefix: self.encoder}
+
+    @abstractmethod
+    def forward(self, batch: TaskBatch) -> Tensor:
+        """Return the head's outputs, (N, ...)."""
+
+    def states(self, batch: TaskBatch) -> Tensor:
+        """Return the last hidden states (B, L, D); the first of each row represents the whole row.
+
+        That is [CLS]; in a left-to-right model [CLS] and the final [SEP] are swapped.
+        """
+        states_BLD = self.encoder(*batch[:4])
+        if not self.encoder.config.is_decoder:
+            return states_BLD
+        # There [CLS] sees only itself and the final [SEP] sees everything:
+        #
+        #     [CLS] the film [SEP]   becomes   [SEP] the film [CLS]
+        #
+        # Written into a clone: the second assignment reads what the first would have overwritten.
+        last_B = batch.attention_mask_BL.sum(1) - 1
+        rows_B = torch.arange(len(last_B), device=last_B.device)
+        swapped_BLD = states_BLD.clone()
+        swapped_BLD[:, 0] = states_BLD[rows_B, last_B]
+        swapped_BLD[rows_B, last_B] = states_BLD[:, 0]
+        return swapped_BLD
+
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
+        """Return the mean cross-entropy over the targets that `num_targets` counts, a scalar."""
+        assert batch.target is not None
+        # (N, K) of examples stays; (N, L, K) of tokens becomes (N * L, K).
+        logits = outputs.flatten(0, -2)
+        return F.cross_entropy(logits, batch.target.flatten(), ignore_index=IGNORED)
+
+
+class LinearHead(TaskModel):
+    """An encoder, its own layers before a head, if any, and one linear layer; parameter names as in
+    ``transformers``.
+    """
+
+    def __init__(self, config: EncoderConfig, num_outputs: int):
+        super().__init__(config)
+        self.head = make_task_head(config)
+        classifier = nn.Linear(config.hidden_size, num_outputs)
+        self.classifier = with_sigma(classifier, config.classifier_sigma)
+        self.rate = config.classifier_rate
+
+    @property
+    def pretrained_parts(self) -> dict[str, nn.Module]:
+        """The encoder, and the layers that it shares with the masked-LM head."""
+        return {**super().pretrained_parts, "head": self.head}
+
+    def pooled(self, batch: TaskBatch) -> Tensor:
+        """Return one vector for each row (B, D)."""
+        return self.encoder.pool(self.states(batch), batch.attention_mask_BL)
+
+    def classify(self, values: Tensor) -> Tensor:
+        """Apply the encoder's own layers, dropout and the linear layer to `values` (..., D)."""
+        return self.classifier(dropout(self.head(values), self.rate, self.training))
+
+
+class TaskHead(ABC):
+    """The model of a task, and how its outputs become answers and scores."""
+
+    tuned_settings: ClassVar[tuple[str, ...]] = ()
+    """The fields that `tuned` changes."""
+    has_new_weights: ClassVar[bool] = True
+    """Whether the model has a head, which must be trained before it can answer."""
+    whole_batches: bool = False
+    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
+    pipeline: ClassVar[str] = "text-classification"
+    """The Hub's name for such tasks."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The default hyperparameters; unless overridden, the paper's for GLUE (section 4.1)."""
+        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
+
+    @abstractmethod
+    def model(self, config: EncoderConfig) -> TaskModel:
+        """Return an encoder with this task's head; no weights are loaded yet."""
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return what ``transformers`` needs in ``config.json`` besides encoder and class."""
+        return {}
+
+    def companion_files(self, config: EncoderConfig) -> dict[str, bytes]:
+        """Return files by name that other libraries than ``transformers`` need with the model."""
+        return {}
+
+    def tuned(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> Self:
+        """Return the task with its threshold tuned on the dev examples after training, if any."""
+        return self
+
+    @abstractmethod
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> list[Answer]:
+        """Return the answer for each example."""
+
+    @abstractmethod
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> Scores:
+        """Return the official metrics."""
+
+    @abstractmethod
+    def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+        """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
+
+    def word_baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+        """Return the metrics on `examples` of a model of words alone, fitted to `train`.
+
+        They are empty if the task has no such model.
+        """
+        return {}
+
+    def class_report(self, answers: Sequence[Answer], examples: Sequence[Any]) -> ClassReport:
+        """Return the figures of each class; empty if the task has none."""
+        return {"classes": {}, "confusion": []}
+
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[Any], split: str
+    ) -> dict[str, bytes]:
+        """Return the files, by name, that the task's server or script expects; empty if none does.
+
+        `split` is the split of the examples as in `splits.find_splits`: ``test``,
+        ``test_mismatched``, ...
+        """
+        return {}
+
+
+def prefixed(prefix: str, scores: Scores) -> Scores:
+    """Return scores by the names that they have for the dev set with this prefix."""
+    return {f"{prefix}{name}": value for name, value in scores.items()}
+
+
+def hf_labels(names: Sequence[str]) -> dict[str, Any]:
+    """Return the names of the classes as ``config.json`` stores them."""
+    return {
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
