@@ -8,8 +8,8 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.model.card import read_languages, with_license
-from clozeworks.model.export import export
-from clozeworks.pipeline.errors import UserError
+from clozeworks.model.export import ONNX_FILES, export
+from clozeworks.pipeline.errors import RunError, UserError
 from huggingface_hub import ModelCard
 
 CARD = """---
@@ -56,11 +56,11 @@ def test_only_the_model_its_tokenizer_and_its_card_are_copied(run, tmp_path, cap
     for name in FILES:
         assert (tmp_path / "hub" / name).read_bytes() == (run / name).read_bytes()
     transformers.BertForPreTraining.from_pretrained(tmp_path / "hub")
-    assert list(export(run, tmp_path / "hub")) == FILES  # again, over its own files
+    assert list(export(run, tmp_path / "hub").sizes) == FILES  # again, over its own files
     (run / "task.json").write_text("{}")
-    assert "task.json" in export(run, tmp_path / "hub")
+    assert "task.json" in export(run, tmp_path / "hub").sizes
     (run / "task.json").unlink()  # another model
-    assert list(export(run, tmp_path / "hub")) == FILES
+    assert list(export(run, tmp_path / "hub").sizes) == FILES
     assert sorted(path.name for path in (tmp_path / "hub").iterdir()) == sorted(FILES)
 
 
@@ -68,7 +68,8 @@ def test_an_edited_card_is_not_overwritten(run, tmp_path):
     export(run, tmp_path / "hub")
     (tmp_path / "hub" / "README.md").write_text(f"{CARD}What it is for.\n")
     with pytest.raises(
-        UserError, match=r"hub contains another README\.md, perhaps edited\. Delete it, or choose"
+        UserError,
+        match=r"hub contains another README\.md, perhaps edited\. Replace it with `overwrite`",
     ):
         export(run, tmp_path / "hub")
     assert (tmp_path / "hub" / "README.md").read_text().endswith("What it is for.\n")
@@ -137,3 +138,28 @@ def test_languages_are_read_from_any_card(tmp_path, head: str, languages: list[s
     assert read_languages(tmp_path) == []
     (tmp_path / "README.md").write_text(f"---\n{head}\n---\n\nlanguage: fr\n")
     assert read_languages(tmp_path) == languages
+
+
+@pytest.mark.slow
+def test_a_model_is_exported_with_graphs_and_what_was_measured(run, tmp_path):
+    exported = export(run, tmp_path / "hub", onnx=True, int8=True)
+    assert [graph.name for graph in exported.onnx] == list(ONNX_FILES)
+    assert exported.onnx[0].difference < 1e-4 < exported.onnx[1].difference
+    assert set(ONNX_FILES) < exported.sizes.keys()
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert "## ONNX" in card and f"| `{ONNX_FILES[1]}` |" in card
+    # Without graphs, those of before are removed; the card of before is another.
+    with pytest.raises(UserError, match="perhaps edited"):
+        export(run, tmp_path / "hub")
+    export(run, tmp_path / "hub", overwrite=True)
+    assert not list((tmp_path / "hub").glob("onnx/*"))
+    with pytest.raises(UserError, match="`int8` and `dev` have no effect without `onnx`"):
+        export(run, tmp_path / "hub", int8=True)
+
+
+@pytest.mark.slow
+def test_a_graph_that_computes_something_else_is_refused(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("clozeworks.model.onnx.export.TOLERANCE", 0.0)
+    with pytest.raises(RunError, match=r"differs from PyTorch by .* it was not kept"):
+        export(run, tmp_path / "hub", onnx=True)
+    assert not (tmp_path / "hub" / "onnx").exists()
