@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from ...pipeline.errors import UserError
 from ..encoders.attention import PaddedRows
 from ..encoders.heads import PretrainModel
+from ..tasks.batches import TaskBatch
 from ..tasks.choice import ChoiceModel
+from ..tasks.head import TaskModel
 from ..tasks.similarity import SentenceEncoder
 from ..tasks.squad import SpanClassifier
-from ..tasks.task import TaskBatch, TaskModel
 
 OPSET = 18
 

@@ -12,9 +12,9 @@ from ..finetuning.finetuned import Finetuned
 from ..pretraining.data import open_instances, read_split
 from ..pretraining.evaluate import evaluation_batches
 from ..pretraining.rows import select
+from ..tasks.batches import Feature, TaskBatch, make_batch
 from ..tasks.similarity import SentenceEncoder
 from ..tasks.splits import read_labelled
-from ..tasks.task import Feature, TaskBatch, make_batch
 from .graph import Traceable
 
 ROWS_AT_ONCE = 32

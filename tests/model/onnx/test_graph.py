@@ -12,7 +12,7 @@ from clozeworks.model.onnx.export import TOLERANCE, _difference
 from clozeworks.model.onnx.graph import Traceable, write_graph
 from clozeworks.model.onnx.session import Session
 from clozeworks.model.tasks.choice import ChoiceModel
-from clozeworks.model.tasks.classification import SequenceClassifier
+from clozeworks.model.tasks.label_head import SequenceClassifier
 from clozeworks.model.tasks.similarity import SentenceEncoder
 from clozeworks.model.tasks.squad import SpanClassifier
 from clozeworks.model.tasks.tagging import TokenClassifier
