@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 
@@ -36,12 +36,8 @@ _ZSTD_READ_BYTES = 1 << 13
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
 
-_OPENERS: dict[str, Any] = {
-    "gz": gzip.open,
-    "tgz": gzip.open,
-    "bz2": bz2.open,
-    "xz": lzma.open,
-}
+# The specification of .xz: zero bytes may follow a stream, in groups of four.
+_XZ_PADDING_BYTES = 4
 
 # What reading damaged data raises; see `is_failure`.
 _DAMAGE = (
@@ -138,8 +134,67 @@ def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
         # By Arrow, because Python's library has no Zstandard before 3.14.
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
         return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
+    if suffix == "bz2":
+        return _StreamReader(file, bz2.BZ2Decompressor).read
+    if suffix == "xz":
+        return _StreamReader(file, lzma.LZMADecompressor, _XZ_PADDING_BYTES).read
     # Not `read`, which goes on until it has all of `size`, and at damage loses what it had.
-    return _OPENERS[suffix](file).read1
+    return gzip.GzipFile(fileobj=file).read1
+
+
+class _StreamReader:
+    """Reads a file of one stream after another to its last byte.
+
+    `bz2.open` and `lzma.open` stop without an error at the first bytes after a stream that do not
+    begin another one: damage to a header there would cost the rest of the file in silence.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        new_decompressor: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor],
+        padding_bytes: int = 0,
+    ) -> None:
+        """Read `file`, whose streams may be followed by zeros in groups of `padding_bytes`."""
+        self._file = file
+        self._new_decompressor = new_decompressor
+        self._padding_bytes = padding_bytes
+        self._decompressor = new_decompressor()
+        self._unread = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` decompressed bytes, none at the end of the file.
+
+        Raise one of `_DAMAGE` at anything that is neither a stream nor valid padding.
+        """
+        while True:
+            if self._decompressor.eof and not self._begin_stream():
+                return b""
+            compressed = b""
+            if self._decompressor.needs_input:
+                compressed = self._unread or self._file.read(_READ_BYTES)
+                self._unread = b""
+                if not compressed:
+                    raise EOFError("it ends within a stream")
+            block = self._decompressor.decompress(compressed, size)
+            if block:
+                return block
+
+    def _begin_stream(self) -> bool:
+        """Go on to the stream after the one that ended; return False at the end of the file."""
+        compressed = self._decompressor.unused_data or self._file.read(_READ_BYTES)
+        num_padding = 0
+        while self._padding_bytes and compressed.startswith(b"\0"):
+            stripped = compressed.lstrip(b"\0")
+            num_padding += len(compressed) - len(stripped)
+            compressed = stripped or self._file.read(_READ_BYTES)
+        if num_padding and num_padding % self._padding_bytes:
+            raise EOFError(f"{num_padding} zero bytes follow a stream")
+        if not compressed:
+            return False
+        self._decompressor = self._new_decompressor()
+        self._unread = compressed
+        return True
 
 
 def peekable(file: BinaryIO) -> BinaryIO:

@@ -29,9 +29,10 @@ MAX_PAGE_BYTES = 1 << 26
 """A page that does not end within these many bytes is given up (MediaWiki allows 2 MB of text)."""
 HEAD_BYTES = 1 << 18
 
-# The header of a bz2 stream and the magic number of its first block. Those of later blocks begin at
-# any bit, so that no search for bytes takes one for the start of a stream.
-_STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")
+# The header of a bz2 stream and the magic number of its first block, or of its end if it is empty.
+# Those of later blocks begin at any bit, so that no search for bytes takes one for the start of a
+# stream.
+_STREAM_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 _STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
 _PAGE_CLOSE = b"</page>"

@@ -67,6 +67,48 @@ def test_compressed_files_of_several_streams(suffix: str):
     assert not counters.bad
 
 
+@pytest.mark.parametrize("suffix", ["bz2", "xz", "gz"])
+@pytest.mark.parametrize("damage", ["header", "bytes after the end"])
+def test_what_follows_a_stream_is_read_or_counted(suffix: str, damage: str):
+    first, second = COMPRESS[suffix](b"one\n"), COMPRESS[suffix](b"two\n")
+    if damage == "header":
+        content = first + bytes([second[0] ^ 1]) + second[1:]
+    else:
+        content = first + b"no stream at all"
+    counters = Counters()
+    assert lines_of(content, f"a.jsonl.{suffix}", counters) == [(0, b"one")]
+    assert counters.bad == {"corrupt_file": 1}
+
+
+@pytest.mark.parametrize(
+    ("num_zeros", "follows", "lines", "bad"),
+    [
+        (4, True, 2, 0),
+        (16_000, True, 2, 0),
+        (8, False, 1, 0),
+        (3, True, 1, 1),
+        (6, False, 1, 1),
+    ],
+)
+def test_padding_of_xz(num_zeros: int, follows: bool, lines: int, bad: int):
+    content = lzma.compress(b"one\n") + bytes(num_zeros)
+    if follows:
+        content += lzma.compress(b"two\n")
+    counters = Counters()
+    assert len(lines_of(content, "a.jsonl.xz", counters)) == lines
+    assert counters.bad["corrupt_file"] == bad
+
+
+@pytest.mark.parametrize("suffix", ["bz2", "xz", "gz"])
+def test_empty_streams_are_valid(suffix: str):
+    compress = COMPRESS[suffix]
+    empty = compress(b"")
+    content = empty + compress(b"one\n") + empty + empty + compress(b"two\n") + empty
+    counters = Counters()
+    assert lines_of(content, f"a.jsonl.{suffix}", counters) == [(0, b"one"), (4, b"two")]
+    assert not counters.bad
+
+
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_cut_off_file_is_read_up_to_the_cut(suffix: str):
     rng = random.Random(0)

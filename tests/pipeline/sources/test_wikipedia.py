@@ -263,6 +263,14 @@ def test_a_corrupt_stream_costs_only_itself() -> None:
     assert f"byte {sum(map(len, streams[:3]))}" in counters.examples["corrupt_bz2_stream"][0]
 
 
+def test_empty_streams_of_a_dump_are_valid() -> None:
+    empty = bz2.compress(b"")
+    streams = [multistream([HEAD]), multistream([page(1)]), empty, multistream([page(2)]), empty]
+    for num_ranges in (1, 3):
+        documents, counters = read(b"".join(streams), "dump.xml.bz2", num_ranges)
+        assert ids(documents) == [1, 2] and not counters.bad
+
+
 def test_a_file_that_ends_early() -> None:
     whole = (HEAD + page(1) + page(2)).encode()
     documents, counters = read(whole[:-40])
