@@ -70,11 +70,11 @@ def _help_of(name: str) -> str:
 def corpus(
     ctx: click.Context, sources: tuple[str, ...], output: str, config: str | None, **values: Any
 ) -> list[CommandSummary]:
-    """Run ingest, vocab and build as one Apache Beam pipeline.
+    """Run ingest, vocab and build, one after the other.
 
-    SOURCE is what `clozeworks ingest` takes. The folders are the same as those of the three
-    commands, which can go on with them. Options after -- go to Apache Beam; by default the pipeline
-    runs on this machine.
+    SOURCE is what `clozeworks ingest` takes. The folders are those of the three commands, which
+    resume them too. Options after -- go to Apache Beam, which then runs all three stages as one
+    pipeline, by default on this machine.
     """
     from ..pipeline.corpus import make_corpus
 

@@ -13,7 +13,7 @@ from ..pipeline.execution.counters import WORDS_LEFT_OUT, count_of
 from .failures import as_typed
 
 if TYPE_CHECKING:
-    from ..pipeline.execution.estimates import Estimate
+    from ..pipeline.execution.estimate import Estimate
     from ..pipeline.manifests import DocumentsManifest, InstancesManifest, Manifest
 
 BAR_WIDTH = 40
@@ -130,15 +130,16 @@ def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> Command
     state = "new"
     if estimate.state == "begun":
         state = "unfinished, would resume"
+    needs = estimate.needs
     rows = [
         ("state", state),
-        ("units of work", estimate.units),
-        ("to read", megabytes(estimate.input_bytes)),
-        ("to write", megabytes(estimate.output_bytes)),
-        ("temporary files", megabytes(estimate.temporary_bytes)),
-        ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
-        ("time", f"about {duration(estimate.seconds)} from the start"),
+        ("units of work", needs.units),
+        ("to read", megabytes(needs.input_bytes)),
+        ("to write", megabytes(needs.output_bytes)),
+        ("temporary files", megabytes(needs.temporary_bytes)),
     ]
+    if estimate.free_bytes is not None:
+        rows.append(("free disk", megabytes(estimate.free_bytes)))
     return CommandSummary(title, where, rows)
 
 

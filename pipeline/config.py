@@ -273,7 +273,7 @@ class RunOptions:
 
     workers: int = option(0, "Number of worker processes on this machine; 0 means one per core.")
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
-    dry_run: bool = option(False, "Only estimate the units of work, disk space, memory and time.")
+    dry_run: bool = option(False, "Only estimate the units of work and the disk space.")
     verbose: bool = option(
         False,
         "Show the logs of workers, libraries and Apache Beam.",

@@ -1,7 +1,10 @@
-"""Run all data stages as one Beam pipeline: from raw sources to instances."""
+"""Run all data stages, from raw sources to instances: one after the other in worker processes, or
+as one Beam pipeline.
+"""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +12,7 @@ from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .documents.pipeline import IngestStage
 from .execution.progress import ShowProgress, progress_shown
-from .execution.runner import check_runner, errors_of_workers
+from .execution.runner import check_runner, errors_of_workers, run_locked
 from .execution.stages import Stage, finish_stage, open_stage, progress_of
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
@@ -35,12 +38,11 @@ def make_corpus(
     options: RunOptions,
     progress: ShowProgress | None = None,
 ) -> CorpusManifests:
-    """Run the data stages as one Beam pipeline, into ``documents``, ``vocab`` and ``instances``
-    below `output`.
+    """Run the data stages into ``documents``, ``vocab`` and ``instances`` below `output`.
 
     The directories are those of `ingest`, `learn_vocabulary` and `build`, which resume them too,
-    and the other way round. The pipeline runs on the runner of `options`, by default on Beam's
-    DirectRunner. Raises as these functions do.
+    and the other way round. The stages run in the workers of `options`; with its Beam options as
+    one pipeline. Raises as these functions do.
     """
     documents = storage.join(output, "documents")
     vocab = storage.join(output, "vocab")
@@ -67,6 +69,9 @@ def make_corpus(
             # Not by the pipeline: a runner that lost a worker may open a stage again.
             for stage in stages:
                 clear_stage(stage.output)
+        if not options.beam_options:
+            on_workers = replace(options, overwrite=False)
+            return CorpusManifests(*(run_locked(stage, on_workers, progress) for stage in stages))
         manifests: list[Any] = []
         unfinished = list(stages)
         while unfinished:

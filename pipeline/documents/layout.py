@@ -19,11 +19,12 @@ import numpy as np
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import CounterRecord, count_of
-from ..execution.estimates import SHARD_TEXT_BYTES
 from ..execution.tables import cut_evenly, range_of
 from ..execution.units import Unit
 from ..manifests import Split
 
+SHARD_TEXT_BYTES = 64 << 20
+"""Text of a shard, at most, unless `shards` is given."""
 ALL_HASHES = 1 << 64
 NUM_BUCKETS = 4096
 PARTITION_INPUT_BYTES = 16 << 20

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..execution.counters import CounterRecord, Counters, sum_counters
-from ..execution.estimates import PART_TEXT_BYTES
 from ..execution.phases import Phase
 from ..execution.tables import TableWriter
 from ..execution.units import Record, Unit
@@ -34,6 +33,8 @@ from .near_duplicates import sketch_tables, sketch_text
 from .other_languages import OTHER_LANGUAGES, identify_language
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
+PART_TEXT_BYTES = 32 << 20
+"""Text of a unit that is held at a time."""
 Row = dict[str, Any]
 """A document in memory: the columns of `SCATTERED` and `KEYS`, and its ``sketch``."""
 

@@ -12,7 +12,7 @@ from ..storage.directory import locked
 from ..storage.stage import StageDirectory, finished_manifest
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
-from .stages import Stage, finish_stage, open_stage, progress_of
+from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
 from .units import clear_errors, read_errors
 from .workers import DeadWorkerError, do_all, num_workers, started
 
@@ -39,21 +39,37 @@ def run_stage(
             if manifest is None:
                 raise
             return manifest
-        directory, manifest = open_stage(stage, plan, options.overwrite)
-        if manifest is not None:
-            return manifest
-        read_progress = partial(progress_of, [stage])
-        with (
-            progress_shown(read_progress, show_progress, stage.output),
-            errors_of_workers([stage]),
-        ):
-            if options.beam_options:
-                from .beam import RunStage, run_pipeline
+        return _run_planned(stage, plan, options, show_progress)
 
-                run_pipeline([RunStage(stage)], options)
-            else:
-                _run_phases(stage, directory, options, num_units=len(plan.units))
-        return finish_stage(stage)
+
+def run_locked(
+    stage: Stage[Any, M], options: RunOptions, show_progress: ShowProgress | None = None
+) -> M:
+    """Do the work of `run_stage` for a caller who holds the lock of the stage's directory."""
+    return _run_planned(stage, stage.plan(), options, show_progress)
+
+
+def _run_planned(
+    stage: Stage[Any, M],
+    plan: StagePlan[Any],
+    options: RunOptions,
+    show_progress: ShowProgress | None,
+) -> M:
+    directory, manifest = open_stage(stage, plan, options.overwrite)
+    if manifest is not None:
+        return manifest
+    read_progress = partial(progress_of, [stage])
+    with (
+        progress_shown(read_progress, show_progress, stage.output),
+        errors_of_workers([stage]),
+    ):
+        if options.beam_options:
+            from .beam import RunStage, run_pipeline
+
+            run_pipeline([RunStage(stage)], options)
+        else:
+            _run_phases(stage, directory, options, num_units=len(plan.units))
+    return finish_stage(stage)
 
 
 def _run_phases(

@@ -2,34 +2,36 @@
 shards (see `shard`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from msgspec import to_builtins
 
 from ..config import BuildConfig, RunOptions
-from ..execution.counters import Counters
-from ..execution.estimates import Estimate
+from ..execution.counters import Counters, count_of
+from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
 from ..execution.units import Unit
-from ..manifests import DocumentsManifest, InstancesManifest, InstancesTokenizer
+from ..manifests import DocumentsManifest, InstancesManifest, InstancesTokenizer, MixtureGroup
 from ..mixture import plan_mixture
 from ..storage import absolute, join
 from ..storage.shards import SPLITS
 from ..storage.stage import (
     StageDirectory,
-    check_output,
     manifest_head,
     read_manifest,
     refuse_input,
 )
 from ..vocabulary.vocabulary import read_vocabulary, vocabulary_files
-from .estimate import estimate_instances, times_read
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups
+
+# About, for estimates.
+TEXT_BYTES_PER_TOKEN = 4.7
+BYTES_PER_TOKEN = 1.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +135,36 @@ def estimate_build(
     check_runner(options, output)
     stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
     plan = stage.plan()
-    state = check_output(output, plan.head, options.overwrite)
     corpus = read_manifest(documents, DocumentsManifest)
-    readings = times_read(corpus, plan.setup.mixture, config.duplicates)
-    shard_bytes = [unit.cost for unit in plan.units]
-    return estimate_instances(shard_bytes, readings, options, state)
+    input_bytes = sum(unit.cost for unit in plan.units)
+    text_bytes = input_bytes / STORED_SHARE
+    text_bytes *= _times_read(corpus, plan.setup.mixture, config.duplicates)
+    num_tokens = text_bytes / TEXT_BYTES_PER_TOKEN
+    needs = Needs(
+        units=f"{count_of(len(plan.units), 'shard')}, about {num_tokens / 1e6:,.1f} million tokens",
+        input_bytes=input_bytes,
+        output_bytes=int(num_tokens * BYTES_PER_TOKEN),
+        temporary_bytes=0,
+    )
+    return estimate_run(stage, plan, options, needs)
+
+
+def _times_read(
+    corpus: DocumentsManifest, mixture: Sequence[MixtureGroup], duplicates: int
+) -> float:
+    """Return how often the passes read a document, averaged over the text; those of validation are
+    read once.
+    """
+    weights = {(group.source, group.language): group.weight for group in mixture}
+    characters = 0.0
+    characters_read = 0.0
+    for shard in corpus.shards:
+        for group in shard.groups:
+            passes = 1
+            if shard.split == "train":
+                passes = duplicates * weights[group.source, group.language]
+            characters += group.characters
+            characters_read += group.characters * passes
+    if not characters:
+        return duplicates
+    return characters_read / characters

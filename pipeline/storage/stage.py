@@ -43,6 +43,7 @@ from .directory import (
     refuse_foreign,
 )
 
+OutputState = Literal["new", "begun", "finished"]
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
 HEAD_FILE = f"{WORK}/plan.json"
@@ -189,9 +190,7 @@ def manifest_head(
     return {**work, "fingerprint": digest_of(work), "schema_version": SCHEMA_VERSION}
 
 
-def check_output(
-    path: str, head: dict[str, Any], overwrite: bool
-) -> Literal["new", "begun", "finished"]:
+def check_output(path: str, head: dict[str, Any], overwrite: bool) -> OutputState:
     """Return the state of the work of `head` in the directory `path`; change nothing.
 
     Raise `UserError` if the directory holds anything else. It may be overwritten with `overwrite`,

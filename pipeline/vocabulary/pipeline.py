@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
 from ..errors import UserError
-from ..execution.estimates import Estimate
+from ..execution.counters import count_of
+from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
@@ -36,7 +37,6 @@ from ..storage.shards import shard_paths, write_parquet
 from ..storage.stage import (
     WORD_COUNTS_FILE,
     StageDirectory,
-    check_output,
     manifest_head,
     read_manifest,
     refuse_input,
@@ -45,7 +45,6 @@ from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
 from .bpe import learn_bpe
 from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
-from .estimate import estimate_vocabulary
 from .fertility import fertility_by_size, fertility_report
 from .tokenize import count_tables, merge_counts
 from .vocabulary import (
@@ -57,6 +56,9 @@ from .vocabulary import (
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS = 256
+# About, for estimates: bytes of word counts per byte of text, and most bytes of a vocabulary.
+COUNTS_SHARE = 0.08
+MOST_OUTPUT_BYTES = 4_000_000
 BUCKETS_PER_SHARD = 16
 """A bucket of words must fit in memory, even if all words of a shard differ."""
 
@@ -235,9 +237,16 @@ def estimate_learn_vocabulary(
     check_runner(options, output)
     stage = VocabularyStage(documents=documents, output=output, config=config)
     plan = stage.plan()
-    state = check_output(output, plan.head, options.overwrite)
-    shard_bytes = [unit.cost for unit in plan.units]
-    return estimate_vocabulary(shard_bytes, options, state)
+    input_bytes = sum(unit.cost for unit in plan.units)
+    counts_bytes = int(input_bytes / STORED_SHARE * COUNTS_SHARE)
+    needs = Needs(
+        units=f"{count_of(len(plan.units), 'shard')} to count, as many buckets of words to merge, "
+        "one vocabulary to learn",
+        input_bytes=input_bytes,
+        output_bytes=min(counts_bytes, MOST_OUTPUT_BYTES),
+        temporary_bytes=counts_bytes,
+    )
+    return estimate_run(stage, plan, options, needs)
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:

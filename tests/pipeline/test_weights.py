@@ -145,7 +145,7 @@ def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
     def estimated_bytes(**options) -> float:
         return estimate_build(
             documents, vocab, output, BuildConfig(duplicates=4, **options), ONE
-        ).output_bytes
+        ).needs.output_bytes
 
     # Each group has as many characters in the validation split as in training; that is read once.
     sizes = [len(text) for _, _, text in GROUPS]

@@ -1,4 +1,6 @@
-"""All data stages as one pipeline: the bytes of the three commands, resumed and refused alike."""
+"""All data stages by one command, in workers or as one pipeline: the bytes of the three commands,
+resumed and refused alike.
+"""
 
 import hashlib
 import os
@@ -23,6 +25,8 @@ from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 pytestmark = pytest.mark.slow
 
 ONE = RunOptions(workers=1)
+DIRECT_RUNNER = ("--runner=DirectRunner",)
+WAYS = pytest.mark.parametrize("beam_options", [(), DIRECT_RUNNER], ids=["workers", "one pipeline"])
 INGEST = IngestConfig(shards=2, validation_share=0.1)
 VOCAB = VocabConfig(size=200)
 BUILD = BuildConfig(duplicates=2, max_length=32)
@@ -96,23 +100,29 @@ def run(*arguments: str) -> int:
     return 0
 
 
-def test_one_pipeline_makes_the_bytes_of_the_three_stages(
-    texts: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@WAYS
+def test_one_command_makes_the_bytes_of_the_three_stages(
+    texts: str,
+    stages: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    beam_options: tuple[str, ...],
 ):
     monkeypatch.chdir(tmp_path)
-    manifests = make(texts, Path("corpus"))
+    options = RunOptions(workers=2, beam_options=beam_options)
+    manifests = make(texts, Path("corpus"), options=options)
     corpus = tmp_path / "corpus"
     assert digests(corpus) == digests(stages)
     assert [manifest.stage for manifest in manifests] == ["ingest", "vocab", "build"]
 
     finished_at = {path: path.stat().st_mtime_ns for path in corpus.rglob("*")}
-    again = make(texts, corpus)
+    again = make(texts, corpus, options=options)
     assert {path: path.stat().st_mtime_ns for path in corpus.rglob("*")} == finished_at
     assert all(manifest.already_finished for manifest in again)
     # The stages' own functions take the directories for theirs.
     assert ingest([texts], str(corpus / "documents"), INGEST, ONE).already_finished
     with pytest.raises(UserError, match="size was 200, now 150"):
-        make(texts, corpus, VocabConfig(size=150))
+        make(texts, corpus, VocabConfig(size=150), options)
     assert {path: path.stat().st_mtime_ns for path in corpus.rglob("*")} == finished_at
 
 
@@ -141,14 +151,19 @@ def test_files_of_others_are_found_before_the_pipeline_starts(texts: str, tmp_pa
     assert (tmp_path / "instances" / "thesis.tex").read_text() == "mine"
 
 
-def typed_command(texts: str, config: str, output: Path) -> list[str]:
+def typed_command(
+    texts: str, config: str, output: Path, beam_options: tuple[str, ...] = ()
+) -> list[str]:
     # Ctrl-C interrupts, also where a shell has started the tests with SIGINT ignored.
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from clozeworks.cli.main import main; main()"
     )
     command = [sys.executable, "-c", script, "corpus", texts]
-    return [*command, f"--output={output}", f"--config={config}", "--workers=1"]
+    command += [f"--output={output}", f"--config={config}", "--workers=1"]
+    if beam_options:
+        command += ["--", *beam_options]
+    return command
 
 
 def start_until(
@@ -166,12 +181,18 @@ def start_until(
     return process
 
 
-def test_a_corpus_killed_in_any_stage_resumes_to_the_same_bytes(
-    texts: str, config: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@WAYS
+def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes(
+    texts: str,
+    config: str,
+    stages: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    beam_options: tuple[str, ...],
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a killed run cannot clear away
     output = tmp_path / "corpus"
-    typed = typed_command(texts, config, output)
+    typed = typed_command(texts, config, output, beam_options)
     moments = random.Random(5)
     first_of_stage = moments.choice(FOLDERS[:2])
     plan = output / first_of_stage / ".work" / "plan.json"
@@ -180,7 +201,8 @@ def test_a_corpus_killed_in_any_stage_resumes_to_the_same_bytes(
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    subprocess.run(typed, check=True, capture_output=True, timeout=GIVE_UP_S)
+    other_way = () if beam_options else DIRECT_RUNNER
+    make(texts, output, options=RunOptions(workers=1, beam_options=other_way))
     assert digests(output) == digests(stages)
 
 
