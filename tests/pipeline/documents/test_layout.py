@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.layout import (
+    SHARD_TEXT_BYTES,
     Layout,
     borders,
     choose_layout,
@@ -14,7 +15,6 @@ from clozeworks.pipeline.documents.layout import (
     group_by_partition,
     partitions_between,
 )
-from clozeworks.pipeline.execution.estimates import SHARD_TEXT_BYTES
 from clozeworks.pipeline.execution.tables import range_of
 from hypothesis import given
 from hypothesis import strategies as st
