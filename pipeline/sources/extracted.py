@@ -5,7 +5,6 @@ paragraph, a heading, or the rest of a list or a table (a third of the lines, wi
 Removed templates leave holes, as in "Apollo (; Greek: …)", in one English article of seven.
 """
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -14,8 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..execution.counters import Counters
-from .fragments import introduction_gap, is_navigation, without_reference_marks
+from .fragments import (
+    introduction_gap,
+    is_navigation,
+    resolve_entities,
+    without_reference_marks,
+)
 from .sentences import ends_sentence
+from .wikitext.names import NAMES
 from .wikitext.repair import GAP
 
 # In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about as much
@@ -29,6 +34,12 @@ _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
 _QUOTES = tuple("\"“”„«»‘'「『《")
 _MARKUP_STARTS = tuple("|!{}<#*=")
+# "!Kung is …", "#1 Record is …", "|x| is …": the mark belongs to a word.
+_MARKED_WORD = re.compile(r"[!#*]{1,2}\w|\|[^\W_]{1,20}\|\s")
+# "mini|hochkant=1.2|Die Familie …": the options and the caption of a picture.
+_CAPTION = re.compile(
+    rf"\s*+(?:{'|'.join(NAMES.picture_options)}|\d{{1,4}}px)\s?(?:=[^|]{{0,60}}+)?\|", re.IGNORECASE
+)
 # "[[File:A.jpg|thumb|A [[town]].]]" whose other links are text by now; the end may be lost.
 _PICTURE = re.compile(
     r"\[\[[^][|\n]{1,200}\.(?:jpe?g|png|gif|svg|tiff?|webp|og[gvam]|webm|pdf|djvu?)\s*+\|[^][\n]*+"
@@ -38,7 +49,10 @@ _PICTURE = re.compile(
 # "{{convert|5|km}}", "{{#if: …", and "{{}}: Error!" are what a sentence lacks.
 _TEMPLATE = re.compile(r"\{\{[\w#][^{}\n]{0,300}+(?:\}\}|$)|\{\{\}\}(?:: Error![^.!\n]{0,200}+!?)?")
 # "[http://…]" is a footnote; "[http://… the label]" has a label.
-_EXTERNAL_LINK = re.compile(r"( ?)\[(?:https?:)?//[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]")
+_EXTERNAL_LINK = re.compile(
+    r"( ?)\[(?:https?:)?//[^\s\[\]<>]{0,2000}+"
+    r"([^\[\]\n]{0,1000}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,1000}+){0,4}+)\]"
+)
 _BARE_LINK = re.compile(r" ?(?:\((?:https?://|www\.)[^\s()]{1,500}+\)|<https?://[^\s<>]{1,500}+>)")
 _LINK = re.compile(r"\[\[(?:[^][|\n]{0,200}+\|)?([^][|\n]{0,200}+)\]\]")
 # The rest of {{as of}}.
@@ -191,7 +205,7 @@ def article_paragraphs(
     paragraphs: list[str] = []
     left_out: list[str] = []
     following_lines = (*lines[1:], "")
-    has_title = len(lines) > 0 and html.unescape(lines[0]).strip() == title
+    has_title = len(lines) > 0 and resolve_entities(lines[0]).strip() == title
     if has_title:
         counters.leave_out("titles", lines[:1])
     start = int(has_title)
@@ -229,7 +243,9 @@ def is_prose_line(line: str) -> bool:
     True
     """
     line = line.strip()
-    if line.startswith(_MARKUP_STARTS):
+    if line.startswith(_MARKUP_STARTS) and not _begins_with_word(line):
+        return False
+    if "|" in line and _CAPTION.match(line):
         return False
     if len(line) >= SHORTEST_UNENDED_LINE_BYTES:
         return True
@@ -239,6 +255,13 @@ def is_prose_line(line: str) -> bool:
     if num_bytes < SHORTEST_UNENDED_LINE_BYTES and not ends_sentence(line):
         return False
     return not _is_korean_heading(line)
+
+
+def _begins_with_word(line: str) -> bool:
+    """Return whether a line that begins with a mark is a paragraph nevertheless."""
+    if _MARKED_WORD.match(line) is None:
+        return False
+    return ends_sentence(line) and "||" not in line and "!!" not in line
 
 
 def _is_korean_heading(line: str) -> bool:
@@ -257,7 +280,7 @@ def repair_line(line: str) -> str:
     'Apollo (Greek: Apollon) is a god. He plays the lyre.'
     """
     if "&" in line:
-        line = html.unescape(line).replace(GAP, "")
+        line = resolve_entities(line)
     if "<" in line:
         line = _HTML.sub("", _LINE_BREAK.sub(" ", line))
     if "[" in line:

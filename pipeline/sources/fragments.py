@@ -1,8 +1,11 @@
 """Tell prose from what dropped lists, templates and notes leave in the text of a wiki."""
 
 import re
+from html import unescape
+from html.entities import html5
 
 from .sentences import ends_sentence
+from .wikitext.repair import CONTROLS
 
 INTRODUCTIONS = {
     "*": (":", "："),
@@ -26,6 +29,28 @@ _REFERENCE_MARK = re.compile(
     r"\[(?:(?<=[^\W\d_]{2}\[)|(?<=[.,;:!?)\]”\"’»。、，！？։՝।॥۔؟]\[))"
     r"(?!0\])\d{1,3}\](?:\[(?!0\])\d{1,3}\])*(?![A-Za-z0-9_]|\.\w| ?[-=+*/<>])"
 )
+
+
+# Only with its semicolon, as in MediaWiki: "Black&section" is a name.
+_ENTITY = re.compile(r"&(?:#[0-9]{1,10}+;|#[xX][0-9a-fA-F]{1,8}+;|[A-Za-z][A-Za-z0-9]{1,32}+;)")
+
+
+def resolve_entities(text: str) -> str:
+    """Return `text` with the characters of HTML's entities in their place, without controls.
+
+    >>> resolve_entities("Fish &amp; chips, Black&section")
+    'Fish & chips, Black&section'
+    """
+    return _ENTITY.sub(_character_of, text) if "&" in text else text
+
+
+def _character_of(entity: re.Match[str]) -> str:
+    character = entity[0]
+    if character.startswith("&#"):
+        character = unescape(character)
+    else:
+        character = html5.get(character[1:], character)
+    return "" if character in CONTROLS else character
 
 
 def introduction_gap(text: str, language: str, gap: str) -> str:

@@ -156,7 +156,9 @@ def _document(
         counters.leave_out(other_kind, [text])
         paragraphs = []
     else:
-        paragraphs = wikitext_to_paragraphs(text, site.language, site.dropped_links, counters)
+        paragraphs = wikitext_to_paragraphs(
+            text, site.language, site.dropped_links, counters, title
+        )
     num_kept = sum(paragraph.count(" ") + 1 for paragraph in paragraphs)
     num_left_out = counters.num_words_left_out - words_left_out_before
     # The rest of the XML's words: the page's fields, targets of links, tags, and so on.

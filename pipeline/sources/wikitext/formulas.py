@@ -107,6 +107,30 @@ def formula_text(tex: str) -> str | None:
     return unicodedata.normalize("NFC", text) or None
 
 
+_RAISED_NUMBER = re.compile(r"[-−–+]?\d[\d.,]*|[-−–+]?\d*[A-Za-z](?:[-−–+]\d+)?")
+_VARIABLES = "iknmxyz"
+
+
+def raised(text: str) -> str | None:
+    """Return an exponent in raised characters, or after "^" if it has none.
+
+    None if `text` is neither a number nor a variable, which is in italics unless it is one of the
+    most usual: the end of an ordinal number stays as it is.
+
+    >>> raised("-27"), raised("−10.5"), raised("''n''"), raised("th")
+    ('⁻²⁷', '^−10.5', 'ⁿ', None)
+    """
+    plain = text.replace("''", "").replace(" ", "")
+    if not _RAISED_NUMBER.fullmatch(plain):
+        return None
+    if plain.isalpha() and plain == text and plain not in _VARIABLES:
+        return None
+    characters = plain.replace("−", "-").replace("–", "-")
+    if all(character in _RAISED for character in characters):
+        return "".join(_RAISED[character] for character in characters)
+    return f"^{plain}"
+
+
 def _accented(match: re.Match[str]) -> str:
     return (match[2] or match[3]) + _ACCENTS[match[1]]
 

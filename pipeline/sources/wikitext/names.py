@@ -1,5 +1,8 @@
-"""Load ``names.toml``: namespaces, templates, languages, units, numbers and dates of wikis."""
+"""Load ``names.toml``: namespaces, templates, languages, units, numbers and dates of wikis; and
+``countries.toml``.
+"""
 
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct, toml
@@ -35,11 +38,23 @@ class Names(Struct, frozen=True):
     pronunciation_prefixes: tuple[str, ...]
     audio_labels: frozenset[str]
     ships: tuple[str, ...]
+    title_templates: frozenset[str]
+    behaviour_switches: frozenset[str]
+    languages_with_variants: frozenset[str]
+    picture_options: tuple[str, ...]
     templates: dict[str, tuple[TemplateGroup, ...]]
     languages: dict[str, str]
+    language_labels: dict[str, dict[str, str]]
     units: dict[str, str]
     range_words: dict[str, str]
     formats: dict[str, NumberFormat]
 
 
 NAMES = toml.decode(Path(__file__).with_name("names.toml").read_bytes(), type=Names)
+
+
+@cache
+def countries() -> dict[str, dict[str, str]]:
+    """Return the names of countries by language, then by code: "nl" of "de" of "nld"."""
+    text = Path(__file__).with_name("countries.toml").read_bytes()
+    return toml.decode(text, type=dict[str, dict[str, str]])

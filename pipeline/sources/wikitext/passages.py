@@ -12,18 +12,27 @@ The markup is read in four passes, each linear in its length whatever the markup
 Regular expressions here have no unbounded part that could be tried again from another start.
 """
 
-import html
 import re
 from collections import defaultdict
 from collections.abc import Collection
 
 from ...execution.counters import Counters
 from ...schemas import SENTENCE_ENDS
-from ..fragments import introduction_gap, is_navigation, without_reference_marks
-from .formulas import formula_text
+from ..fragments import introduction_gap, is_navigation, resolve_entities, without_reference_marks
 from .names import NAMES
-from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
-from .templates import SUPERSCRIPTS, find_renderer, mark_of_silent, render_template, template_name
+from .repair import (
+    CONTROLS,
+    GAP,
+    MISSING,
+    PARAGRAPH_BREAK,
+    PRONUNCIATION,
+    REMOVED,
+    REMOVED_BLOCK,
+    Dropped,
+    repair_paragraph,
+)
+from .tags import TAG_NAMES, resolve_tags
+from .templates import find_renderer, mark_of_silent, render_template, template_name
 
 # MediaWiki limits the expansion of templates to this depth; it also keeps the copying of nested
 # text linear.
@@ -36,12 +45,7 @@ _SENTENCE_END = re.compile(f"[{''.join(SENTENCE_ENDS)}]")
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
 _MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
 
-# A line of nothing but marks is dropped like a list, and its introduction with it.
-_REMOVED_BLOCK = f"\n{REMOVED}{PARAGRAPH_BREAK}"
-
-# Neither the text itself nor an entity in it may contain our marks.
-_CONTROLS = (*(chr(code) for code in range(0x20) if code not in b"\t\n\r"), "\x7f", "\xad", GAP)
-_CONTROL = re.compile(f"[{''.join(_CONTROLS)}]")
+_CONTROL = re.compile(f"[{''.join(CONTROLS)}]")
 
 
 def wikitext_to_paragraphs(
@@ -49,15 +53,17 @@ def wikitext_to_paragraphs(
     language: str = "en",
     namespaces: Collection[str] = (),
     counters: Counters | None = None,
+    title: str = "",
 ) -> list[str]:
     """Return the prose of a page, one paragraph an item, in single-spaced plain text.
 
     It takes linear time and never raises, whatever the markup.
 
     XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates
-    in templates; `namespaces` are the lower-cased names of its own file and category namespaces. A
-    `GAP` marks a template, formula or list that the sentence needs. Labels without a sentence, as
-    above lists, and rows of links are left out. `counters` gets the neutral counters
+    in templates; `namespaces` are the lower-cased names of its own file and category namespaces;
+    `title` is the page's, which ``{{PAGENAME}}`` shows. A `GAP` marks a template, formula or list
+    that the sentence needs. Labels without a sentence, as above lists, and rows of links are left
+    out. `counters` gets the neutral counters
     ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and
     ``labels_left_out``, and ``words_left_out_as_notes``, ``…_templates``, ``…_tables`` and so on.
 
@@ -66,11 +72,11 @@ def wikitext_to_paragraphs(
     """
     dropped: Dropped = defaultdict(list)
     # With a line break in front, every line begins behind one.
-    text = _resolve_tags("\n" + _without_controls(markup), dropped)
-    structures = _Structures(text, language, frozenset(namespaces), dropped)
+    text = resolve_tags("\n" + _without_controls(markup), dropped)
+    structures = _Structures(text, language, frozenset(namespaces), dropped, title)
     text = _drop_lines(structures.render(), language, dropped)
     passages: list[str] = []
-    for block in _render_inline(text).split(PARAGRAPH_BREAK):
+    for block in _render_inline(text, language).split(PARAGRAPH_BREAK):
         if not block or block.isspace():
             continue  # at once, because most are: what was between the lines of a list
         paragraph = without_reference_marks(repair_paragraph(block))
@@ -93,13 +99,9 @@ def wikitext_to_paragraphs(
 
 def _without_controls(text: str) -> str:
     # Single characters first, which are found faster, because most texts have none.
-    if any(control in text for control in _CONTROLS):
+    if any(control in text for control in CONTROLS):
         return _CONTROL.sub("", text)
     return text
-
-
-Dropped = dict[str, list[str]]
-"""The texts that are left out of a page, by reason."""
 
 
 def _is_passage(paragraph: str) -> bool:
@@ -109,146 +111,14 @@ def _is_passage(paragraph: str) -> bool:
     return any(map(str.isalpha, paragraph))
 
 
-# --- 1. tags ----------------------------------------------------------------------------------
-
-# A comment, or a tag: "/" if it closes, its name, its attributes. "<" alone is text, as in "a < b".
-_TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
-_NOTES = ("ref", "references")
-_DROPPED_ELEMENTS = {
-    **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
-    **dict.fromkeys(("math", "chem", "ce", "code", "hiero", "score", "graph", "source"), GAP),
-    **dict.fromkeys(("gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), _REMOVED_BLOCK),
-    **dict.fromkeys(("mapframe", "maplink", "templatedata", "inputbox"), _REMOVED_BLOCK),
-    **dict.fromkeys(("categorytree", "table", "ul", "ol", "dl"), _REMOVED_BLOCK),
-    **dict.fromkeys(("references", "includeonly"), PARAGRAPH_BREAK),
-}
-_BLOCKS = frozenset(("p", "div", "center", "blockquote", "poem", "hr"))
-_ITEMS = frozenset(("li", "dd", "dt", "tr", "td", "th"))
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_BREAKING_TAGS = _BLOCKS | _ITEMS | _HEADINGS
-_CLOSING_TAGS = {
-    name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
-    for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")
-}
-# Only short exponents have superscript characters; other raised text stays as it is.
-_EXPONENT = re.compile(r"[-−+]?[0-9]+")
-_MAX_EXPONENT = 4
-_MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
-
-
-def _resolve_tags(text: str, dropped: Dropped) -> str:
-    """Drop comments and whole elements, strip the other tags."""
-    if "<" not in text:
-        return text
-    out: list[str] = []
-    next_closing: dict[str, re.Match[str] | None] = {}
-    position = 0
-    begins_line = False  # whether what follows is the beginning of a line in `out`
-    while match := _TAG.search(text, position):
-        start = match.start()
-        if start > position:
-            out.append(text[position:start])
-            begins_line = text[start - 1] == "\n"
-        name = match[2]
-        if name is None:
-            position = _comment_end(text, start)
-            dropped["comments"].append(text[start:position])
-            continue
-        name = name.lower()
-        replacement, position = _tag(text, match, name, next_closing)
-        if position > match.end() and replacement == _DROPPED_ELEMENTS.get(name):
-            dropped[_reason_of(name)].append(text[start:position])
-        # A footnote directly after its word leaves nothing to repair.
-        if replacement is not REMOVED or text[start - 1] in " \n(（":
-            out.append(replacement)
-            if replacement:
-                begins_line = replacement.endswith("\n")
-        # A line that begins with a blank is preformatted text. In "<br> It" or "<small> It" it does
-        # not, but would once we have replaced the tag.
-        while begins_line and text[position : position + 1] in (" ", "\t"):
-            position += 1
-    out.append(text[position:])
-    return "".join(out)
-
-
-def _reason_of(name: str) -> str:
-    """Return the reason under which the texts of a dropped element are counted."""
-    if name in _NOTES:
-        return "notes"
-    if _DROPPED_ELEMENTS[name] is GAP:
-        return "formulas"
-    return "elements"
-
-
-def _closing_tag(
-    text: str, name: str, start: int, next_closing: dict[str, re.Match[str] | None]
-) -> re.Match[str] | None:
-    """Return the first closing tag of `name` from `start` on.
-
-    `next_closing` remembers for each name the result of the last search, so that no text is
-    searched twice: many opening tags without a closing one would take quadratic time.
-    """
-    if name in next_closing:
-        closing = next_closing[name]
-        if closing is None or closing.start() >= start:
-            return closing
-    closing = _CLOSING_TAGS[name].search(text, start)
-    next_closing[name] = closing
-    return closing
-
-
-def _comment_end(text: str, start: int) -> int:
-    end = text.find("-->", start)
-    if end < 0:
-        return len(text)
-    end += len("-->")
-    # A comment alone on its line takes the line with it, as in MediaWiki.
-    is_alone = text[start - 1] == "\n" and text[end : end + 1] == "\n"
-    return end + 1 if is_alone else end
-
-
-def _tag(
-    text: str, match: re.Match[str], name: str, next_closing: dict[str, re.Match[str] | None]
-) -> tuple[str, int]:
-    """Return the replacement of a tag, or of its whole element, and the index behind it."""
-    end = match.end()
-    if name == "br":
-        return "\n", end
-    if name in _BREAKING_TAGS:
-        return PARAGRAPH_BREAK, end
-    opens = not match[1] and not match[3].endswith("/")
-    if name == "ref" and not opens:
-        return REMOVED, end  # <ref name="a"/>, or a stray </ref>
-    if not opens or name not in _CLOSING_TAGS:
-        return "", end
-    closing = _closing_tag(text, name, end, next_closing)
-    if closing is None:
-        return "", end
-    if name == "ref" and text.find("<ref", end, closing.start()) >= 0:
-        # Footnotes are not nested: this one was never closed.
-        return "", end
-    if name == "math":
-        return formula_text(text[end : closing.start()]) or GAP, closing.end()
-    if name in _DROPPED_ELEMENTS:
-        return _DROPPED_ELEMENTS[name], closing.end()
-    if name == "nowiki":
-        content = text[end : closing.start()]
-        if _MARKUP_CHARACTERS.search(content):
-            # The passes below would read it as markup.
-            content = GAP
-        return content, closing.end()
-    # What is left is <sup>.
-    if closing.start() - end <= _MAX_EXPONENT:
-        exponent = text[end : closing.start()]
-        if _EXPONENT.fullmatch(exponent):
-            return exponent.translate(SUPERSCRIPTS), closing.end()
-    return "", end
-
-
 # --- 2. templates, links, tables ---------------------------------------------------------------
 
 # A table begins and ends on a line of its own, so that "{|" within a template is none.
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
+# A number, or a fraction, that stands right after another one was raised or set apart.
+_FRACTION = re.compile(r"\d+/\d")
+# Line breaks within a template or link do not begin a list.
+_LIST_MARKS = tuple("*#:;|!=")
 # A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
@@ -272,9 +142,15 @@ class _Structures:
     """
 
     def __init__(
-        self, text: str, language: str, namespaces: frozenset[str], dropped: Dropped
+        self,
+        text: str,
+        language: str,
+        namespaces: frozenset[str],
+        dropped: Dropped,
+        title: str,
     ) -> None:
         self.language = language
+        self.title = title
         self.dropped = dropped
         self.dropped_namespaces = NAMES.files_and_categories | namespaces
         self.parts = _STRUCTURE.split(text)
@@ -292,6 +168,9 @@ class _Structures:
         index = first + 1
         while index < stop:
             close = closer.get(index)
+            if close is None and self._opens_block(index):
+                index = self._skip_line(index, stop, out)
+                continue
             if close is None:
                 out.append(self._unmatched(index))
                 index += 2
@@ -303,10 +182,10 @@ class _Structures:
             elif token == "{{":
                 words = self._template(index, close, depth)
             else:
-                words = self._drop("tables", index, close, _REMOVED_BLOCK)
+                words = self._drop("tables", index, close, REMOVED_BLOCK)
             # As with footnotes, no mark is left if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
-                out.append(words)
+                out.append(_set_apart(words, out))
             out.append(parts[close + 1])
             index = close + 2
         return "".join(out)
@@ -324,6 +203,8 @@ class _Structures:
 
     def _template(self, index: int, close: int, depth: int) -> str:
         name = template_name(self.parts[index + 1].partition("|")[0])
+        if name in NAMES.title_templates and self.title:
+            return self.title
         # What is dropped is dropped as it is: its inside is never rendered.
         if mark := mark_of_silent(name, self.language):
             return self._drop("templates", index, close, mark)
@@ -377,24 +258,52 @@ class _Structures:
         return namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
 
     def _unmatched(self, index: int) -> str:
-        """Render a token without its counterpart, and the text after it.
-
-        The token goes; if it opens a table, box or picture, the rest of its line goes with it.
-        """
-        token = self.parts[index]
+        """Render a token without its counterpart, and the text after it: the token goes."""
         following = self.parts[index + 1]
-        if token.endswith("{|"):
-            opens_block = True
-        elif self.parts[index - 1].endswith("\n"):
-            opens_block = token == "{{" or (token == "[[" and self._is_dropped(following))
-        else:
-            opens_block = False
-        if opens_block:
-            _, line_break, next_lines = following.partition("\n")
-            following = line_break + next_lines
-        if token.startswith("\n"):
-            following = "\n" + following
+        if self.parts[index].startswith("\n"):
+            return "\n" + following
         return following
+
+    def _opens_block(self, index: int) -> bool:
+        """Return whether a token without its counterpart opens a table, box or picture."""
+        token = self.parts[index]
+        if token == "[[":
+            return self._is_dropped(self.parts[index + 1])
+        return token.endswith("{|") or (token == "{{" and self.parts[index - 1].endswith("\n"))
+
+    def _skip_line(self, index: int, stop: int, out: list[str]) -> int:
+        """Leave out the rest of a token's line, with the structures that begin in it.
+
+        Return the index of the token after it.
+        """
+        parts = self.parts
+        if parts[index].startswith("\n"):
+            out.append("\n")
+        while index < stop:
+            _, line_break, next_lines = parts[index + 1].partition("\n")
+            if line_break:
+                out.append(line_break + next_lines)
+                return index + 2
+            index += 2
+            if index < stop:
+                token = parts[index]
+                if token.startswith("\n"):
+                    return index
+                index = self.closer.get(index, index)
+        return index
+
+
+def _set_apart(words: str, out: list[str]) -> str:
+    """Return the words of a structure so that they do not merge with what is before them.
+
+    "5{{frac|1|2}}" is a mixed number, and "[[NSYNC|*NSYNC]]" at the start of a line is not an item
+    of a list.
+    """
+    if words.startswith(_LIST_MARKS) and out[-1].endswith("\n"):
+        return f"&#{ord(words[0])};{words[1:]}"
+    if out[-1][-1:].isdigit() and _FRACTION.match(words):
+        return f" {words}"
+    return words
 
 
 def _match_structures(parts: list[str]) -> dict[int, int]:
@@ -441,27 +350,35 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
 
 # --- 3. lines and inline markup ----------------------------------------------------------------
 
-# Lists, definitions, indented or preformatted text, headings, rules, rows of broken tables.
+# Lists, definitions, indented or preformatted text, headings, rules, rows of broken tables and what
+# is left of a box that lost a brace; but not "!Kung is" and "|x| is".
 _DROPPED_LINE = re.compile(
-    r"(\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)))"
+    r"(\n(?:[\x20\t][^\n]*+"
+    r"|(?!![^\W\d_][^\n|!]*[.?!。](?:\n|\Z)|\|[^\W_]{1,20}\|\s[^\n|]*[.?!。](?:\n|\Z))"
+    r"[\x01-\x03]*+[*#:;|!=][^\n]*+"
+    r"|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)|\}{1,2}[ \t]*+(?=\n|\Z)))"
 )
 # "[https://example.org the label]"; without a label it is a footnote.
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+"
-    r"([^\[\]\n]{0,1000}+)\]"
+    r"([^\[\]\n]{0,1000}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,1000}+){0,4}+)\]"
 )
 # Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
 # one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
-_BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
+_BEHAVIOUR_SWITCH = re.compile(r"__([^\W\d_]{3,40}+)__")
+# Of tags, links and tables that lost a bracket.
+_LEFTOVER = re.compile(
+    rf"\[\[|\]\]|\{{\{{|\}}\}}|\{{\||\|\}}|</?(?:{'|'.join(sorted(TAG_NAMES))})\b[^<>]{{0,300}}+>"
+    r"|</?ref\b",
+    re.IGNORECASE,
+)
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
 _VARIANT_TEXT = re.compile(
     r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)"
 )
 # A line of nothing else was counted when it became a mark: a template, an indented formula.
 _MARKS_OF_LINES = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
-# As `html.unescape` finds them, but without our marks in them.
-_ENTITY = re.compile(r"&(?:#[0-9]++;?|#[xX][0-9a-fA-F]++;?|[^\t\n\f <&#;\x01-\x03\ufffc]{1,32}+;?)")
 
 
 def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
@@ -481,24 +398,28 @@ def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
     return PARAGRAPH_BREAK.join(prose)
 
 
-def _render_inline(text: str) -> str:
-    """Render the markup inside lines."""
+def _render_inline(text: str, language: str) -> str:
+    """Render the markup inside lines. Characters that were written as entities are text."""
     if "[" in text:
         text = _EXTERNAL_LINK.sub(lambda match: match[1].strip() or REMOVED, text)
     if "''" in text:
         text = _without_emphasis(text)
     if "__" in text:
-        text = _BEHAVIOUR_SWITCH.sub("", text)
-    if "-{" in text:
+        text = _BEHAVIOUR_SWITCH.sub(_switch, text)
+    if "-{" in text and language in NAMES.languages_with_variants:
         text = _LANGUAGE_VARIANT.sub(_variant, text)
-    if "&" in text:
-        text = _ENTITY.sub(_unescape, text)
-    return text
+    if "<" in text or "[[" in text or "]]" in text or "{" in text or "}" in text:
+        text = _LEFTOVER.sub(" ", text)
+    return resolve_entities(text)
 
 
-def _unescape(entity: re.Match[str]) -> str:
-    # One by one, because an entity may stand for the character of a mark.
-    return _CONTROL.sub("", html.unescape(entity[0]))
+def _switch(match: re.Match[str]) -> str:
+    """Return nothing for a behaviour switch: "__NOTOC__", not "__init__" nor "__FILE__".
+
+    Switches in other scripts have translated names.
+    """
+    is_switch = match[1].upper() in NAMES.behaviour_switches or not match[1].isascii()
+    return "" if is_switch else match[0]
 
 
 def _without_emphasis(text: str) -> str:

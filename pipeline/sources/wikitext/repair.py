@@ -15,11 +15,16 @@ MISSING = "\x02"
 GAP = "\ufffc"
 """Marks missing words in clean text (OBJECT REPLACEMENT CHARACTER), whose sentence is to go."""
 
-PARAGRAPH_BREAK = "\n\n"
+CONTROLS = (*(chr(code) for code in range(0x20) if code not in b"\t\n\r"), "\x7f", "\xad", GAP)
+"""Characters that no text may contain, as itself or as an entity: our marks are among them."""
 
-_LEFTOVER = re.compile(
-    r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?[a-zA-Z][^<>]{0,300}+>|</?ref\b", re.IGNORECASE
-)
+PARAGRAPH_BREAK = "\n\n"
+# A line of nothing but marks is dropped like a list, and its introduction with it.
+REMOVED_BLOCK = f"\n{REMOVED}{PARAGRAPH_BREAK}"
+
+Dropped = dict[str, list[str]]
+"""The texts that are left out of a page, by reason."""
+
 _HOLE = re.compile(r"[\x01-\x03\ufffc]")
 _SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")
 _MISSING_MARK = re.compile(MISSING)
@@ -35,12 +40,17 @@ _EMPTY_ITEM = re.compile(r"[;,；，、] ?[\x01-\x03](?= ?[;,)；，、）]| ?\.
 _BEFORE_PUNCTUATION = re.compile(r" ?[\x01\x03] ?(?=[,.;:!?)])")
 # "the sound /p/ is": a pronunciation that no name precedes is what the sentence is about.
 _SPOKEN_OF = re.compile(f"(?<=[a-z] ){PRONUNCIATION}(?= [a-z])(?<=.{{60}})")
-# "The first stage fell at {{coord|30|12|N|74|7|W}} and": a place, not the coordinates of the page.
-_PLACE = re.compile(f"(?<= at ){REMOVED}")
+# "The first stage fell at {{coord|30|12|N|74|7|W}} and", "described by {{cite Q|Q1}} in": a word
+# follows a preposition, not a footnote.
+_PLACE = re.compile(rf"(?<!\w)(at|by|from|of|bei|von|nach|par|por) {REMOVED}(?=[ ,.]|$)")
+_SPOKEN_WORD = re.compile(
+    rf"(?<!\w)((?i:the|el|la|le|der|die|das)|pronounced|as|is|of|by) {PRONUNCIATION}(?= \w)"
+)
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
 )
 _DASHES = "–—-"
+_SIGNS = "–−-+±×~≈<>=$€£¥"
 _OPENING_QUOTES = '「『“„«‘"'
 
 
@@ -49,18 +59,12 @@ def repair_paragraph(block: str) -> str:
     paragraph = " ".join(block.split())
     if _has_hole(paragraph):
         paragraph = " ".join(_close_holes(paragraph).split())
-    if _may_have_leftover(paragraph) and _LEFTOVER.search(paragraph):
-        paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
     return paragraph
 
 
 def _has_hole(text: str) -> bool:
     # Single characters, because they are found faster than any of a set.
     return REMOVED in text or MISSING in text or PRONUNCIATION in text or GAP in text
-
-
-def _may_have_leftover(text: str) -> bool:
-    return "[" in text or "]" in text or "{" in text or "}" in text or "<" in text
 
 
 def _close_holes(text: str) -> str:
@@ -77,7 +81,8 @@ def _close_holes(text: str) -> str:
         text = _EMPTY_START.sub(r"\1", text)
     text = _EMPTY_ITEM.sub("", text)
     text = text.replace(f".{REMOVED}.", ".")
-    text = _PLACE.sub(GAP, text)
+    text = _PLACE.sub(rf"\1 {GAP}", text)
+    text = _SPOKEN_WORD.sub(rf"\1 {GAP}", text)
     text = _BEFORE_PUNCTUATION.sub("", text)
     text = _SPOKEN_OF.sub(GAP, text)
     text = _SILENT_MARK.sub("", text)
@@ -142,6 +147,9 @@ def _gap(match: re.Match[str]) -> str:
         needs_words = after.strip()[:1].islower()
     elif before[-1].isspace() or before[-1] in _OPENING_QUOTES:
         needs_words = True
+    elif before[-1].isdigit() or before[-1] in _SIGNS:
+        # "3{{Bruch|1|2}} Zoll" is not "3 Zoll".
+        needs_words = after.strip()[:1].isalnum()
     else:
         needs_words = _is_unspaced(before[-1]) and _is_unspaced(after[:1])
     return GAP if needs_words else ""

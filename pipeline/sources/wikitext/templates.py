@@ -7,12 +7,15 @@ templates that need more than a pattern. An unknown template may have been part 
 leaves a mark, so that the sentence can be repaired or left out.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from functools import partial
 
-from .names import NAMES, NumberFormat, TemplateGroup
+from .formulas import raised
+from .names import NAMES, NumberFormat, TemplateGroup, countries
 from .repair import MISSING, PRONUNCIATION, REMOVED
 
 Arguments = dict[str, str]
@@ -23,7 +26,7 @@ Renderer = Callable[[Arguments, str], str | None]
 They are "" if there is nothing to show, None if the renderer does not know the words.
 """
 
-SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
+_SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NO_FORMAT = NumberFormat()
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
@@ -42,7 +45,7 @@ _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
 # "lang-grc-gre", "Vol-ru": a word, and the code of a language, perhaps with its script.
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 _FRENCH_NUMERAL = re.compile(
-    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)"
+    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?| [a-zéû]{3,9})?)"
     r"(?: av\. j\.-c\.)?-?"
 )
 # A field in a pattern of ``names.toml``: "{#1|value:0}" is the first of the arguments 1 and value,
@@ -91,11 +94,12 @@ def mark_of_silent(name: str, language: str) -> str | None:
     """
     if name in NAMES.pronunciations or name.startswith(NAMES.pronunciation_prefixes):
         return PRONUNCIATION
-    is_silent = (
-        name in NAMES.silent_templates
-        or name.startswith(NAMES.silent_prefixes)
-        or name.endswith(NAMES.silent_suffixes)
-    )
+    if name in NAMES.silent_templates:
+        is_silent = True
+    elif name in _TEMPLATES["*"]:
+        is_silent = False  # "harvtxt" is text, unlike the others that begin so
+    else:
+        is_silent = name.startswith(NAMES.silent_prefixes) or name.endswith(NAMES.silent_suffixes)
     if is_silent and not _renderer_of_language(name, language):
         return REMOVED
     return None
@@ -114,6 +118,10 @@ def find_renderer(name: str, language: str) -> Renderer | None:
         return partial(_literal, _format_number(value.strip(), language))
     if colon and function in _CASE_FUNCTIONS:
         return partial(_literal, _CASE_FUNCTIONS[function](value))
+    if colon and function in _PARSER_FUNCTIONS:
+        return partial(_PARSER_FUNCTIONS[function], value.strip())
+    if country := countries().get(language, {}).get(name):
+        return partial(_flag, name, country)
     if _language_of(name):
         return partial(_foreign, name)
     return None
@@ -126,7 +134,7 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
     if language == "fr" and (numeral := _FRENCH_NUMERAL.fullmatch(name)):
         # ``{{xixe siècle}}`` reads "XIXe siècle".
         era = " av. J.-C." if "j.-c." in name else ""
-        return partial(_literal, numeral[1].upper() + numeral[2] + era)
+        return partial(_with_noun, numeral[1].upper() + numeral[2] + era)
     if language == "de" and name.endswith("s") and name[:-1] in NAMES.languages:
         # ``{{enS|text}}`` is text in English.
         return _TEXT
@@ -233,6 +241,88 @@ def _literal(text: str, arguments: Arguments, language: str) -> str:
     return text
 
 
+def _with_noun(text: str, arguments: Arguments, language: str) -> str:
+    """Words of ``4e|régiment``."""
+    return f"{text} {arguments.get('1', '')}".strip()
+
+
+def _flag(code: str, country: str, arguments: Arguments, language: str) -> str | None:
+    """Words of ``FRA``: a flag with the country's name, or alone, as ``FRA|#``."""
+    if arguments == {"1": "#"}:
+        return ""
+    if arguments:
+        return _foreign(code, arguments, language) if code in NAMES.languages else None
+    return country
+
+
+def _country(arguments: Arguments, language: str) -> str | None:
+    """Words of ``flag|ITA``: a country by its code or name, whose name may be given."""
+    if shown := _first_value(arguments, ("name", "2")):
+        return shown
+    code = arguments.get("1", "")
+    return countries().get(language, {}).get(code.lower(), code)
+
+
+def _if(condition: str, arguments: Arguments, language: str) -> str:
+    return arguments.get("1" if condition else "2", "")
+
+
+def _if_equal(value: str, arguments: Arguments, language: str) -> str:
+    return arguments.get("2" if value == arguments.get("1") else "3", "")
+
+
+def _if_true(expression: str, arguments: Arguments, language: str) -> str | None:
+    value = _evaluate(expression)
+    if value is None:
+        return None
+    return _if("1" if value else "", arguments, language)
+
+
+def _expression(expression: str, arguments: Arguments, language: str) -> str | None:
+    value = _evaluate(expression)
+    return None if value is None else _format_number(f"{value:.12g}", language)
+
+
+def _evaluate(expression: str) -> float | None:
+    """Return the value of a number, or of one operation on two; None if it is anything else."""
+    parsed = _EXPRESSION.fullmatch(expression)
+    if parsed is None:
+        return None
+    left, sign, right = parsed.groups()
+    if sign is None:
+        return float(left)
+    if sign in ("/", "div") and not float(right):
+        return None
+    return float(_OPERATIONS[sign](float(left), float(right)))
+
+
+_DECIMAL = r"([-+]?\d{1,15}(?:\.\d{1,15})?)"
+_OPERATIONS: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "div": operator.truediv,
+    "=": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+_EXPRESSION = re.compile(
+    rf"\s*{_DECIMAL}\s*(?:({'|'.join(map(re.escape, sorted(_OPERATIONS, reverse=True)))})"
+    rf"\s*{_DECIMAL}\s*)?"
+)
+_PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, str], str | None]] = {
+    "#if": _if,
+    "#ifeq": _if_equal,
+    "#ifexpr": _if_true,
+    "#expr": _expression,
+}
+
+
 def _language_of(name: str) -> str | None:
     """Return the language code in a template's name, None if there is none.
 
@@ -328,7 +418,7 @@ def _quantity(arguments: Arguments, language: str) -> str | None:
         exponent = arguments.get(str(position + 1), "")
         if not re.fullmatch(r"[-−]?\d*", exponent):
             return None
-        words += f" {unit}{exponent.translate(SUPERSCRIPTS)}"
+        words += f" {unit}{exponent.translate(_SUPERSCRIPTS)}"
         position += 2
     return words or None
 
@@ -424,13 +514,17 @@ def _format_date(
 
 
 def _century(arguments: Arguments, language: str) -> str | None:
-    """Words of ``siglo|V|a`` and ``séc|V``."""
+    """Words of ``siglo|V|a|s``, where "s" is for the word that Spanish else leaves to the text, and
+    ``séc|V``.
+    """
     numeral = arguments.get("1")
     if not numeral:
         return None
     era = {"a": " a. C.", "d": " d. C."}.get(arguments.get("2", ""), "")
-    century = "siglo" if language == "es" else "século"
-    return f"{century} {numeral}{era}"
+    century = "século "
+    if language == "es":
+        century = {"s": "siglo ", "S": "Siglo "}.get(arguments.get("3", ""), "")
+    return f"{century}{numeral}{era}"
 
 
 def _joined(separator: str, arguments: Arguments, language: str) -> str:
@@ -453,11 +547,114 @@ def _audio(arguments: Arguments, language: str) -> str:
 
 
 def _accidental(arguments: Arguments, language: str) -> str | None:
-    return {"flat": "♭", "sharp": "♯", "natural": "♮"}.get(arguments.get("1", ""))
+    sign = arguments.get("1", "").lower()
+    for shown, names in _ACCIDENTALS.items():
+        if sign in names:
+            return shown
+    return None
+
+
+_ACCIDENTALS = {
+    "♭": ("flat", "b", "♭"),
+    "♯": ("sharp", "#", "♯", "&#35;"),
+    "♮": ("natural", "n", "♮"),
+}
+
+
+def _raised(arguments: Arguments, language: str) -> str:
+    text = _first_value(arguments, ("lt", "label", "text", "1"))
+    return raised(text) or text
+
+
+def _author_year(arguments: Arguments, language: str) -> str | None:
+    """Words of ``harvtxt|Smith|Jones|2004|p=12``: "Smith & Jones (2004, p. 12)"."""
+    *authors, year = [value for key, value in arguments.items() if key.isdecimal() and value]
+    if not authors:
+        return None
+    names = authors[0]
+    if len(authors) > 3:
+        names += " et al."
+    elif len(authors) > 1:
+        names = f"{', '.join(authors[:-1])} & {authors[-1]}"
+    place = ""
+    if arguments.get("p"):
+        place = f", p. {arguments['p']}"
+    elif arguments.get("pp"):
+        place = f", pp. {arguments['pp']}"
+    return f"{names} ({year}{place})"
+
+
+def _ship(prefix: str, arguments: Arguments, language: str) -> str | None:
+    """Words of ``USS|Kidd|DD-661``, where a third argument says what is shown: 2 the name, 6 the
+    name and the number.
+    """
+    name = arguments.get("1", "")
+    number = arguments.get("2", "")
+    style = arguments.get("3", "")
+    if style == "2":
+        return name or None
+    if style == "6":
+        return f"{name} ({number})" if number else name
+    if style:
+        return None
+    words = f"{prefix} {name}".strip()
+    return f"{words} ({number})" if number else words
+
+
+def _any_ship(arguments: Arguments, language: str) -> str | None:
+    """Words of ``ship|HMS|Victory``, whose first argument may be empty."""
+    shifted = {str(number): arguments.get(str(number + 1), "") for number in range(1, 4)}
+    return _ship(arguments.get("1", ""), shifted, language) or None
+
+
+def _coordinates(arguments: Arguments, language: str) -> str:
+    """Text of ``Coordinate|text=Ulm``; the names of formats and icons are in capitals."""
+    text = arguments.get("text", "")
+    return "" if text.isupper() or not text[:1].isalpha() else text
+
+
+def _stress(arguments: Arguments, language: str) -> str | None:
+    if "2" in arguments:
+        return None
+    return f"{arguments.get('1', '')}\u0301"
+
+
+def _labelled(arguments: Arguments, language: str) -> str | None:
+    """Words of ``j|de|Neustadt``: "niem. Neustadt"; ``j|de`` alone is the label."""
+    code = arguments.get("1", "")
+    label = NAMES.language_labels.get(language, {}).get(code)
+    if label is None:
+        return code if "2" not in arguments and code not in NAMES.languages else None
+    return f"{label} {arguments.get('2', '')}".strip()
+
+
+def _percentage(arguments: Arguments, language: str) -> str | None:
+    part, whole, digits = (arguments.get(key, "") for key in ("1", "2", "3"))
+    share = _evaluate(f"{part}/{whole}")
+    if share is None or (digits and not re.fullmatch(r"\d", digits)):
+        return None
+    last_digit = Decimal(1).scaleb(-int(digits or 0))
+    # As MediaWiki rounds: halves away from zero.
+    return f"{Decimal(str(100 * share)).quantize(last_digit, ROUND_HALF_UP)}%"
+
+
+def _height(arguments: Arguments, language: str) -> str | None:
+    """Words of ``height|ft=6|in=2``: the value as given; the converted one is left out."""
+    words = [f"{arguments[unit]} {unit}" for unit in ("ft", "in", "m", "cm") if arguments.get(unit)]
+    return " ".join(words) or None
 
 
 RULES: dict[str, Renderer] = {
     "accidental": _accidental,
+    "author_year": _author_year,
+    "coordinates": _coordinates,
+    "country": _country,
+    "height": _height,
+    "labelled": _labelled,
+    "percentage": _percentage,
+    "raised": _raised,
+    "ship": _any_ship,
+    "stress": _stress,
     "as_of": _as_of,
     "audio": _audio,
     "century": _century,
@@ -476,13 +673,6 @@ RULES: dict[str, Renderer] = {
 _TEXT = _first_fitting(["{text|1}", ""])
 
 
-def _ship_group(prefix: str) -> TemplateGroup:
-    """Return the template of some ships: ``{{USS|Kidd|DD-661}}`` reads "USS Kidd (DD-661)"."""
-    shown = prefix.upper()
-    patterns = (f"{shown} {{1}} ({{2}})", f"{shown} {{1}}", shown)
-    return TemplateGroup((prefix,), patterns)
-
-
 def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
     """Return the renderer of each name in some groups."""
     renderers: dict[str, Renderer] = {}
@@ -494,4 +684,4 @@ def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
 
 # By language, ``*`` for all wikis, then by name.
 _TEMPLATES = {language: _renderers(groups) for language, groups in NAMES.templates.items()}
-_TEMPLATES["*"] |= _renderers(map(_ship_group, NAMES.ships))
+_TEMPLATES["*"] |= {prefix: partial(_ship, prefix.upper()) for prefix in NAMES.ships}

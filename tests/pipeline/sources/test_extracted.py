@@ -53,6 +53,13 @@ def test_a_row_of_links_is_no_prose():
     [
         ("History.", False),
         ("Private schools", False),
+        ("!Kung is a language of Namibia with many click consonants.", True),
+        ("#1 Record is the debut album of an American rock band.", True),
+        ("|x| is the absolute value of a number in most books.", True),
+        ("|10||20|| is the rest of a row of a table of numbers.", False),
+        ("# an item of a list that ends as a sentence does, with a stop.", False),
+        (f"mini|hochkant=1.2|{PROSE} {PROSE} {PROSE}", False),
+        (f"thumb|200px|{PROSE} {PROSE}", False),
         (PROSE, True),
         ("한국어는 대한민국의 공용어이다.", True),
         ("개요.", False),
@@ -216,6 +223,13 @@ def test_lines_without_remains_are_repaired_to_themselves(line: str):
     if find_remains([line]) == [False]:
         assert repair_line(line) == line
         assert not is_navigation(line)
+
+
+def test_entities_need_their_semicolon_and_labels_may_have_brackets():
+    assert (
+        repair_line("Black&section &amp; 3&times as &eacute;.") == "Black&section & 3&times as é."
+    )
+    assert repair_line("See [https://x.org The [old] report] here.") == "See The [old] report here."
 
 
 def test_halves_of_surrogate_pairs_are_no_reason_to_fail():

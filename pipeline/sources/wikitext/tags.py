@@ -1,0 +1,216 @@
+"""Resolve the tags of wikitext: drop comments and whole elements, strip the other tags."""
+
+import re
+
+from .formulas import formula_text, raised
+from .repair import GAP, MISSING, PARAGRAPH_BREAK, REMOVED, REMOVED_BLOCK, Dropped
+
+_NOTES = ("ref", "references")
+_DROPPED_ELEMENTS = {
+    **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
+    **dict.fromkeys(("math", "chem", "ce", "hiero", "score", "graph"), GAP),
+    # What is struck out is no longer said.
+    **dict.fromkeys(("s", "strike", "del"), GAP),
+    **dict.fromkeys(("gallery", "pre", "syntaxhighlight", "source", "timeline"), REMOVED_BLOCK),
+    **dict.fromkeys(("mapframe", "imagemap", "templatedata", "inputbox"), REMOVED_BLOCK),
+    **dict.fromkeys(("categorytree", "table", "ul", "ol", "dl"), REMOVED_BLOCK),
+    **dict.fromkeys(("references", "includeonly"), PARAGRAPH_BREAK),
+    "maplink": MISSING,
+}
+_BLOCKS = frozenset(("p", "div", "center", "blockquote", "poem", "hr"))
+_ITEMS = frozenset(("li", "dd", "dt", "tr", "td", "th"))
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_BREAKING_TAGS = _BLOCKS | _ITEMS | _HEADINGS
+_STRIPPED_TAGS = (
+    "abbr b bdi bdo big br caption cite code col colgroup data dfn em font i ins kbd link mark meta"
+    " nobr nowiki q rb rtc ruby samp small span strong sub sup tbody tfoot thead time tt u var wbr"
+    # Of extensions of MediaWiki.
+    " charinsert dynamicpagelist embedvideo languages listing noinclude nomobile onlyinclude phonos"
+    " quiz rss section tab tabber tabs thread translate tvar ce ref"
+)
+TAG_NAMES = frozenset((*_DROPPED_ELEMENTS, *_BREAKING_TAGS, *_STRIPPED_TAGS.split()))
+"""All that MediaWiki takes for a tag; another name in angle brackets is text, as in "List<T>"."""
+
+# A comment, or a tag: "/" if it closes, its name, its attributes. "<" alone is text, as in "a < b".
+_TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
+_CLOSING_TAGS = {
+    name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
+    for name in (*_DROPPED_ELEMENTS, "nowiki", "span", "sup")
+}
+# The opening tag of a footnote with content, or a closing one.
+_FOOTNOTE_TAG = re.compile(r"<(/?)(?i:ref)(?:\s[^<>]{0,2000}+)?(?<!/)>")
+_HIDDEN = re.compile(r"display\s{0,9}:\s{0,9}none", re.IGNORECASE)
+_INLINE = re.compile(r"\binline\b")
+_PLAIN_CHEMISTRY = re.compile(r"[A-Za-z0-9()\[\],]{1,80}")
+_MATHEMATICAL = re.compile(r"[-−–]|\{\{(?:mvar|math|var|val)\|")
+_MARKUP_CHARACTER = re.compile(r"[\[\]{}<>|*#=:;!'_&-]")
+
+
+def resolve_tags(text: str, dropped: Dropped) -> str:
+    """Drop comments and whole elements, strip the other tags.
+
+    Text in ``<nowiki>`` comes back with entities for characters of markup.
+    """
+    if "<" not in text:
+        return text
+    out: list[str] = []
+    closing_tags = _ClosingTags(text)
+    position = 0
+    begins_line = False  # whether what follows is the beginning of a line in `out`
+    while match := _TAG.search(text, position):
+        start = match.start()
+        if start > position:
+            out.append(text[position:start])
+            begins_line = text[start - 1] == "\n"
+        name = match[2]
+        if name is None:
+            position = _comment_end(text, start)
+            dropped["comments"].append(text[start:position])
+            continue
+        name = name.lower()
+        if name not in TAG_NAMES:
+            position = match.end()
+            out.append(match[0])
+            begins_line = False
+            continue
+        replacement, position = _tag(text, match, name, closing_tags)
+        if position > match.end() and replacement == _DROPPED_ELEMENTS.get(name):
+            dropped[_reason_of(name)].append(text[start:position])
+        # A footnote directly after its word leaves nothing to repair.
+        if replacement is not REMOVED or text[start - 1] in " \n(（":
+            out.append(replacement)
+            if replacement:
+                begins_line = replacement.endswith("\n")
+        # A line that begins with a blank is preformatted text. In "<br> It" or "<small> It" it does
+        # not, but would once we have replaced the tag.
+        while begins_line and text[position : position + 1] in (" ", "\t"):
+            position += 1
+    out.append(text[position:])
+    return "".join(out)
+
+
+def _reason_of(name: str) -> str:
+    """Return the reason under which the texts of a dropped element are counted."""
+    if name in _NOTES:
+        return "notes"
+    if _DROPPED_ELEMENTS[name] is GAP:
+        return "formulas"
+    return "elements"
+
+
+class _ClosingTags:
+    """The closing tags of a text, found in linear time.
+
+    Many opening tags without a closing one would take quadratic time if each searched the rest of
+    the text: so the last search for each name is remembered.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next: dict[str, re.Match[str] | None] = {}
+        self._ends_of_footnotes: dict[int, int] | None = None
+
+    def find(self, name: str, start: int) -> re.Match[str] | None:
+        """Return the first closing tag of `name` from `start` on."""
+        if name in self._next:
+            closing = self._next[name]
+            if closing is None or closing.start() >= start:
+                return closing
+        closing = _CLOSING_TAGS[name].search(self._text, start)
+        self._next[name] = closing
+        return closing
+
+    def end_of_footnote(self, opening: re.Match[str], closing: re.Match[str]) -> int | None:
+        """Return where a footnote ends whose next closing tag is `closing`; None if it never does.
+
+        A footnote may hold another. One whose pair is paragraphs away was never closed.
+        """
+        inner = _FOOTNOTE_TAG.search(self._text, opening.end(), closing.start())
+        if inner is None:
+            return closing.end()
+        if self._ends_of_footnotes is None:
+            self._ends_of_footnotes = _pair_footnotes(self._text)
+        end = self._ends_of_footnotes.get(opening.start())
+        if end is None or PARAGRAPH_BREAK in self._text[opening.end() : end]:
+            return None
+        return end
+
+
+def _pair_footnotes(text: str) -> dict[int, int]:
+    """Return the end of each footnote by its start, of those that are closed."""
+    ends: dict[int, int] = {}
+    stack: list[int] = []
+    for tag in _FOOTNOTE_TAG.finditer(text):
+        if not tag[1]:
+            stack.append(tag.start())
+        elif stack:
+            ends[stack.pop()] = tag.end()
+    return ends
+
+
+def _comment_end(text: str, start: int) -> int:
+    end = text.find("-->", start)
+    if end < 0:
+        return len(text)
+    end += len("-->")
+    # A comment alone on its line takes the line with it, as in MediaWiki.
+    is_alone = text[start - 1] == "\n" and text[end : end + 1] == "\n"
+    return end + 1 if is_alone else end
+
+
+def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:
+    """Return the replacement of a tag, or of its whole element, and the index after it."""
+    end = match.end()
+    if name == "br":
+        return "\n", end
+    if name in _BREAKING_TAGS:
+        return PARAGRAPH_BREAK, end
+    attributes = match[3]
+    opens = not match[1] and not attributes.endswith("/")
+    if not opens and name in ("ref", "maplink"):
+        return _DROPPED_ELEMENTS[name], end  # <ref name="a"/>, or a stray </ref>
+    is_shown = name == "span" and not _HIDDEN.search(attributes)
+    if not opens or is_shown or name not in _CLOSING_TAGS:
+        return "", end
+    closing = closing_tags.find(name, end)
+    if closing is None:
+        return "", end
+    if name == "ref":
+        end_of_footnote = closing_tags.end_of_footnote(match, closing)
+        return (REMOVED, end_of_footnote) if end_of_footnote else ("", end)
+    content = text[end : closing.start()]
+    if name == "sup":
+        exponent = _exponent(content, text[match.start() - 1])
+        if exponent is None:
+            return "", end
+        return exponent, closing.end()
+    return _element(name, attributes, content), closing.end()
+
+
+def _element(name: str, attributes: str, content: str) -> str:
+    """Return what is shown of an element that is not only its text."""
+    if name == "span":
+        return ""
+    if name == "nowiki":
+        return _as_entities(content)
+    if name == "math":
+        return formula_text(content) or GAP
+    if name in ("chem", "ce") and _PLAIN_CHEMISTRY.fullmatch(content):
+        return content
+    if name in ("syntaxhighlight", "source") and _INLINE.search(attributes):
+        return _as_entities(content)
+    return _DROPPED_ELEMENTS[name]
+
+
+def _exponent(content: str, character_before: str) -> str | None:
+    """Return raised text that is an exponent; None if it is another, as in "4<sup>th</sup>"."""
+    exponent = raised(content)
+    if exponent is None and character_before.isdigit() and _MATHEMATICAL.match(content):
+        # Its markup is not resolved yet.
+        return f"^{content}"
+    return exponent
+
+
+def _as_entities(text: str) -> str:
+    """Return text with entities for characters of markup, which the other passes leave alone."""
+    return _MARKUP_CHARACTER.sub(lambda match: f"&#{ord(match[0])};", text)
