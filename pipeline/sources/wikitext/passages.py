@@ -367,10 +367,10 @@ _EXTERNAL_LINK = re.compile(
 # one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__([^\W\d_]{3,40}+)__")
-# Of tags, links and tables that lost a bracket.
+# Of tags, links and tables that lost a bracket, perhaps around the mark of a removal.
 _LEFTOVER = re.compile(
-    rf"\[\[|\]\]|\{{\{{|\}}\}}|\{{\||\|\}}|</?(?:{'|'.join(sorted(TAG_NAMES))})\b[^<>]{{0,300}}+>"
-    r"|</?ref\b",
+    r"\[[\x01-\x03]*+\[|\][\x01-\x03]*+\]|\{[\x01-\x03]*+[{|]|[}|][\x01-\x03]*+\}"
+    rf"|</?(?:{'|'.join(sorted(TAG_NAMES))})\b[^<>]{{0,300}}+>|</?[\x01-\x03]*+ref\b",
     re.IGNORECASE,
 )
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
@@ -408,7 +408,7 @@ def _render_inline(text: str, language: str) -> str:
         text = _BEHAVIOUR_SWITCH.sub(_switch, text)
     if "-{" in text and language in NAMES.languages_with_variants:
         text = _LANGUAGE_VARIANT.sub(_variant, text)
-    if "<" in text or "[[" in text or "]]" in text or "{" in text or "}" in text:
+    if "<" in text or "[" in text or "]" in text or "{" in text or "}" in text:
         text = _LEFTOVER.sub(" ", text)
     return resolve_entities(text)
 

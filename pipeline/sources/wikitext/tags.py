@@ -38,7 +38,7 @@ _CLOSING_TAGS = {
     for name in (*_DROPPED_ELEMENTS, "nowiki", "span", "sup")
 }
 # The opening tag of a footnote with content, or a closing one.
-_FOOTNOTE_TAG = re.compile(r"<(/?)(?i:ref)(?:\s[^<>]{0,2000}+)?(?<!/)>")
+_FOOTNOTE_TAG = re.compile(r"<(?i:ref)(?:\s[^<>]{0,2000}+)?(?<!/)>|(</(?i:ref)\s{0,50}+>)")
 _HIDDEN = re.compile(r"display\s{0,9}:\s{0,9}none", re.IGNORECASE)
 _INLINE = re.compile(r"\binline\b")
 _PLAIN_CHEMISTRY = re.compile(r"[A-Za-z0-9()\[\],]{1,80}")
