@@ -115,10 +115,9 @@ def _is_passage(paragraph: str) -> bool:
 
 # A table begins and ends on a line of its own, so that "{|" within a template is none.
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
-# A number, or a fraction, that stands right after another one was raised or set apart.
 _FRACTION = re.compile(r"\d+/\d")
-# Line breaks within a template or link do not begin a list.
-_LIST_MARKS = tuple("*#:;|!=")
+_MERGING = frozenset("*#:;|!=0123456789")
+"""First characters of words that mean something else after a line break, or after a digit."""
 # A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
@@ -185,7 +184,9 @@ class _Structures:
                 words = self._drop("tables", index, close, REMOVED_BLOCK)
             # As with footnotes, no mark is left if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
-                out.append(_set_apart(words, out))
+                if words[:1] in _MERGING:
+                    words = _set_apart(words, out[-1][-1:])
+                out.append(words)
             out.append(parts[close + 1])
             index = close + 2
         return "".join(out)
@@ -293,15 +294,15 @@ class _Structures:
         return index
 
 
-def _set_apart(words: str, out: list[str]) -> str:
-    """Return the words of a structure so that they do not merge with what is before them.
+def _set_apart(words: str, before: str) -> str:
+    """Return the words of a structure so that they do not merge with the character `before`.
 
     "5{{frac|1|2}}" is a mixed number, and "[[NSYNC|*NSYNC]]" at the start of a line is not an item
     of a list.
     """
-    if words.startswith(_LIST_MARKS) and out[-1].endswith("\n"):
+    if before == "\n" and not words[0].isdigit():
         return f"&#{ord(words[0])};{words[1:]}"
-    if out[-1][-1:].isdigit() and _FRACTION.match(words):
+    if before.isdigit() and _FRACTION.match(words):
         return f" {words}"
     return words
 
@@ -367,11 +368,12 @@ _EXTERNAL_LINK = re.compile(
 # one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__([^\W\d_]{3,40}+)__")
-# Of tags, links and tables that lost a bracket, perhaps around the mark of a removal.
-_LEFTOVER = re.compile(
+# Of links, templates and tables that lost a bracket, perhaps around the mark of a removal.
+_BROKEN_STRUCTURE = re.compile(
     r"\[[\x01-\x03]*+\[|\][\x01-\x03]*+\]|\{[\x01-\x03]*+[{|]|[}|][\x01-\x03]*+\}"
-    rf"|</?(?:{'|'.join(sorted(TAG_NAMES))})\b[^<>]{{0,300}}+>|</?[\x01-\x03]*+ref\b",
-    re.IGNORECASE,
+)
+_BROKEN_TAG = re.compile(
+    rf"<(?i:/?(?:{'|'.join(sorted(TAG_NAMES))})\b[^<>]{{0,300}}+>|/?[\x01-\x03]*+ref\b)"
 )
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
 _VARIANT_TEXT = re.compile(
@@ -408,8 +410,10 @@ def _render_inline(text: str, language: str) -> str:
         text = _BEHAVIOUR_SWITCH.sub(_switch, text)
     if "-{" in text and language in NAMES.languages_with_variants:
         text = _LANGUAGE_VARIANT.sub(_variant, text)
-    if "<" in text or "[" in text or "]" in text or "{" in text or "}" in text:
-        text = _LEFTOVER.sub(" ", text)
+    if "[" in text or "]" in text or "{" in text or "}" in text:
+        text = _BROKEN_STRUCTURE.sub(" ", text)
+    if "<" in text:
+        text = _BROKEN_TAG.sub(" ", text)
     return resolve_entities(text)
 
 

@@ -40,12 +40,14 @@ _EMPTY_ITEM = re.compile(r"[;,；，、] ?[\x01-\x03](?= ?[;,)；，、）]| ?\.
 _BEFORE_PUNCTUATION = re.compile(r" ?[\x01\x03] ?(?=[,.;:!?)])")
 # "the sound /p/ is": a pronunciation that no name precedes is what the sentence is about.
 _SPOKEN_OF = re.compile(f"(?<=[a-z] ){PRONUNCIATION}(?= [a-z])(?<=.{{60}})")
-# "The first stage fell at {{coord|30|12|N|74|7|W}} and", "described by {{cite Q|Q1}} in": a word
-# follows a preposition, not a footnote.
-_PLACE = re.compile(rf"(?<!\w)(at|by|from|of|bei|von|nach|par|por) {REMOVED}(?=[ ,.]|$)")
-_SPOKEN_WORD = re.compile(
-    rf"(?<!\w)((?i:the|el|la|le|der|die|das)|pronounced|as|is|of|by) {PRONUNCIATION}(?= \w)"
+_BEFORE_A_WORD = "|".join(
+    f"(?<= {word} .)"
+    for word in ("at", "by", "from", "of", "bei", "von", "nach", "par", "por", "pronounced", "as")
 )
+# "The first stage fell at {{coord|30|12|N|74|7|W}} and", "described by {{cite Q|Q1}} in": a word
+# follows, not a footnote. It begins with the mark, of which there are fewer than prepositions.
+_PLACE = re.compile(rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)")
+_SPOKEN_WORD = re.compile(rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .))(?= \w)")
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
 )
@@ -81,8 +83,8 @@ def _close_holes(text: str) -> str:
         text = _EMPTY_START.sub(r"\1", text)
     text = _EMPTY_ITEM.sub("", text)
     text = text.replace(f".{REMOVED}.", ".")
-    text = _PLACE.sub(rf"\1 {GAP}", text)
-    text = _SPOKEN_WORD.sub(rf"\1 {GAP}", text)
+    text = _PLACE.sub(GAP, text)
+    text = _SPOKEN_WORD.sub(GAP, text)
     text = _BEFORE_PUNCTUATION.sub("", text)
     text = _SPOKEN_OF.sub(GAP, text)
     text = _SILENT_MARK.sub("", text)

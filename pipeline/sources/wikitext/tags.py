@@ -125,8 +125,10 @@ class _ClosingTags:
 
         A footnote may hold another. One whose pair is paragraphs away was never closed.
         """
-        inner = _FOOTNOTE_TAG.search(self._text, opening.end(), closing.start())
-        if inner is None:
+        first, stop = opening.end(), closing.start()
+        if self._text.find("<ref", first, stop) < 0:
+            return closing.end()  # nearly always
+        if _FOOTNOTE_TAG.search(self._text, first, stop) is None:
             return closing.end()
         if self._ends_of_footnotes is None:
             self._ends_of_footnotes = _pair_footnotes(self._text)

@@ -184,7 +184,7 @@ def test_a_box_or_picture_that_lost_a_bracket_costs_its_line(broken: str) -> Non
         ("en", "told by {{harvtxt|Smith|2004|p=12}} in", "told by Smith (2004, p. 12) in"),
         ("en", "by {{harvtxt|Smith|Jones|2004}} in", "by Smith & Jones (2004) in"),
         ("en", "described by {{cite Q|Q12345}} in", f"described by {GAP} in"),
-        ("en", "pronounced {{IPAc-en|x}} in the north", f"pronounced {GAP} in the north"),
+        ("en", "is pronounced {{IPAc-en|x}} in town", f"is pronounced {GAP} in town"),
         ("en", "{{SS|Normandie||2}} and {{ship||Titanic}}", "Normandie and Titanic"),
         ("en", "{{ship|HMS|Victory|1765}} or {{USS|Kidd|DD-661|6}}",
          "HMS Victory (1765) or Kidd (DD-661)"),
