@@ -18,7 +18,7 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from ..storage.hub import DataSet
-from .compression import counted_damage
+from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .lines import LONGEST_LINE_BYTES
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
@@ -71,8 +71,8 @@ def read_table(
 
     If `config.documents` is ``line`` each row is a document, if ``blank-line`` the rows up to an
     empty one are. The source of rows of no wiki is ``parquet``. `counters` gets the bad input
-    ``unreadable_row_group`` and ``oversized_row`` (more than `LONGEST_ROW_BYTES` of text), and what
-    `row_documents` names.
+    ``unreadable_row_group``, ``compression_bomb`` and ``oversized_row`` (more than
+    `LONGEST_ROW_BYTES` of text), and what `row_documents` names.
     """
     name = input_range.name
     # Parquet is compressed inside: the name has one suffix, never ``.parquet.gz``.
@@ -98,7 +98,9 @@ def read_table(
             batches = parquet.iter_batches(num_rows, row_groups=[group], columns=columns)
             location = f"{name}, row group {group}"
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
-            yield from _documents(numbered, schema, table, config, counters)
+            num_compressed = _compressed_bytes(metadata, config.text_column)
+            bounded = _bounded(numbered, config.text_column, num_compressed, location, counters)
+            yield from _documents(bounded, schema, table, config, counters)
         first_row += metadata.num_rows
 
 
@@ -261,6 +263,29 @@ def _numbered(
         for batch in batches:
             yield first_row, batch
             first_row += batch.num_rows
+
+
+def _compressed_bytes(group: pq.RowGroupMetaData, column: str) -> int:
+    """Return the size in the file of a row group's column."""
+    chunks = map(group.column, range(group.num_columns))
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema == column)
+
+
+def _bounded(
+    batches: NumberedBatches, column: str, num_compressed: int, location: str, counters: Counters
+) -> NumberedBatches:
+    """Yield the batches up to where a column turns out to be a bomb: ``compression_bomb``.
+
+    A dictionary of one long text and the numbers of its rows take a thousand bytes, the rows
+    gigabytes.
+    """
+    num_bytes = 0
+    for first_row, batch in batches:
+        num_bytes += batch.column(column).nbytes
+        if is_bomb(num_compressed, num_bytes, TEXT_ALLOWANCE):
+            counters.skip("compression_bomb", f"{location}, from row {first_row}")
+            return
+        yield first_row, batch
 
 
 def _documents(

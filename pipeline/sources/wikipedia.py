@@ -22,6 +22,10 @@ from .wikitext.names import NAMES
 from .wikitext.passages import wikitext_to_paragraphs
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
+_SAVED_CHARACTERS = 1 << 21
+"""MediaWiki saves no longer text by default."""
+_MAX_STRUCTURES = 1 << 19
+"""Templates, links and tables of a longer text: each takes 200 bytes of memory."""
 
 
 def plan_dump(
@@ -86,6 +90,8 @@ class Site:
         return [name for name, key in self.namespaces.items() if key in (_FILE, _CATEGORY)]
 
 
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,8}(?:-[a-z0-9]{1,12}){0,4}")
+_DATABASE_NAME = re.compile(r"[a-z0-9_-]{1,64}", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""<mediawiki\b[^>]{0,2000}?\bxml:lang=["']([^"']{1,40})["']""")
 _DATABASE = re.compile(r"<dbname>\s*([^<]{1,100}?)\s*</dbname>")
 _NAMESPACE = re.compile(
@@ -96,26 +102,29 @@ _NAMESPACE = re.compile(
 def parse_siteinfo(head: str) -> Site:
     """Parse the head of a dump.
 
-    Schemas before 0.9 have no database name, and a damaged head may have nothing.
+    Schemas before 0.9 have no database name, and a damaged head may have nothing. What is not a
+    language code or a name of a database is as if it was missing: both are written into cards.
     """
-    stated_language = _LANGUAGE.search(head)
-    stated_database = _DATABASE.search(head)
-    if stated_language:
-        language = stated_language[1].lower()
-    elif stated_database:
-        language = stated_database[1].removesuffix("wiki")
-    else:
-        language = "en"
-    if stated_database:
-        database = stated_database[1]
-    elif stated_language:
+    language = _stated(_LANGUAGE, _LANGUAGE_CODE, head).lower()
+    database = _stated(_DATABASE, _DATABASE_NAME, head)
+    if language and not database:
         database = f"{language.replace('-', '_')}wiki"
-    else:
-        database = "wikipedia"
+    if database and not language:
+        language = database.removesuffix("wiki")
+    if not database:
+        language, database = "en", "wikipedia"
     namespaces = {}
     for key, name in _NAMESPACE.findall(head):
         namespaces[html.unescape(name).strip().lower()] = int(key)
     return Site(database=database, language=language, namespaces=namespaces)
+
+
+def _stated(statement: re.Pattern[str], valid: re.Pattern[str], head: str) -> str:
+    """Return what the head of a dump states, nothing if it is missing or not `valid`."""
+    stated = statement.search(head)
+    if stated is None or not valid.fullmatch(stated[1].lower()):
+        return ""
+    return stated[1]
 
 
 def _parse_page(
@@ -148,6 +157,9 @@ def _document(
     if revisions:
         text = revisions[-1].findtext("text") or ""
     identity = (page.findtext("id") or title).strip()
+    if len(text) > _SAVED_CHARACTERS and _count_structures(text) > _MAX_STRUCTURES:
+        counters.skip("oversized_page", f"{site.database}:{identity}")
+        return None
     if counters.trace and not counters.trace.meet(f"{site.database}:{identity}", title):
         return None
     words_left_out_before = counters.num_words_left_out
@@ -173,6 +185,10 @@ def _document(
         language=site.language,
         paragraphs=paragraphs,
     )
+
+
+def _count_structures(text: str) -> int:
+    return sum(text.count(opening) for opening in ("{{", "[[", "{|"))
 
 
 def _other_kind(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:

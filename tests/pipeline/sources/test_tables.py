@@ -49,6 +49,17 @@ def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     assert not counters.bad
 
 
+def test_a_dictionary_of_one_long_text_is_a_bomb(tmp_path: Path) -> None:
+    numbers = pa.array([0] * 5000, pa.int32())
+    texts = pa.DictionaryArray.from_arrays(numbers, [PROSE * 1000])
+    path = written(tmp_path, {"text": texts.cast(pa.string())}, row_group_size=10_000)
+    assert path.stat().st_size < 10_000
+    counters = Counters()
+    num_read = sum(1 for _ in read(path, counters))
+    assert num_read < 1000
+    assert counters.bad == {"compression_bomb": 1}
+
+
 def test_rows_of_one_sentence_are_documents_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

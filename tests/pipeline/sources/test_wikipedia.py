@@ -251,6 +251,21 @@ def test_a_damaged_head_has_defaults() -> None:
     assert (site.database, site.language) == ("wikipedia", "en")
 
 
+def test_a_hostile_head_has_defaults() -> None:
+    head = '<mediawiki xml:lang="&lt;img onerror=x&gt;"><siteinfo><dbname>\x1b[31mwiki</dbname>'
+    site = parse_siteinfo(head)
+    assert (site.database, site.language) == ("wikipedia", "en")
+    site = parse_siteinfo(head.replace("\x1b[31m", "de"))
+    assert (site.database, site.language) == ("dewiki", "de")
+
+
+def test_a_page_of_nothing_but_structures_is_left_out() -> None:
+    pages = [page(1), page(2, "{{a|" * 600_000), page(3)]
+    documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
+    assert ids(documents) == [1, 3] and counters.bad == {"oversized_page": 1}
+    assert counters.examples["oversized_page"] == ["testwiki:2"]
+
+
 def test_a_corrupt_stream_costs_only_itself() -> None:
     streams = [multistream([HEAD])] + [multistream([page(number)]) for number in range(6)]
     streams[3] = (
