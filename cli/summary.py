@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..pipeline.execution.counters import WORDS_LEFT_OUT, count_of
+from ..pipeline.execution.counters import (
+    LOST_TO_TEMPLATE,
+    NUM_TEMPLATES,
+    WORDS_LEFT_OUT,
+    count_of,
+    most_costly_templates,
+)
 from .failures import as_typed
 
 if TYPE_CHECKING:
@@ -74,8 +80,11 @@ def summarize_shards(
         # Gathered in one row below: there may be a dozen reasons.
         if name.startswith(WORDS_LEFT_OUT):
             words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
-        else:
+        elif not name.startswith(LOST_TO_TEMPLATE):
             rows.append((with_spaces(name), f"{count:,}"))
+    if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
+        costs = {name.removeprefix(LOST_TO_TEMPLATE): manifest.counts[name] for name in costly}
+        rows.append(("words lost to unknown templates", _most_first(costs)))
     for reason, count in manifest.bad.items():
         rows.append((f"bad: {with_spaces(reason)}", f"{count:,}"))
     num_kept = getattr(manifest, "words_kept", 0)

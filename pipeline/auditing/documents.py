@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import storage
-from ..execution.counters import WORDS_LEFT_OUT, count_of
+from ..execution.counters import NUM_TEMPLATES, WORDS_LEFT_OUT, count_of, most_costly_templates
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..storage.shards import read_columns
 from ..storage.stage import read_manifest
@@ -291,8 +291,13 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
 
 
 def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
-    """Return the manifest's counters that are not 0, largest first."""
+    """Return the manifest's counters that are not 0, largest first.
+
+    Of unknown templates they are the `NUM_TEMPLATES` that cost most words.
+    """
     counts = {**manifest.counts, **manifest.bad}
+    for name in most_costly_templates(counts)[NUM_TEMPLATES:]:
+        del counts[name]
     counters = []
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
         if not counts[name]:

@@ -12,6 +12,12 @@ LONGEST_EXAMPLE = 100
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
 
+LOST_TO_TEMPLATE = "words_lost_to_template_"
+"""Prefix of the counters of words in sentences that lack an unknown template; its name follows."""
+_MOST_TEMPLATES = 200
+NUM_TEMPLATES = 20
+"""How many of them are reported."""
+
 # In longer texts NumPy counts words faster than `bytes.split`.
 _SHORT_BYTES = 300
 # Maps all control characters to blanks, so that `bytes.split` splits at each of them.
@@ -106,12 +112,26 @@ class Counters:
             examples.extend(locations[:num_free])
 
     def to_record(self) -> CounterRecord:
-        """Return the counters as plain values with sorted keys, for reproducible records."""
+        """Return the counters as plain values with sorted keys, for reproducible records.
+
+        Of the templates only those are in it that cost most words.
+        """
+        counts = self.counts
+        templates = most_costly_templates(counts)
+        if len(templates) > _MOST_TEMPLATES:
+            rare = set(templates[_MOST_TEMPLATES:])
+            counts = {name: count for name, count in counts.items() if name not in rare}
         return {
-            "counts": dict(sorted(self.counts.items())),
+            "counts": dict(sorted(counts.items())),
             "bad": dict(sorted(self.bad.items())),
             "examples": dict(sorted(self.examples.items())),
         }
+
+
+def most_costly_templates(counts: Mapping[str, int]) -> list[str]:
+    """Return the names of the counters of `LOST_TO_TEMPLATE`, largest first."""
+    names = [name for name in counts if name.startswith(LOST_TO_TEMPLATE)]
+    return sorted(names, key=lambda name: (-counts[name], name))
 
 
 def count_words(text: str | bytes) -> int:

@@ -13,10 +13,10 @@ Regular expressions here have no unbounded part that could be tried again from a
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from ...execution.counters import Counters
+from ...execution.counters import LOST_TO_TEMPLATE, Counters
 from ...schemas import SENTENCE_ENDS
 from ..fragments import introduction_gap, is_navigation, resolve_entities, without_reference_marks
 from .names import NAMES
@@ -94,6 +94,9 @@ def wikitext_to_paragraphs(
         counters.count("lines_left_out", len(dropped["headings"]) + len(dropped["lists"]))
         counters.count("tables_left_out", len(dropped["tables"]))
         counters.count("labels_left_out", len(dropped["labels"]))
+        for name, num_words in structures.words_lost.items():
+            if num_words:
+                counters.count(LOST_TO_TEMPLATE + name, num_words)
     return passages
 
 
@@ -118,6 +121,11 @@ _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}
 _FRACTION = re.compile(r"\d+/\d")
 _MERGING = frozenset("*#:;|!=0123456789")
 """First characters of words that mean something else after a line break, or after a digit."""
+# What may be the words around an unknown template, which cost the most.
+_SENTENCE_START = re.compile(r"(?<=[.!?]) |(?<=[。！？])|\n")
+_DROPPED_LINES = tuple("*#:;|!=")
+_MAX_PARTS_AROUND = 20
+_LONGEST_NAME = 60
 # A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
@@ -150,6 +158,7 @@ class _Structures:
     ) -> None:
         self.language = language
         self.title = title
+        self.words_lost: Counter[str] = Counter()
         self.dropped = dropped
         self.dropped_namespaces = NAMES.files_and_categories | namespaces
         self.parts = _STRUCTURE.split(text)
@@ -211,12 +220,37 @@ class _Structures:
             return self._drop("templates", index, close, mark)
         if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
             mark = REMOVED if self._is_alone(index, close) else MISSING
+            if mark == MISSING and len(name) <= _LONGEST_NAME:
+                self.words_lost[name] += self._words_around(index, close)
             return self._drop("templates", index, close, mark)
         inside = self._inside(index, close, depth)
         words = render_template(inside, self.language)
         if words in (REMOVED, MISSING):
             self.dropped["templates"].append(inside)
         return words
+
+    def _words_around(self, index: int, close: int) -> int:
+        """Return about how many words stand in the sentence of an unknown template.
+
+        There are none if the sentence does without it: `repair` decides that exactly.
+        """
+        before = self._text_around(range(index - 1, -1, -2))
+        after = self._text_around(range(close + 1, len(self.parts), 2))
+        words = _SENTENCE_START.split(before)[-1]
+        if not words.strip() or words.startswith(_DROPPED_LINES) or not before.endswith(" "):
+            return 0
+        return len(words.split()) + len(_SENTENCE_START.split(after, 1)[0].split())
+
+    def _text_around(self, indices: range) -> str:
+        """Return the text of the nearest parts, in their order, up to a full stop or line break."""
+        texts: list[str] = []
+        for index in indices[:_MAX_PARTS_AROUND]:
+            texts.append(self.parts[index])
+            if _SENTENCE_START.search(texts[-1]):
+                break
+        if indices.step < 0:
+            texts.reverse()
+        return " ".join(texts)
 
     def _is_alone(self, index: int, close: int) -> bool:
         """Return whether a template fills its line, perhaps with others, and so is no word."""

@@ -3,6 +3,11 @@ import re
 from itertools import chain
 
 import pytest
+from clozeworks.pipeline.execution.counters import (
+    LOST_TO_TEMPLATE,
+    Counters,
+    most_costly_templates,
+)
 from clozeworks.pipeline.sources.wikitext.names import NAMES
 from clozeworks.pipeline.sources.wikitext.passages import GAP, wikitext_to_paragraphs
 from clozeworks.pipeline.sources.wikitext.templates import (
@@ -127,6 +132,28 @@ def test_a_first_character_does_not_cost_a_paragraph(text: str) -> None:
 def test_a_label_that_begins_with_a_mark_is_no_list() -> None:
     markup = "[[NSYNC|*NSYNC]] is a band.\n* [[a|b]]\n[[x|#1]] is an album."
     assert clean(markup) == "*NSYNC is a band.\n#1 is an album."
+
+
+def test_unknown_templates_are_listed_with_the_words_that_they_cost() -> None:
+    markup = (
+        "One is here. The {{odd|a}} town is [[old]] now. It was {{odd|b}} big.\n"
+        "* Item {{listed|a}} here.\nTwo is here.{{footnote}} Three.\n"
+    )
+    counters = Counters()
+    assert wikitext_to_paragraphs(markup, counters=counters)
+    costs = {
+        name.removeprefix(LOST_TO_TEMPLATE): counters.counts[name]
+        for name in most_costly_templates(counters.counts)
+    }
+    assert costs == {"odd": 8}
+
+
+def test_a_record_holds_only_the_most_costly_templates() -> None:
+    counters = Counters()
+    for number in range(500):
+        counters.count(f"{LOST_TO_TEMPLATE}{number}", number)
+    counts = counters.to_record()["counts"]
+    assert len(counts) == 200 and counts[f"{LOST_TO_TEMPLATE}499"] == 499
 
 
 def test_the_name_of_the_page() -> None:
