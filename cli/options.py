@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import click
 
+from ..pipeline import storage
 from ..pipeline.config import MAX_BAD
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import read_toml
@@ -91,6 +92,21 @@ class CommaSeparated(click.ParamType):
             self.fail(f"{value!r} is not a list of numbers such as 1,2,3.", param, ctx)
 
 
+class ContentOfFile(click.ParamType):
+    """The name of a text file, whose content is the value."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the content; the default is an empty one."""
+        if not value:
+            return ""
+        try:
+            return storage.read_bytes(value).decode()
+        except (OSError, UserError, UnicodeDecodeError) as error:
+            self.fail(f"{value} cannot be read as text: {error}", param, ctx)
+
+
 def config_options(*configs: type) -> Callable[[Command], Command]:
     """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
 
@@ -138,6 +154,8 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
     if annotation == tuple[str, ...]:
         # May be repeated. Names with commas between them are `tuple[str, ...] | None`.
         settings = {"multiple": True}
+    elif field.metadata["is_content"]:
+        settings = {"type": ContentOfFile()}
     elif _value_type(annotation) is bool:
         settings = {"is_flag": True}
     else:

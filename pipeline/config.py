@@ -14,18 +14,27 @@ from .languages import check_language
 
 
 def option(
-    default: Any, help: str, flags: str = "", *, group: str = "", identity: bool = True
+    default: Any,
+    help: str,
+    flags: str = "",
+    *,
+    group: str = "",
+    identity: bool = True,
+    is_content: bool = False,
 ) -> Any:
     """Declare a dataclass field that is also a command-line option, with its `help` sentence.
 
     `flags` overrides the spelling derived from the field's name, for example ``--cased/--uncased``.
     `group` is the heading that the option stands under in ``--help``; the common ones have none.
     `identity` is False for a field that decides how the work is done, or which runs there are, but
-    not the result of a run: it may change when the work is resumed.
+    not the result of a run: it may change when the work is resumed. `is_content` is for the content
+    of a file that the command line names: so the rules in it are part of the configuration, and
+    workers on other machines need no file.
     """
     # On the field, where `cli.options` and `identity_fields` find it: a list of options beside the
     # fields could disagree with them.
     metadata = {"help": help, "flags": flags, "group": group, "identity": identity}
+    metadata["is_content"] = is_content
     return field(default=default, metadata=metadata)
 
 
@@ -112,6 +121,12 @@ class IngestConfig:
         "Encoding of plain text, JSON Lines, CSV and TSV that are not UTF-8, for example cp1251. "
         "auto detects it, and refuses a file whose encoding it cannot tell.",
         group="Reading",
+    )
+    templates: str = option(
+        "",
+        "TOML file with what further templates of a wiki show; see docs/sources.md.",
+        group="Reading",
+        is_content=True,
     )
     min_characters: int = option(200, "Skip documents with fewer characters.", group="Filters")
     min_sentences: int = option(1, "Skip documents with fewer sentences.", group="Filters")

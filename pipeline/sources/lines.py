@@ -72,9 +72,8 @@ def read_lines(
             counters.skip("oversized_line", f"{input_range.name}, byte {offset}")
             offset += num_bytes + _skip_line(stream)
             continue
-        if offset == 0:
-            line = line.removeprefix(BOM)
-        yield offset, line.rstrip(b"\r\n")
+        # Not only at offset 0: files may have been joined.
+        yield offset, line.removeprefix(BOM).rstrip(b"\r\n")
         offset += num_bytes
 
 

@@ -20,6 +20,7 @@ from .lines import decode
 from .records import Input, InputRange, OpenFile, RawDocument
 from .wikitext.names import NAMES
 from .wikitext.passages import wikitext_to_paragraphs
+from .wikitext.templates import added_templates
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
 _SAVED_CHARACTERS = 1 << 21
@@ -34,8 +35,9 @@ def plan_dump(
     """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
 
     Plain and bz2 files are cut into equal parts; one compressed otherwise (``.xml.gz``,
-    ``.xml.xz``) is one range.
+    ``.xml.xz``) is one range. Raise `UserError` if the user's templates are wrong.
     """
+    added_templates(config.templates, "")
     if is_compressed(file.name) and not file.name.lower().endswith(".bz2"):
         return file.as_one_range()
     return file.cut_evenly(range_bytes)
@@ -65,7 +67,7 @@ def read_dump(
         page = _parse_page(xml, encoding, location, counters)
         if page is None:
             continue
-        document = _document(page, count_words(xml), site, counters)
+        document = _document(page, count_words(xml), site, config.templates, counters)
         if document:
             yield document
     has_pages = counters.counts["pages"] > pages_before
@@ -145,7 +147,7 @@ def _parse_page(
 
 
 def _document(
-    page: ElementTree.Element, num_words: int, site: Site, counters: Counters
+    page: ElementTree.Element, num_words: int, site: Site, templates: str, counters: Counters
 ) -> RawDocument | None:
     """Return the page's article, or None after counting why it is not one.
 
@@ -169,7 +171,7 @@ def _document(
         paragraphs = []
     else:
         paragraphs = wikitext_to_paragraphs(
-            text, site.language, site.dropped_links, counters, title
+            text, site.language, site.dropped_links, counters, title, templates
         )
     num_kept = sum(paragraph.count(" ") + 1 for paragraph in paragraphs)
     num_left_out = counters.num_words_left_out - words_left_out_before

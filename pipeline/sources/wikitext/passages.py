@@ -14,7 +14,7 @@ Regular expressions here have no unbounded part that could be tried again from a
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from ...execution.counters import LOST_TO_TEMPLATE, Counters
 from ...schemas import SENTENCE_ENDS
@@ -32,7 +32,14 @@ from .repair import (
     repair_paragraph,
 )
 from .tags import TAG_NAMES, resolve_tags
-from .templates import find_renderer, mark_of_silent, render_template, template_name
+from .templates import (
+    Renderer,
+    added_templates,
+    find_renderer,
+    mark_of_silent,
+    render_template,
+    template_name,
+)
 
 # MediaWiki limits the expansion of templates to this depth; it also keeps the copying of nested
 # text linear.
@@ -54,6 +61,7 @@ def wikitext_to_paragraphs(
     namespaces: Collection[str] = (),
     counters: Counters | None = None,
     title: str = "",
+    templates: str = "",
 ) -> list[str]:
     """Return the prose of a page, one paragraph an item, in single-spaced plain text.
 
@@ -61,7 +69,8 @@ def wikitext_to_paragraphs(
 
     XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates
     in templates; `namespaces` are the lower-cased names of its own file and category namespaces;
-    `title` is the page's, which ``{{PAGENAME}}`` shows. A `GAP` marks a template, formula or list
+    `title` is the page's, which ``{{PAGENAME}}`` shows; `templates` is the content of a TOML file
+    of further templates. A `GAP` marks a template, formula or list
     that the sentence needs. Labels without a sentence, as above lists, and rows of links are left
     out. `counters` gets the neutral counters
     ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and
@@ -73,7 +82,8 @@ def wikitext_to_paragraphs(
     dropped: Dropped = defaultdict(list)
     # With a line break in front, every line begins behind one.
     text = resolve_tags("\n" + _without_controls(markup), dropped)
-    structures = _Structures(text, language, frozenset(namespaces), dropped, title)
+    added = added_templates(templates, language)
+    structures = _Structures(text, language, frozenset(namespaces), dropped, title, added)
     text = _drop_lines(structures.render(), language, dropped)
     passages: list[str] = []
     for block in _render_inline(text, language).split(PARAGRAPH_BREAK):
@@ -155,9 +165,11 @@ class _Structures:
         namespaces: frozenset[str],
         dropped: Dropped,
         title: str,
+        added: Mapping[str, Renderer],
     ) -> None:
         self.language = language
         self.title = title
+        self.added = added
         self.words_lost: Counter[str] = Counter()
         self.dropped = dropped
         self.dropped_namespaces = NAMES.files_and_categories | namespaces
@@ -215,16 +227,18 @@ class _Structures:
         name = template_name(self.parts[index + 1].partition("|")[0])
         if name in NAMES.title_templates and self.title:
             return self.title
+        is_added = name in self.added
         # What is dropped is dropped as it is: its inside is never rendered.
-        if mark := mark_of_silent(name, self.language):
+        if not is_added and (mark := mark_of_silent(name, self.language)):
             return self._drop("templates", index, close, mark)
-        if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
+        is_known = is_added or find_renderer(name, self.language)
+        if depth >= _MAX_DEPTH or not is_known:
             mark = REMOVED if self._is_alone(index, close) else MISSING
             if mark == MISSING and len(name) <= _LONGEST_NAME:
                 self.words_lost[name] += self._words_around(index, close)
             return self._drop("templates", index, close, mark)
         inside = self._inside(index, close, depth)
-        words = render_template(inside, self.language)
+        words = render_template(inside, self.language, self.added)
         if words in (REMOVED, MISSING):
             self.dropped["templates"].append(inside)
         return words

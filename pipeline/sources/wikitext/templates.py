@@ -9,11 +9,16 @@ leaves a mark, so that the sentence can be repaired or left out.
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from functools import partial
+from functools import cache, partial
+from itertools import chain
+from types import MappingProxyType
 
+from msgspec import DecodeError, Struct, toml
+
+from ...errors import UserError
 from .formulas import raised
 from .names import NAMES, NumberFormat, TemplateGroup, countries
 from .repair import MISSING, PRONUNCIATION, REMOVED
@@ -141,14 +146,16 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
     return None
 
 
-def render_template(body: str, language: str) -> str:
+def render_template(
+    body: str, language: str, added: Mapping[str, Renderer] = MappingProxyType({})
+) -> str:
     """Return the words that a template shows, or the mark of a removal.
 
     `body` is the text between the braces, with links and templates rendered; `language` is the
-    wiki's, for dates and numbers.
+    wiki's, for dates and numbers; `added` are the user's templates.
     """
     name, arguments = parse_arguments(body)
-    renderer = find_renderer(name, language)
+    renderer = added.get(name) or find_renderer(name, language)
     if renderer is None:
         return MISSING
     words = renderer(arguments, language)
@@ -680,6 +687,33 @@ def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
         renderer = RULES[group.rule] if group.rule else _first_fitting(group.shows)
         renderers.update(dict.fromkeys(group.names, renderer))
     return renderers
+
+
+@cache
+def added_templates(text: str, language: str) -> Mapping[str, Renderer]:
+    """Return the renderers of the templates that a user's TOML file describes.
+
+    It has a table ``templates`` like that of ``names.toml``. Raise `UserError` if it does not.
+    """
+    if not text:
+        return {}
+    try:
+        templates = toml.decode(text, type=_AddedTemplates).templates
+    except DecodeError as error:
+        raise UserError(
+            f"`templates` is not a TOML file of templates by language: {error}"
+        ) from None
+    for group in chain.from_iterable(templates.values()):
+        if group.rule and group.rule not in RULES:
+            raise UserError(
+                f"`templates` names the rule {group.rule}, which is not one of {', '.join(RULES)}."
+            )
+    groups = (*templates.get("*", ()), *templates.get(language, ()))
+    return {name.lower(): renderer for name, renderer in _renderers(groups).items()}
+
+
+class _AddedTemplates(Struct, frozen=True, forbid_unknown_fields=True):
+    templates: dict[str, tuple[TemplateGroup, ...]]
 
 
 # By language, ``*`` for all wikis, then by name.

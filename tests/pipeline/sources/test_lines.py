@@ -67,6 +67,11 @@ def test_compressed_files_of_several_streams(suffix: str):
     assert not counters.bad
 
 
+def test_a_byte_order_mark_where_files_were_joined():
+    content = b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n"
+    assert lines_of(content, "a.jsonl", Counters()) == [(0, b"one"), (7, b"two")]
+
+
 @pytest.mark.parametrize("suffix", ["bz2", "xz", "gz"])
 @pytest.mark.parametrize("damage", ["header", "bytes after the end"])
 def test_what_follows_a_stream_is_read_or_counted(suffix: str, damage: str):

@@ -3,6 +3,7 @@ import re
 from itertools import chain
 
 import pytest
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import (
     LOST_TO_TEMPLATE,
     Counters,
@@ -132,6 +133,34 @@ def test_a_first_character_does_not_cost_a_paragraph(text: str) -> None:
 def test_a_label_that_begins_with_a_mark_is_no_list() -> None:
     markup = "[[NSYNC|*NSYNC]] is a band.\n* [[a|b]]\n[[x|#1]] is an album."
     assert clean(markup) == "*NSYNC is a band.\n#1 is an album."
+
+
+OWN_TEMPLATES = """
+[templates]
+"*" = [{ shows = ["{1} of {2}", "{1}"], names = ["Odd"] }, { shows = [""], names = ["box"] }]
+en = [{ rule = "convert", names = ["metres"] }]
+"""
+
+
+def test_a_user_adds_templates() -> None:
+    markup = "The {{odd|town|old}} is {{metres|5|km}} {{box|a|b}} away from {{HMS|Victory}}."
+    assert wikitext_to_paragraphs(markup, templates=OWN_TEMPLATES) == [
+        "The town of old is 5 km away from HMS Victory."
+    ]
+    assert GAP in wikitext_to_paragraphs(markup, "de", templates=OWN_TEMPLATES)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[templates", "is not a TOML file"),
+        ("[other]", "is not a TOML file"),
+        ('[templates]\nen = [{ rule = "x", names = ["y"] }]', "names the rule x"),
+    ],
+)
+def test_wrong_templates_of_a_user_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        wikitext_to_paragraphs("Text.", templates=text)
 
 
 def test_unknown_templates_are_listed_with_the_words_that_they_cost() -> None:
