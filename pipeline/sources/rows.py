@@ -77,8 +77,8 @@ def row_documents(
 
     Tables whose rows are `joined` hold a sentence a row and may not say where a book ends, so
     `LONGEST_JOINED` characters end a document too; its id has the number of its first row.
-    `counters` gets the bad input ``no_text`` and ``text_is_not_a_string``, and the neutral counters
-    ``rows_without_prose`` and ``lines_left_out``.
+    `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
+    ``rows_without_text``, ``rows_without_prose`` and ``lines_left_out``.
     """
     if joined:
         yield from _joined_documents(rows, table, counters)
@@ -121,8 +121,9 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     """
     location = table.location(number)
     text = row.get(table.text_column)
-    if not text:
-        counters.skip("no_text", location)
+    if text is None or text == "":
+        # Not damage: tables have such rows by the million.
+        counters.note("rows_without_text", location)
         return None
     if not isinstance(text, str):
         counters.skip("text_is_not_a_string", location)

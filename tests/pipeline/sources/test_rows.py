@@ -97,16 +97,18 @@ def test_a_gutenberg_header_in_a_row_names_language_and_title():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (None, "no_text"),
-        ("", "no_text"),
+        (None, "rows_without_text"),
+        ("", "rows_without_text"),
         (7, "text_is_not_a_string"),
         (["a"], "text_is_not_a_string"),
-        ([], "no_text"),
+        ([], "text_is_not_a_string"),
     ],
 )
 def test_rows_without_text_are_counted_and_named(text: Any, reason: str):
     counters = Counters()
     assert read({"id": 1, "text": text}, counters) is None
+    # An empty text is not damage.
+    assert bool(counters.bad) == (reason != "rows_without_text")
     assert counters.to_record()["examples"] == {reason: ["c4/part-0.jsonl, row 17"]}
 
 
