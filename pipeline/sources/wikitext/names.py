@@ -55,6 +55,19 @@ NAMES = toml.decode(Path(__file__).with_name("names.toml").read_bytes(), type=Na
 
 @cache
 def countries() -> dict[str, dict[str, str]]:
-    """Return the names of countries by language, then by code: "nl" of "de" of "nld"."""
+    """Return the names of countries by language, then by code in small letters."""
     text = Path(__file__).with_name("countries.toml").read_bytes()
-    return toml.decode(text, type=dict[str, dict[str, str]])
+    table = toml.decode(text, type=_CountryTable)
+    names: dict[str, dict[str, str]] = {language: {} for language in table.languages}
+    for line in table.names.strip().split("\n"):
+        code, *names_of_country = line.split(" | ")
+        for language, name in zip(table.languages, names_of_country, strict=True):
+            names[language][code] = name
+    return names
+
+
+class _CountryTable(Struct, frozen=True):
+    """The content of ``countries.toml``: a line a country, of its code and its names."""
+
+    languages: tuple[str, ...]
+    names: str

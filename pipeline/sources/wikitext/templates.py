@@ -125,7 +125,7 @@ def find_renderer(name: str, language: str) -> Renderer | None:
         return partial(_literal, _CASE_FUNCTIONS[function](value))
     if colon and function in _PARSER_FUNCTIONS:
         return partial(_PARSER_FUNCTIONS[function], value.strip())
-    if country := countries().get(language, {}).get(name):
+    if len(name) == 3 and (country := countries().get(language, {}).get(name)):
         return partial(_flag, name, country)
     if _language_of(name):
         return partial(_foreign, name)
