@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from ..pipeline.execution.counters import count_of, name_counts
 from ..pipeline.languages import UNKNOWN
+from ..pipeline.wording import in_words
 from .failures import as_typed
-from .summary import warn, with_spaces
+from .summary import warn
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import DocumentsManifest, InstancesShard
@@ -32,7 +33,7 @@ def warn_about_documents(manifest: "DocumentsManifest") -> None:
     if bad := manifest.bad:
         # The most frequent reason; of equally frequent ones the first by name.
         reason = min(bad, key=lambda reason: (-bad[reason], reason))
-        first = f"{with_spaces(reason)} at {examples[reason][0]}"
+        first = f"{in_words(reason)} at {examples[reason][0]}"
         warn(f"bad input: {name_counts(bad)}; for example {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
         files = count_of(num_files, "file")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import click
 
 from ..pipeline.errors import UserError
+from ..pipeline.wording import in_words
 from .glossary import METRICS, PRETRAINING, epilog
 from .options import device_option
 from .summary import CommandSummary, figure, warn
@@ -106,5 +107,5 @@ def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
         if f"{BASELINE}{name}" in measured:
             by = "token frequencies" if name in UNIGRAM else "a constant answer"
             shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"
-        rows.append((name.replace("_", " "), shown))
+        rows.append((in_words(name), shown))
     return rows

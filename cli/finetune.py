@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ..model.finetuning.config import FinetuneConfig
+from ..pipeline.wording import in_words
 from .options import GroupedCommand, config_options, make_config
 from .signals import StopOnSignal
 from .summary import CommandSummary, figure
@@ -87,7 +88,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("task", summary["task"]),
         ("examples", examples),
         ("runs", f"{summary['runs']:,} ({degenerate})"),
-        (f"dev {_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
+        (f"dev {in_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
         (
             "best run",
             f"{describe_run(best)}, after {best['step']:,} steps",
@@ -95,7 +96,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for name, score in best["scores"].items():
         if not DETAIL.match(name):
-            rows.append((_words(name), figure(score) + _baselines(summary, name)))
+            rows.append((in_words(name), figure(score) + _baselines(summary, name)))
     rows.extend(_class_rows(summary["dev_classes"]))
     for name, value in best["tuned"].items():
         rows.append((f"{name}, tuned on dev", figure(value)))
@@ -135,7 +136,3 @@ def _baselines(summary: dict[str, Any], name: str) -> str:
     if not shown:
         return ""
     return f" ({', '.join(shown)})"
-
-
-def _words(metric: str) -> str:
-    return metric.replace("_", " ")

@@ -7,9 +7,10 @@ import click
 
 from ..pipeline.config import IngestConfig, RunOptions
 from ..pipeline.execution.counters import count_words
+from ..pipeline.wording import in_words
 from .data_warnings import warn_about_documents
 from .options import GroupedCommand, config_options, make_config, max_bad_option
-from .summary import CommandSummary, summarize_dry_run, summarize_shards, with_spaces
+from .summary import CommandSummary, summarize_dry_run, summarize_shards
 from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def print_explanation(explanation: "Explanation") -> None:
         num_words[passage.reason] += passage.num_words
         # Without text: all of it was left out in parts, which are shown for reasons of their own.
         if passage.text:
-            reason = with_spaces(passage.reason)
+            reason = in_words(passage.reason)
             click.echo(f"  {passage.num_words:>6,} {reason}: {_shortened(passage.text)}")
 
     click.echo("\nwords:")
@@ -95,7 +96,7 @@ def print_explanation(explanation: "Explanation") -> None:
     click.echo(f"{num_kept:>8,} kept")
     for reason, count in num_words.most_common():
         if count >= 0:
-            click.echo(f"{count:>8,} left out as {with_spaces(reason)}")
+            click.echo(f"{count:>8,} left out as {in_words(reason)}")
         else:
             # "{{convert|5|km|mi}}" is one word of markup, and five words of text.
             click.echo(f"{-count:>8,} added by templates and formulas")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..pipeline.wording import in_words
 from .glossary import METRICS, SEARCH, epilog
 from .options import check_suffix
 from .summary import CommandSummary
@@ -124,7 +125,7 @@ def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str
         runs += " so far"
     return {
         "task": task,
-        "metric": line.metric.replace("_", " "),
+        "metric": in_words(line.metric),
         "runs": runs,
         "median": f"{line.median:.1f}",
         "best": f"{line.best:.1f}",

@@ -16,6 +16,7 @@ from ..pipeline.execution.counters import (
     count_of,
     most_costly_templates,
 )
+from ..pipeline.wording import in_words
 from .failures import as_typed
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ def summarize_shards(
         if name.startswith(WORDS_LEFT_OUT):
             words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
         elif not name.startswith(LOST_TO_TEMPLATE):
-            rows.append((with_spaces(name), f"{count:,}"))
+            rows.append((in_words(name), f"{count:,}"))
     if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
         costs = {name.removeprefix(LOST_TO_TEMPLATE): manifest.counts[name] for name in costly}
         rows.append(("words lost to unknown templates", _most_first(costs)))
     for reason, count in manifest.bad.items():
-        rows.append((f"bad: {with_spaces(reason)}", f"{count:,}"))
+        rows.append((f"bad: {in_words(reason)}", f"{count:,}"))
     num_kept = getattr(manifest, "words_kept", 0)
     if num_kept:
         rows += word_rows(num_kept, words_left_out)
@@ -111,7 +112,7 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> list[tuple[str, str
     for reason in sorted(left_out, key=lambda reason: -left_out[reason]):
         count = left_out[reason]
         if count:
-            reasons.append(f"{with_spaces(reason)} {count:,} ({count / total:.1%})")
+            reasons.append(f"{in_words(reason)} {count:,} ({count / total:.1%})")
     if reasons:
         rows.append(("words left out", ", ".join(reasons)))
     return rows
@@ -120,7 +121,7 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> list[tuple[str, str
 def _most_first(counts: Mapping[str, int]) -> str:
     """Format counts by reason, such as ``30: tables 20, lists 10``."""
     reasons = sorted(counts, key=lambda reason: -counts[reason])
-    shown = [f"{with_spaces(reason)} {counts[reason]:,}" for reason in reasons]
+    shown = [f"{in_words(reason)} {counts[reason]:,}" for reason in reasons]
     return f"{sum(counts.values()):,}: {', '.join(shown)}"
 
 
@@ -185,8 +186,3 @@ def figure(value: float) -> str:
 def megabytes(num_bytes: int) -> str:
     """Format a size, such as 1.2 MB."""
     return f"{num_bytes / 1e6:,.1f} MB"
-
-
-def with_spaces(name: str) -> str:
-    """Format the name of a counter for people, such as ``repeated lines``."""
-    return name.replace("_", " ")

@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ..pipeline.wording import in_words, with_commas
 from .mirror import local_copy
 
 CARD = "README.md"
@@ -72,17 +73,10 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _figure(value: Any) -> Any:
-    # `type`, because a boolean is an int too.
-    if type(value) is int:
-        return f"{value:,}"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
-    return value
+    return with_commas(value)
 
 
 _ENVIRONMENT = Environment(
@@ -92,7 +86,7 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.filters |= {"json": _json, "words": _words, "figure": _figure}
+_ENVIRONMENT.filters |= {"json": _json, "words": in_words, "figure": _figure}
 
 
 def model_index(
@@ -106,7 +100,7 @@ def model_index(
         # MNLI's second dev set has the same metrics under other names.
         hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
         if hub_name:
-            metrics.append({"type": hub_name, "name": _words(our_name), "value": value})
+            metrics.append({"type": hub_name, "name": in_words(our_name), "value": value})
     result = {
         "task": {"type": task},
         "dataset": dict(dataset),

@@ -17,6 +17,7 @@ import pyarrow as pa
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
 from .schemas import DOCUMENTS, SEQUENCE_STARTS, instances_schema
+from .wording import in_words, with_commas
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
@@ -60,7 +61,7 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"json": _json, "words": _words, "figure": _figure}
+    environment.filters |= {"json": _json, "words": in_words, "figure": with_commas}
     num_rows = sum(shard.rows for shard in manifest.shards)
     schema = _schema(manifest)
     splits = _splits(manifest)
@@ -205,13 +206,3 @@ def _code(name: str) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)  # which is YAML too
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _figure(value: Any) -> Any:
-    if type(value) is int:  # a boolean is an int too
-        return f"{value:,}"
-    return value

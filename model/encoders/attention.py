@@ -25,6 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...pipeline.ragged import divide_up
+
 BLOCK_QUERIES = 128
 """Queries of a block of windowed attention; each meets the keys of the block and of half a window
 on either side.
@@ -251,7 +253,7 @@ def _attend_blocks(
     # A query sees those of its row (the b are masked) that are at most 2 tokens away.
     num_tokens = len(qkv_TE)
     num_queries = max(BLOCK_QUERIES, window)  # the neighbours lie in the next block at most
-    num_blocks = -(-num_tokens // num_queries)
+    num_blocks = divide_up(num_tokens, num_queries)
     num_added = num_blocks * num_queries - num_tokens
     qkv_ME = F.pad(qkv_TE, (0, 0, 0, num_added))
     qkv_NQ3HK = qkv_ME.view(num_blocks, num_queries, 3, num_heads, -1)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
+from ...pipeline.ragged import offsets_of, owners, places
 from ..checkpoint import load_weights, read_config
 from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder
@@ -145,7 +146,7 @@ class Extractor:
         #     row_P         0 0 1
         #     position_P    1 2 1
         lengths = [len(row_positions) for row_positions in positions]
-        row_P = np.repeat(np.arange(len(rows)), lengths)
+        row_P = owners(lengths)
         at_row_P = send(torch.from_numpy(row_P), device)
         at_position_P = send(torch.from_numpy(np.concatenate(positions)), device)
         # Only what is read leaves the GPU.
@@ -187,10 +188,10 @@ class _UnitsOfTexts:
         positions: list[np.ndarray],
     ):
         # Texts of 2 and 1 words:   lengths 2 1   starts 0 2 3   text_U 0 0 1   index_U 0 1 0
-        starts = np.cumsum([0, *lengths])
-        self.text_U = np.repeat(np.arange(len(lengths)), lengths)
+        starts = offsets_of(lengths)
+        self.text_U = owners(lengths)
         """Number of each unit's text."""
-        self.index_U = np.arange(len(self.text_U)) - starts[self.text_U]
+        self.index_U = places(lengths)
         """Number of each unit in its text."""
         self.names = names
         """The words or tokens; empty for texts."""

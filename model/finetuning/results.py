@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
+from ...pipeline.wording import in_words
 from ..mirror import local_copy
 from ..tasks.class_report import ClassReport
 
@@ -64,7 +65,7 @@ def _values_in_words(trial: Trial) -> dict[str, str]:
     values = {"learning rate": str(trial["learning_rate"]), "seed": str(trial["seed"])}
     for name, value in trial.items():
         if name in VARIED:
-            values[name.replace("_", " ")] = f"{value:g}"
+            values[in_words(name)] = f"{value:g}"
     return values
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...pipeline.ragged import offsets_of
 from ..tokenizer import TextTokenizer, TokenRow
 from .conll import Sentence
 
@@ -70,8 +71,8 @@ def _tokenize(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _Docume
     sentence_lengths = [len(sentence.words) for sentence in document]
     return _DocumentTokens(
         ids=list(chain.from_iterable(ids_of_words)),
-        word_starts=np.cumsum([0, *word_lengths]),
-        sentence_starts=np.cumsum([0, *sentence_lengths]),
+        word_starts=offsets_of(word_lengths),
+        sentence_starts=offsets_of(sentence_lengths),
     )
 
 

@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import storage
+from .. import ragged, storage
 from ..execution.counters import NUM_TEMPLATES, WORDS_LEFT_OUT, count_of, most_costly_templates
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..storage.shards import read_columns
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary
+from ..wording import in_words
 from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
 
 Origin = tuple[str, str]
@@ -120,7 +121,7 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
 
     counted = []
     words_left_out = []
-    prefix = _in_words(WORDS_LEFT_OUT)
+    prefix = in_words(WORDS_LEFT_OUT)
     for counter in _counters(manifest):
         if counter.name.startswith(prefix):
             reason = counter.name.removeprefix(prefix)
@@ -162,13 +163,13 @@ class _Measures:
     def add(self, rows: pa.RecordBatch) -> None:
         """Count some documents."""
         sentences = rows["sentences"].flatten()
-        offsets = _offsets(rows)
+        offsets = ragged.offsets_in(rows["sentences"])
         lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
         # Each of these has one number a document, int64 [num_documents].
         sizes = {
             "documents": np.ones(len(rows), np.int64),
             "sentences": np.diff(offsets),
-            "characters": _sums_between(lengths, offsets),
+            "characters": ragged.sums(lengths, offsets),
         }
         if self._tokenizer and self._vocabulary:
             ids, token_offsets = self._tokenizer.encode(sentences)
@@ -181,8 +182,8 @@ class _Measures:
             starts_word = ~self._vocabulary.continues[ids]
             is_unknown = ids == self._vocabulary.unk_id
             sizes["tokens"] = np.diff(bounds)
-            sizes["words"] = _sums_between(starts_word, bounds)
-            sizes["unknown_tokens"] = _sums_between(is_unknown, bounds)
+            sizes["words"] = ragged.sums(starts_word, bounds)
+            sizes["unknown_tokens"] = ragged.sums(is_unknown, bounds)
         self._add_sizes(rows, sizes)
         self.document_lengths += _histogram(sizes["characters"])
         self.sentence_lengths += _histogram(lengths)
@@ -226,28 +227,12 @@ class _Measures:
         return origins
 
 
-def _offsets(rows: pa.RecordBatch) -> np.ndarray:
-    """Return the bounds of the documents in their sentences, int64 [num_documents + 1]."""
-    offsets = rows["sentences"].offsets.to_numpy().astype(np.int64)
-    return offsets - offsets[0]  # a batch may be a slice of a longer one
-
-
 def _doc_id_of(rows: pa.RecordBatch, offsets: np.ndarray, sentence_index: int) -> str:
     """Return the id of the document that a sentence belongs to."""
     # The last that begins at the sentence or before it; "right" skips documents without sentences,
     # which begin where the next one does.
     document = int(np.searchsorted(offsets, sentence_index, "right")) - 1
     return rows["doc_id"][document].as_py()
-
-
-def _sums_between(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the sums of `values` between the bounds, int64 [len(bounds) - 1]."""
-    # values          5  1  2         bounds 0, 2, 2, 3
-    # sums_before  0  5  6  8         at the bounds 0, 6, 6, 8: sums 6, 0, 2
-    #
-    # `np.add.reduceat` would give an empty interval, a document without sentences, the next value.
-    sums_before = np.append(0, np.cumsum(values, dtype=np.int64))
-    return np.diff(sums_before[bounds])
 
 
 def _histogram(lengths: np.ndarray) -> np.ndarray:
@@ -276,7 +261,7 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
         return sign
     for rows in _rows(paths):
         sentences = rows["sentences"].flatten()
-        offsets = _offsets(rows)
+        offsets = ragged.offsets_in(rows["sentences"])
         long_indices, hashes = hash_long(sentences)
         for index, sentence_hash in zip(long_indices.tolist(), hashes.tolist(), strict=True):
             if sentence_hash in wanted:
@@ -303,16 +288,12 @@ def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
         if not counts[name]:
             continue
         counter = LeftOut(
-            name=_in_words(name),
+            name=in_words(name),
             count=counts[name],
             examples=manifest.examples.get(name, []),
         )
         counters.append(counter)
     return counters
-
-
-def _in_words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def documents_digest(manifest: InstancesManifest) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .. import ragged
 from ..execution.counters import CounterRecord, Counters
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable
@@ -172,16 +173,9 @@ def count_words_of(sentences: pa.StringArray) -> int:
 
 def _lengths(documents: pa.Table) -> pa.Table:
     """Return source, language and length in characters of each document."""
-    #   sentences            "I am."  "No."  "So."      lengths            5  3  3
-    #   offsets of documents 0               2     3    characters before  0  5  8  11
-    #                                                   at the offsets     0     8  11 -> 8 and 3
     sentences = documents["sentences"].combine_chunks()
     sentence_lengths = pc.call_function("utf8_length", [sentences.flatten()]).to_numpy()
-    characters_before = np.append(0, np.cumsum(sentence_lengths))
-    # The offsets of a slice do not begin at 0, as its flattened values do.
-    offsets = sentences.offsets.to_numpy()
-    offsets = offsets - offsets[0]
-    num_characters = np.diff(characters_before[offsets])
+    num_characters = ragged.sums(sentence_lengths, ragged.offsets_in(sentences))
     columns = documents.select(["source", "language"])
     return columns.append_column("characters", pa.array(num_characters))
 

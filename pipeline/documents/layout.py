@@ -22,6 +22,7 @@ from ..execution.counters import CounterRecord, count_of
 from ..execution.tables import cut_evenly, range_of
 from ..execution.units import Unit
 from ..manifests import Split
+from ..ragged import divide_up, offsets_of
 
 SHARD_TEXT_BYTES = 64 << 20
 """Text of a shard, at most, unless `shards` is given."""
@@ -162,7 +163,7 @@ def cut_shards(
     #   bytes of buckets   40          8           with 2 ranges for each bucket
     #   bytes of ranges    20    20    4     4
     most_range_bytes = SHARD_TEXT_BYTES // 8
-    ranges_per_bucket = _divided_up(int(sizes.max()), most_range_bytes)
+    ranges_per_bucket = divide_up(int(sizes.max()), most_range_bytes)
     range_sizes = np.repeat(sizes / ranges_per_bucket, ranges_per_bucket)
     num_ranges = len(range_sizes)
     starts = []
@@ -176,7 +177,7 @@ def cut_shards(
 
 def _with_two_documents_each(starts: Sequence[int], bucket_documents: Sequence[int]) -> list[int]:
     """Return the starts of shards, without those that would leave a shard a single document."""
-    documents_before = np.concatenate([[0], np.cumsum(bucket_documents)])
+    documents_before = offsets_of(bucket_documents)
     num_documents = documents_before[-1]
     remaining_starts = [0]
     for start in starts[1:]:
@@ -200,7 +201,7 @@ def merge_buckets(sizes: np.ndarray) -> list[int]:
     num_bytes = sizes.sum()
     # A shard gets less than a bucket more than its share: with this room it stays in bounds.
     room = max(SHARD_TEXT_BYTES - sizes.max(), SHARD_TEXT_BYTES // 2)
-    num_shards = max(1, int(_divided_up(num_bytes, room)))
+    num_shards = max(1, int(divide_up(num_bytes, room)))
     share = max(num_bytes / num_shards, 1)
     # Empty buckets at the start have no last byte: they join the first that is not empty.
     last_bytes = np.maximum(np.cumsum(sizes) - 1, 0)
@@ -217,7 +218,7 @@ def cut_validation(num_bytes: int) -> list[int]:
     num_shards = 1
     if num_bytes > SHARD_TEXT_BYTES:
         # An eighth of room, as equal ranges of hashes hold only about the same text.
-        num_shards = _divided_up(num_bytes, SHARD_TEXT_BYTES * 7 // 8)
+        num_shards = divide_up(num_bytes, SHARD_TEXT_BYTES * 7 // 8)
     return borders(range(num_shards + 1), num_shards)
 
 
@@ -225,12 +226,7 @@ def borders(starts: Sequence[int], num_ranges: int) -> list[int]:
     """Return where ranges start, as the upper 32 bits of the first hash in each, of `num_ranges`
     equal ones.
     """
-    return [_divided_up(start << BORDER_BITS, num_ranges) for start in starts]
-
-
-def _divided_up(total: int, size: int) -> int:
-    """Return ``total / size``, rounded up; `math.ceil` of it would be wrong beyond 2**53."""
-    return -(-total // size)
+    return [divide_up(start << BORDER_BITS, num_ranges) for start in starts]
 
 
 def group_by_partition(edges: Sequence[int], num_partitions: int) -> Iterator[range]:

@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+from ..ragged import offsets_of
+
 # How well length may predict the label: area under the ROC curve minus one half. Deviations are
 # judged at 4 standard errors, one false alarm in 16,000 checks.
 LENGTH_AUC_TOLERANCE = 0.02
@@ -41,8 +43,8 @@ def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Genera
     #   asks       1  0  0  1  1  0
     #   is_free    0  1  1  0  1  1
     #   is_next    0  1  0  0  1  1      a request waits until a free pair comes
-    asked = np.append(0, np.cumsum(asks))
-    num_free = np.append(0, np.cumsum(is_free))
+    asked = offsets_of(asks)
+    num_free = offsets_of(is_free)
     granted = num_free + np.minimum.accumulate(asked - num_free)
     is_next = np.diff(granted) > 0
 

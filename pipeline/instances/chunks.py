@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..ragged import divide_up, offsets_of, owners, places
 from .origins import Origins
 
 
@@ -55,8 +56,8 @@ class Corpus:
         selected_per_document = sentences_per_document * documents
         return Corpus(
             token_ids=self.token_ids[is_selected_token],
-            sentence_offsets=np.append(0, np.cumsum(selected_lengths)),
-            document_offsets=np.append(0, np.cumsum(selected_per_document)),
+            sentence_offsets=offsets_of(selected_lengths),
+            document_offsets=offsets_of(selected_per_document),
             origins=self.origins,
         )
 
@@ -104,7 +105,7 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
     lengths = np.diff(corpus.sentence_offsets)
     # Aim at 7/8 of the limit: each cut then has room to move back to the start of a word.
     target = limit - limit // 8
-    rounded_up = -(-lengths // target)
+    rounded_up = divide_up(lengths, target)
     num_pieces = np.where(lengths > limit, rounded_up, lengths > 0)
 
     # With a limit of 8, sentences of 3, 0 and 20 tokens have 1, 0 and 3 pieces:
@@ -113,15 +114,14 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
     #   sentence_P       0      2    2    2
     #   piece_P          0      0    1    2      number of the piece in its sentence
     #   offsets_P        0      3    9   16      before cuts move back to the start of a word
-    sentence_P = np.repeat(np.arange(len(lengths)), num_pieces)
-    first_piece = np.cumsum(num_pieces) - num_pieces
-    piece_P = np.arange(len(sentence_P)) - np.repeat(first_piece, num_pieces)
+    sentence_P = owners(num_pieces)
+    piece_P = places(num_pieces)
     tokens_before_P = piece_P * lengths[sentence_P] // num_pieces[sentence_P]
     offsets_P = starts[sentence_P] + tokens_before_P
 
     # Only cuts inside sentences move.
     inner = np.flatnonzero(piece_P)
-    longest_piece = -(-lengths // np.maximum(num_pieces, 1))
+    longest_piece = divide_up(lengths, np.maximum(num_pieces, 1))
     # A piece may start this much earlier and still fit the limit.
     slack = limit - longest_piece[sentence_P[inner]]
     lowest = offsets_P[inner] - slack

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..config import BuildConfig
+from ..ragged import indices_of, offsets_of, owners, ranges
 from ..vocabulary.vocabulary import Vocabulary
 
 # SpanBERT (arXiv 1907.10529), section 3.1: span lengths in words are geometric, cut off at 10.
@@ -58,7 +59,7 @@ def mask_rows(
     """
     positions = choose_positions(ids, row_offsets, segment_b_start, vocabulary, config, rng)
     originals = apply_masks(ids, positions, vocabulary, config, rng)
-    mask_offsets = np.append(0, np.cumsum(positions.counts))
+    mask_offsets = offsets_of(positions.counts)
     return positions.in_row(row_offsets), originals, mask_offsets
 
 
@@ -82,9 +83,9 @@ def mask_sequences(
     originals_by_length: list[np.ndarray] = []
     for bits in np.unique(num_bits).tolist():
         rows = np.flatnonzero(num_bits == bits)
-        tokens = ranges(offsets[rows], lengths[rows])
+        tokens = indices_of(offsets, rows)
         chosen_ids = ids[tokens]
-        chosen_offsets = np.append(0, np.cumsum(lengths[rows]))
+        chosen_offsets = offsets_of(lengths[rows])
         positions = choose_positions(
             chosen_ids, chosen_offsets, lengths[rows], vocabulary, config, rng
         )
@@ -97,17 +98,7 @@ def mask_sequences(
     # Back into the order of the rows.
     order = np.argsort(flat)
     positions = Positions(flat[order], counts)
-    return positions.in_row(offsets), originals[order], np.append(0, np.cumsum(counts))
-
-
-def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the indices of several ranges, one range after the other, int64.
-
-    >>> ranges(np.array([4, 9]), np.array([2, 3])).tolist()
-    [4, 5, 9, 10, 11]
-    """
-    indices_before = np.cumsum(lengths) - lengths
-    return np.arange(int(lengths.sum())) + np.repeat(starts - indices_before, lengths)
+    return positions.in_row(offsets), originals[order], offsets_of(counts)
 
 
 def num_to_mask(lengths: np.ndarray, mask_rate: float, max_length: int) -> np.ndarray:
@@ -274,7 +265,7 @@ def find_words(
     start = start[is_text]
     length = length[is_text]
     offsets = np.searchsorted(start, row_offsets)
-    row = np.repeat(np.arange(len(row_starts)), np.diff(offsets))
+    row = owners(np.diff(offsets))
     return Words(start, length, row, offsets)
 
 
@@ -409,18 +400,8 @@ def _word_positions(
     words: Words, is_taken: np.ndarray, span: np.ndarray | None = None
 ) -> Positions:
     """Return the positions of the tokens of the taken words, in order."""
-    # Ranges of tokens become flat positions by a running index plus each word's shift:
-    #
-    #   start, length     4, 2    9, 3
-    #   running index     0  1    2  3  4
-    #   shift             4  4    7  7  7      start minus the tokens of the words before
-    #   flat              4  5    9 10 11
-    starts = words.start[is_taken]
     lengths = words.length[is_taken]
-    tokens_before = np.cumsum(lengths) - lengths
-    shifts = starts - tokens_before
-    running_index = np.arange(int(lengths.sum()))
-    flat = running_index + np.repeat(shifts, lengths)
+    flat = ranges(words.start[is_taken], lengths)
     num_rows = len(words.offsets) - 1
     counts = np.bincount(words.row[is_taken], lengths, minlength=num_rows).astype(np.int64)
     if span is None:

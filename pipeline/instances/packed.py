@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import BuildConfig
+from ..ragged import offsets_of
 from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
@@ -92,7 +93,7 @@ def pack_sequences(
     # In their order in the shard within a row.
     sequences = sequences.take(np.argsort(row, kind="stable"))
     sequences_per_row = np.bincount(row)
-    return PackedSequences(sequences, np.append(0, np.cumsum(sequences_per_row)))
+    return PackedSequences(sequences, offsets_of(sequences_per_row))
 
 
 def build_packed_instances(
@@ -136,7 +137,7 @@ def _blocks(packed: PackedSequences) -> Iterator[tuple[int, int]]:
     num_rows = len(packed.row_offsets) - 1
     if not num_rows:
         return
-    lengths = np.append(0, np.cumsum(packed.sequences.a_length + SINGLE_SPECIALS))
+    lengths = offsets_of(packed.sequences.a_length + SINGLE_SPECIALS)
     row_ends = lengths[packed.row_offsets[1:]]
     boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
     bounds = [0, *boundaries.tolist(), num_rows]

@@ -24,6 +24,7 @@ from ..execution.phases import Phase
 from ..execution.units import Record, Unit
 from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split
 from ..mixture import weights_of
+from ..ragged import offsets_in, offsets_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import read_columns, write_parquet
@@ -265,10 +266,10 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     origins = [_ORIGINS.empty_table()]
     for rows in read_columns(path, *_ORIGINS.names, "sentences"):
         sentences = rows["sentences"]
-        document_offsets = sentences.offsets.to_numpy()
+        document_offsets = offsets_in(sentences)
         starts_document = np.zeros(len(sentences.flatten()), bool)
         has_sentences = np.diff(document_offsets) > 0
-        starts_document[(document_offsets[:-1] - document_offsets[0])[has_sentences]] = True
+        starts_document[document_offsets[:-1][has_sentences]] = True
         with _tokenizing:
             ids, offsets = tokenizer.encode(sentences.flatten(), starts_document)
         token_ids.append(ids.astype(dtype))
@@ -278,14 +279,10 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     # Lengths, because offsets start at 0 in each batch.
     return Corpus(
         token_ids=np.concatenate(token_ids),
-        sentence_offsets=_offsets_of(sentence_lengths),
-        document_offsets=_offsets_of(document_lengths),
+        sentence_offsets=offsets_of(np.concatenate(sentence_lengths)),
+        document_offsets=offsets_of(np.concatenate(document_lengths)),
         origins=origins_of(pa.concat_tables(origins)),
     )
-
-
-def _offsets_of(lengths: Sequence[np.ndarray]) -> np.ndarray:
-    return np.append(0, np.cumsum(np.concatenate(lengths)))
 
 
 def source_tokens(corpus: Corpus, times_read: np.ndarray) -> dict[str, int]:

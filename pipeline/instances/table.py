@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import BuildConfig
+from ..ragged import offsets_of, ranges
 from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
@@ -148,20 +149,13 @@ def lay_out_rows(
     # The ranges alternate: A0, B0, A1, B1, …
     starts = np.stack([starts_of_a, pairs.b_start], axis=1).ravel()
     lengths = np.stack([lengths_of_a, lengths_of_b], axis=1).ravel()
-    stops = np.cumsum(lengths)
-    tokens_before = stops - lengths
-
-    # The index of each token is that of its place in the rows, shifted by the same for all tokens
-    # of a range. 32 bits halve the bytes through the cache.
+    # 32 bits halve the bytes through the cache.
     index_type = np.int32 if len(token_ids) < 2**31 else np.int64
-    shifts = (starts - tokens_before).astype(index_type)
-    index = np.repeat(shifts, lengths)
-    index += np.arange(len(index), dtype=index_type)
+    index = ranges(starts, lengths, index_type)
     # Clipped, because placeholders may lie before the first token or behind the last one.
     ids = token_ids.take(index, mode="clip")
 
-    # Each row ends with its B, even an empty one.
-    row_offsets = np.append(0, stops[1::2])
+    row_offsets = offsets_of(lengths_of_a + lengths_of_b)
     row_starts = row_offsets[:-1]
     segment_b_start = lengths_of_a
     ids[row_starts] = vocabulary.cls_id

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ..errors import UserError
 from ..manifests import WordPieceReport
+from ..ragged import offsets_of
 from .byte_level import CHARACTERS
 from .wordpiece import GONE, Merger, Spelled, select_words, special_tokens
 
@@ -69,7 +70,7 @@ def _spell(words: pa.Array, counts: np.ndarray) -> Spelled:
     symbol_of_byte = np.array([number_of_piece[character] for character in CHARACTERS], np.int32)
     text = np.frombuffer("".join(words.to_pylist()).encode(), np.uint8)
     starts_word = np.zeros(len(text), bool)
-    starts_word[np.cumsum(lengths) - lengths] = True
+    starts_word[offsets_of(lengths)[:-1]] = True
     smallest_type = np.min_scalar_type(counts.max(initial=0))
     return Spelled(
         pieces=pieces,

@@ -31,6 +31,7 @@ from tokenizers.normalizers import NFC, NFD, Lowercase, Normalizer, StripAccents
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
+from ..ragged import offsets_of
 from .tokenize import (
     ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
@@ -213,7 +214,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         ids_of_others, lengths_of_others = self._tokenize_texts(others)
         ids = np.append(ids_of_words, ids_of_others)
         lengths = np.append(lengths_of_words, lengths_of_others)
-        offsets = np.append(0, np.cumsum(lengths))
+        offsets = offsets_of(lengths)
         lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
 
         # Words first, then the others; back to the order of `chunks`.

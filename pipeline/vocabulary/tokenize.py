@@ -32,6 +32,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
+from ..ragged import offsets_of
 from ..schemas import WORD_COUNTS
 from .apostrophes import WRITTEN_AS, replacements_of
 
@@ -334,7 +335,7 @@ class DictionaryTokenizer:
         word_starts = np.append(np.flatnonzero(is_word_start), len(ids))
 
         num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
-        first_words = np.cumsum([0, *num_words])
+        first_words = offsets_of(num_words)
         offsets = pa.array(word_starts[first_words], pa.int32())
         return pa.ListArray.from_arrays(offsets, pa.array(ids))
 

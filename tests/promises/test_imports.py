@@ -19,10 +19,12 @@ CONTRACTS = {
         "manifests",
         "mixture",
         "parsing",
+        "ragged",
         "schemas",
         "seeding",
         "data_card",
         "text_streams",
+        "wording",
     )
 }
 STORAGE = CONTRACTS | {"pipeline.storage"}
