@@ -51,7 +51,6 @@ from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
 from clozeworks.model.pretraining.packing import packs_rows
-from clozeworks.model.pretraining.rows import InstanceRows, select
 from clozeworks.model.training import device as devices
 from clozeworks.model.training.compilation import (
     compiles,
@@ -64,6 +63,7 @@ from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.snapshot import SnapshotWriter
 from clozeworks.model.training.update import Loss, Updater
+from clozeworks.pipeline.instances.rows import Rows, select
 
 from .peer import make_peer, peer_loss
 from .rows import FILE, SomeRows, carried_rows, rows_of
@@ -333,7 +333,7 @@ class Updates:
         print(f"\n{PROFILED_UPDATES} updates:\n{table}", flush=True)
 
 
-def batches_of(rows: InstanceRows, length: int, *, packs: bool) -> list[PretrainBatch]:
+def batches_of(rows: Rows, length: int, *, packs: bool) -> list[PretrainBatch]:
     if packs:
         batches = pack_batches(rows, len(rows), length)
     else:
@@ -363,7 +363,7 @@ def as_loss(loss: torch.Tensor) -> Loss:
     return Loss(loss, loss.detach().double()[None])
 
 
-def figures(config: ModelConfig, rows: InstanceRows, seconds: float) -> list[str]:
+def figures(config: ModelConfig, rows: Rows, seconds: float) -> list[str]:
     """Return the cells of a line: tokens per second, MFU, and GB of memory at the peak."""
     flops = devices.update_flops(config, rows.lengths, int(rows.num_masked.sum()))
     peak = devices.peak_flops(DEVICE)

@@ -235,7 +235,7 @@ def train_theirs(
     return losses
 
 
-def peer_batch(rows: data.InstanceRows) -> dict[str, torch.Tensor]:
+def peer_batch(rows: data.Rows) -> dict[str, torch.Tensor]:
     """Lay out rows for `transformers`: padded, with -100 wherever there is nothing to predict."""
     width = int(rows.lengths.max())
     ids, types, mask = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))

@@ -27,10 +27,10 @@ from clozeworks.model.encoders.config import CONFIGS, EncoderConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
-from clozeworks.model.pretraining.rows import InstanceRows
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops, update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
+from clozeworks.pipeline.instances.rows import Rows
 from datasets import IterableDataset, load_dataset
 from rich.console import Console
 from rich.table import Column, Table
@@ -49,7 +49,7 @@ ON_GPU = DEVICE.type == "cuda"
 class Work(NamedTuple):
     """The rows of one global batch, and their micro-batches on the device."""
 
-    rows: InstanceRows
+    rows: Rows
     batches: list[PretrainBatch]
 
     @property

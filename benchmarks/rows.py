@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from clozeworks.model.pretraining.rows import InstanceRows
+from clozeworks.pipeline.instances.rows import Rows
 
 FILE = Path(__file__).with_name("rows.npz")
 NUM_TOKENS = 32_768
@@ -26,7 +26,7 @@ class SomeRows(NamedTuple):
     """Rows of one vocabulary."""
 
     vocab_size: int
-    by_length: dict[int, InstanceRows]
+    by_length: dict[int, Rows]
     """Keyed by the most tokens that a row may have."""
 
 
@@ -49,7 +49,7 @@ def carried_rows() -> SomeRows:
         for length, name in (key.split(".") for key in archive if "." in key):
             columns.setdefault(int(length), {})[name] = archive[f"{length}.{name}"]
         return SomeRows(
-            int(archive["vocab_size"]), {n: InstanceRows(**found) for n, found in columns.items()}
+            int(archive["vocab_size"]), {n: Rows(**found) for n, found in columns.items()}
         )
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...pipeline.instances.rows import select
 from ..encoders.heads import IGNORED
 from ..finetuning.finetuned import Finetuned
 from ..pretraining.data import open_instances, read_split
 from ..pretraining.evaluate import evaluation_batches
-from ..pretraining.rows import select
 from ..tasks.batches import Feature, TaskBatch, make_batch
 from ..tasks.similarity import SentenceEncoder
 from ..tasks.splits import read_labelled

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...pipeline.instances.rows import Rows, select, sequences
 from ..encoders.attention import TOKEN_BLOCK
 from ..encoders.heads import IGNORED
 from ..training.transfers import send
-from .rows import InstanceRows, select, sequences
 
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
@@ -62,7 +62,7 @@ class PretrainBatch(NamedTuple):
 
 
 def make_batches(
-    rows: InstanceRows,
+    rows: Rows,
     batch_size: int,
     objective: str = "mlm+nsp",
     multiple: int = 1,
@@ -92,7 +92,7 @@ def make_batches(
 
 
 def _batches_of_sequences(
-    rows: InstanceRows, max_tokens: int, pad: Callable[[InstanceRows], PretrainBatch]
+    rows: Rows, max_tokens: int, pad: Callable[[Rows], PretrainBatch]
 ) -> list[PretrainBatch]:
     """Return rows of very different lengths in batches of at most `max_tokens` with padding."""
     longest_first = np.argsort(-rows.lengths, kind="stable")
@@ -108,7 +108,7 @@ def _batches_of_sequences(
 
 
 def pack_batches(
-    rows: InstanceRows, batch_size: int, max_length: int, objective: str = "mlm+nsp"
+    rows: Rows, batch_size: int, max_length: int, objective: str = "mlm+nsp"
 ) -> list[PretrainBatch]:
     """Return `rows`, of at most `max_length` tokens, in their order in packed batches of at most
     `batch_size`.
@@ -137,9 +137,7 @@ def _divide_up(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def _pack_batch(
-    rows: InstanceRows, max_length: int, num_rows: int, objective: str
-) -> PretrainBatch:
+def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> PretrainBatch:
     """Lay rows one after the other."""
     # With blocks of 8 tokens and rows of up to 4, rows of 4, 3 and 4 tokens become:
     #
@@ -187,7 +185,7 @@ def _pack_batch(
 
 
 def _targets(
-    rows: InstanceRows, position_T: np.ndarray, objective: str
+    rows: Rows, position_T: np.ndarray, objective: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the token ids (T,), int64, the flat indices (M,) that predict, and the ids (M,) that
     they should predict.
@@ -219,9 +217,7 @@ def _blocks(values: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(values).view(-1, size)
 
 
-def _pad_batch(
-    rows: InstanceRows, *, objective: str, multiple: int, always_mask: bool
-) -> PretrainBatch:
+def _pad_batch(rows: Rows, *, objective: str, multiple: int, always_mask: bool) -> PretrainBatch:
     """Make a rectangle of rows, filled up with padding."""
     # Rows of 4, 2 and 2 tokens; the encoder computes the tokens of `token_index_T` alone:
     #

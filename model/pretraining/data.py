@@ -17,11 +17,11 @@ from ...pipeline import storage
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.instances.masking import mask_rows, mask_sequences
+from ...pipeline.instances.rows import Rows, concatenate, sequences
 from ...pipeline.manifests import InstancesManifest
 from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.stage import read_manifest
 from ...pipeline.vocabulary.vocabulary import Vocabulary
-from .rows import InstanceRows, concatenate, sequences
 
 COLUMNS = [
     "input_ids",
@@ -144,7 +144,7 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
     return groups
 
 
-def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
+def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
     """Read one row group; raises `UserError` naming the shard if it is damaged or does not match
     the directory.
     """
@@ -180,7 +180,7 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
     else:
         segment_b_start = table["segment_b_start"].to_numpy()
         next_sentence_label = table["next_sentence_label"].to_numpy()
-    rows = InstanceRows(
+    rows = Rows(
         input_ids=input_ids,
         lengths=lengths,
         masked_positions=masked_positions,
@@ -204,7 +204,7 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     return column.flatten().to_numpy(), np.diff(offsets)
 
 
-def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> None:
+def _check_rows(rows: Rows, directory: InstanceDirectory, path: str) -> None:
     # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
     # names no line.
     largest = max(int(rows.input_ids.max(initial=0)), int(rows.masked_ids.max(initial=0)))
@@ -223,7 +223,7 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
         raise UserError(f"{path} starts a document outside of its row; {REBUILD}.")
 
 
-def _starts_fit(rows: InstanceRows) -> bool:
+def _starts_fit(rows: Rows) -> bool:
     """Return whether packed rows are cut into documents, each from its start on."""
     assert rows.sequence_starts is not None and rows.num_sequences is not None
     row_starts = rows.offsets[:-1]
@@ -236,8 +236,8 @@ def _starts_fit(rows: InstanceRows) -> bool:
 
 
 def mask_anew(
-    rows: InstanceRows, vocabulary: Vocabulary, config: BuildConfig, rng: np.random.Generator
-) -> InstanceRows:
+    rows: Rows, vocabulary: Vocabulary, config: BuildConfig, rng: np.random.Generator
+) -> Rows:
     """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws
     them.
     """
@@ -259,12 +259,12 @@ def mask_anew(
 
 
 def _mask_packed(
-    rows: InstanceRows,
+    rows: Rows,
     ids: np.ndarray,
     vocabulary: Vocabulary,
     config: BuildConfig,
     rng: np.random.Generator,
-) -> InstanceRows:
+) -> Rows:
     """Return packed `rows` with new masks, drawn in `ids`, their original tokens."""
     assert rows.sequence_starts is not None and rows.num_sequences is not None
     by_sequence = sequences(rows)
@@ -284,6 +284,6 @@ def _mask_packed(
     )
 
 
-def read_split(directory: InstanceDirectory) -> InstanceRows:
+def read_split(directory: InstanceDirectory) -> Rows:
     """Read all rows of a split into memory, in the order of its files; meant for validation."""
     return concatenate([read_group(directory, group) for group in directory.row_groups])

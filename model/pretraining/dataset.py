@@ -18,9 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
+from ...pipeline.instances.rows import Rows, select, sequences
 from ..encoders.heads import IGNORED
 from .data import open_instances
-from .rows import InstanceRows, select, sequences
 from .sequence import RowSequence
 
 
@@ -153,7 +153,7 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         self._position, self._num_skipped = state["position"], state["num_rows"]
 
 
-def _split_rows(rows: InstanceRows, *, has_pairs: bool) -> list[InstanceRow]:
+def _split_rows(rows: Rows, *, has_pairs: bool) -> list[InstanceRow]:
     """Cut flat columns into a dict of tensors for each row."""
     # Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
     #

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...pipeline.errors import UserError
+from ...pipeline.instances.rows import Rows, cut_rows, sequences
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
 from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
@@ -20,7 +21,6 @@ from ..training.compilation import uncompiled
 from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, open_instances, read_split
-from .rows import InstanceRows, cut_rows, sequences
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
@@ -118,7 +118,7 @@ def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> No
 
 
 def evaluation_batches(
-    rows: InstanceRows, objective: str, max_rows: int | None = None
+    rows: Rows, objective: str, max_rows: int | None = None
 ) -> list[PretrainBatch]:
     """Return all rows in batches of about `TOKENS_PER_BATCH` tokens and at most `max_rows` rows."""
     num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))

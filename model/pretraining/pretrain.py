@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
+from ...pipeline.instances.rows import Rows, select, sequences
 from ...pipeline.storage.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ..card import CARD
 from ..checkpoint import files_digest, model_digest
@@ -48,7 +49,6 @@ from .card import model_card, num_evaluated
 from .data import InstanceDirectory
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
-from .rows import InstanceRows, select, sequences
 from .run import (
     RUN,
     STATE,
@@ -326,7 +326,7 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     )
 
 
-def _num_predicted(rows: InstanceRows, objective: str) -> int:
+def _num_predicted(rows: Rows, objective: str) -> int:
     if objective == "ltr":  # every token but each row's first
         return int(rows.lengths.sum()) - len(rows)
     return int(rows.num_masked.sum())

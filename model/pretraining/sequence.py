@@ -26,10 +26,10 @@ import numpy as np
 
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
+from ...pipeline.instances.rows import Rows, concatenate, select
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .data import InstanceDirectory, RowGroup, mask_anew, read_group
-from .rows import InstanceRows, concatenate, select
 
 BLOCK_ROWS = 65_536
 # Requests under way at once, as an object store answers each after tens of milliseconds.
@@ -106,7 +106,7 @@ class RowSequence:
         """Indices of the row groups of each epoch, until they repeat."""
         # Beyond the last of these the epochs repeat: a position's round, and the rest, by division.
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
-        self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
+        self._coming: dict[tuple[int, int], list[Future[Rows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
         self._readers: ThreadPoolExecutor | None = None
         self._process_id = os.getpid()
@@ -120,7 +120,7 @@ class RowSequence:
         """Leave threads and rows behind, for the workers of a ``DataLoader``."""
         return RowSequence, (self.directory, self.seed, self._duplicates_per_epoch, self.masks)
 
-    def rows(self, start: int, stop: int) -> InstanceRows:
+    def rows(self, start: int, stop: int) -> Rows:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several
         epochs.
         """
@@ -191,7 +191,7 @@ class RowSequence:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
-    def _read_block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
+    def _read_block(self, epoch: int, block: int) -> tuple[Rows, np.ndarray]:
         """Return a block's rows as they are stored, and their order; begin to read the next one."""
         self._forget_after_fork()
         groups = self._coming.pop((epoch, block), None)
@@ -212,7 +212,7 @@ class RowSequence:
             self._readers = None
             self._coming = {}
 
-    def _start_reading(self, epoch: int, block: int) -> "list[Future[InstanceRows]]":
+    def _start_reading(self, epoch: int, block: int) -> "list[Future[Rows]]":
         if self._readers is None:
             self._readers = ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
         futures = []
@@ -220,7 +220,7 @@ class RowSequence:
             futures.append(self._readers.submit(read_group, self.directory, group))
         return futures
 
-    def _mask(self, epoch: int, block: int, number: int) -> InstanceRows:
+    def _mask(self, epoch: int, block: int, number: int) -> Rows:
         """Return the rows of a block that are masked together with this number, with new masks."""
         assert self.masks is not None
         rows, order = self._block(epoch, block)
@@ -232,7 +232,7 @@ class RowSequence:
         position = self.epoch_start(epoch) + _start(self._block_ends(epoch), block) + first
         return mask_anew(chosen, self.masks.vocabulary, self.masks.at(position), rng)
 
-    def _piece_rows(self, piece: _Piece) -> InstanceRows:
+    def _piece_rows(self, piece: _Piece) -> Rows:
         if self.masks is None:
             rows, order = self._block(piece.epoch, piece.block)
             return select(rows, order[piece.first : piece.stop])

@@ -10,6 +10,7 @@ import torch
 
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
+from ...pipeline.instances.rows import Rows, select
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from ..checkpoint import read_config
@@ -23,7 +24,6 @@ from ..training.ranks import Ranks
 from .batches import PretrainBatch, pack_batches
 from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import NUM_SUMS, check_vocabulary_fits, evaluation_batches
-from .rows import InstanceRows, select
 from .run import check_metrics
 from .schedule import Schedule, make_schedule
 from .sequence import Masks, RowSequence
@@ -65,7 +65,7 @@ class PretrainSetup:
     ranks: Ranks
     schedule: Schedule
     phases: list[RowSequence]
-    validation: list[InstanceRows]
+    validation: list[Rows]
     """This rank's part of the rows that are evaluated, for each phase."""
     tokenizer: dict[str, bytes]
     dtype: torch.dtype = torch.float32
@@ -244,7 +244,7 @@ def _trained_length(checkpoint: str | None, directories: Sequence[InstanceDirect
     return max(longest, trained_length(checkpoint, num_positions))
 
 
-def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> InstanceRows:
+def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Rows:
     rows = read_split(open_instances(directory.path, "validation"))
     # Ranks take turns, so that each has the same number of rows.
     return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))

@@ -20,9 +20,9 @@ from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pa
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import batch_sums
 from clozeworks.model.pretraining.packing import check_packing, packs_rows
-from clozeworks.model.pretraining.rows import InstanceRows
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import autocast
+from clozeworks.pipeline.instances.rows import Rows
 from instances_fixture import write_instances
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
@@ -41,7 +41,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory) -> InstanceRows:
+def rows(tmp_path_factory) -> Rows:
     path = write_instances(tmp_path_factory.mktemp("instances"), rows_per_group=80, max_length=40)
     return RowSequence(open_instances(str(path)), seed=3).rows(0, 150)
 

@@ -42,7 +42,12 @@ ALLOWED = {
     "pipeline.auditing": EXECUTION | {"pipeline.vocabulary", "pipeline.instances"},
     "pipeline.transforms": EXECUTION | STAGES,
     "pipeline.corpus": EXECUTION | STAGES,
-    "model": STORAGE | {"pipeline.vocabulary.vocabulary", "pipeline.instances.masking"},
+    "model": STORAGE
+    | {
+        "pipeline.vocabulary.vocabulary",
+        "pipeline.instances.masking",
+        "pipeline.instances.rows",
+    },
     "cli": {"pipeline", "model"},
 }
 ENCODER = {

@@ -22,10 +22,10 @@ from clozeworks.model.pretraining.data import mask_anew, open_instances, read_sp
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import batch_sums, evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.rows import InstanceRows, cut_rows, select, sequences
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances.rows import Rows, cut_rows, select, sequences
 from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
@@ -105,11 +105,11 @@ def stored(instances: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def rows(instances: str) -> InstanceRows:
+def rows(instances: str) -> Rows:
     return read_split(open_instances(instances))
 
 
-def as_sequences(rows: InstanceRows) -> list[tuple[list[int], list[int], list[int]]]:
+def as_sequences(rows: Rows) -> list[tuple[list[int], list[int], list[int]]]:
     """Return ids, masked positions and masked ids of each row."""
     ids = np.split(rows.input_ids, rows.offsets[1:-1])
     positions = np.split(rows.masked_positions, rows.masked_offsets[1:-1])
@@ -132,7 +132,7 @@ def expected_sequences(stored: list[dict[str, Any]]) -> list[tuple[list[int], ..
     return found
 
 
-def test_rows_are_taken_apart_into_their_documents(rows: InstanceRows, stored: list[dict]):
+def test_rows_are_taken_apart_into_their_documents(rows: Rows, stored: list[dict]):
     assert as_sequences(sequences(rows)) == expected_sequences(stored)
     chosen = [5, 0, 17]
     taken = sequences(select(rows, np.array(chosen)))
@@ -152,7 +152,7 @@ def test_the_sequence_of_rows_reads_masks_and_locates_them(instances: str):
     assert again.input_ids.tolist() == select(epoch, np.arange(7, 30)).input_ids.tolist()
 
 
-def test_new_masks_keep_the_documents_apart(rows: InstanceRows, instances: str):
+def test_new_masks_keep_the_documents_apart(rows: Rows, instances: str):
     config = BuildConfig(max_length=MAX_LENGTH, pairing="none", mask_rate=0.3)
     masked = mask_anew(rows, read_vocabulary(instances), config, np.random.default_rng(0))
     assert masked.unmasked_ids().tolist() == rows.unmasked_ids().tolist()
@@ -180,7 +180,7 @@ def loss_sums(model: BertForPreTraining, parts: list[PretrainBatch]) -> torch.Te
 
 
 def test_padded_packed_and_single_documents_have_one_loss(
-    rows: InstanceRows, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batches, "TOKEN_BLOCK", 128)
     rows = select(rows, np.arange(6))
@@ -203,7 +203,7 @@ def test_padded_packed_and_single_documents_have_one_loss(
 
 
 @pytest.mark.parametrize("num_tokens", [3, 10, 64, 1000])
-def test_cut_rows_predict_the_same_tokens_from_less_text(rows: InstanceRows, num_tokens: int):
+def test_cut_rows_predict_the_same_tokens_from_less_text(rows: Rows, num_tokens: int):
     apart = sequences(rows)
     expected = []
     for ids, positions, originals in as_sequences(apart):

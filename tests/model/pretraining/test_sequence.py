@@ -14,12 +14,12 @@ import pytest
 import torch
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
-from clozeworks.model.pretraining.rows import concatenate, select
 from clozeworks.model.pretraining.sequence import Masks, RowSequence
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import num_to_mask
+from clozeworks.pipeline.instances.rows import concatenate, select
 from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -19,7 +19,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class InstanceRows:
+class Rows:
     """Columns of some instances; list columns are flat, one row's items after another's."""
 
     input_ids: np.ndarray
@@ -57,7 +57,7 @@ class InstanceRows:
         return restored
 
 
-def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
+def select(rows: Rows, index: np.ndarray) -> Rows:
     """Return the rows at `index` (int64), in that order."""
     # Two kinds of list columns, of different lengths: tokens, and tokens to predict.
     tokens = _items(rows.offsets, index)
@@ -69,7 +69,7 @@ def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
         sequence_offsets = np.append(0, np.cumsum(rows.num_sequences))
         sequence_starts = rows.sequence_starts[_items(sequence_offsets, index)]
         num_sequences = rows.num_sequences[index]
-    return InstanceRows(
+    return Rows(
         input_ids=rows.input_ids[tokens],
         lengths=rows.lengths[index],
         masked_positions=rows.masked_positions[masked],
@@ -82,7 +82,7 @@ def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
     )
 
 
-def sequences(rows: InstanceRows) -> InstanceRows:
+def sequences(rows: Rows) -> Rows:
     """Return a row for each sequence of packed rows; other rows as they are."""
     # A row of two sequences, with two tokens to predict:
     #
@@ -99,7 +99,7 @@ def sequences(rows: InstanceRows) -> InstanceRows:
     masked_M = rows.masked_positions + np.repeat(row_starts, rows.num_masked)
     num_masked = np.diff(np.searchsorted(masked_M, offsets))
     lengths = np.diff(offsets)
-    return InstanceRows(
+    return Rows(
         input_ids=rows.input_ids,
         lengths=lengths,
         masked_positions=masked_M - np.repeat(starts, num_masked),
@@ -110,7 +110,7 @@ def sequences(rows: InstanceRows) -> InstanceRows:
     )
 
 
-def cut_rows(rows: InstanceRows, num_tokens: int) -> InstanceRows:
+def cut_rows(rows: Rows, num_tokens: int) -> Rows:
     """Return rows ``[CLS] text [SEP]`` cut into rows of at most `num_tokens`, which predict the
     same tokens from less text.
     """
@@ -135,7 +135,7 @@ def cut_rows(rows: InstanceRows, num_tokens: int) -> InstanceRows:
     row_of_mask = np.repeat(np.arange(len(rows)), rows.num_masked)
     piece_in_row, place = np.divmod(rows.masked_positions.astype(np.int64) - 1, room)
     piece_of_mask = first_pieces[row_of_mask] + piece_in_row
-    return InstanceRows(
+    return Rows(
         input_ids=input_ids,
         lengths=lengths,
         masked_positions=place + 1,
@@ -161,13 +161,13 @@ def _items(offsets: np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.arange(lengths.sum()) + moves
 
 
-def concatenate(parts: list[InstanceRows]) -> InstanceRows:
+def concatenate(parts: list[Rows]) -> Rows:
     """Return the rows of all `parts`, in their order."""
     if len(parts) == 1:
         return parts[0]  # most batches lie in one block, and need no copy
     columns = {}
-    for field in fields(InstanceRows):
+    for field in fields(Rows):
         values = [getattr(part, field.name) for part in parts]
         if values[0] is not None:  # only packed rows have all columns
             columns[field.name] = np.concatenate(values)
-    return InstanceRows(**columns)
+    return Rows(**columns)
