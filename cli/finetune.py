@@ -74,7 +74,9 @@ def finetune(
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    from ..model.finetuning.results import describe_run
+    import msgspec
+
+    from ..model.finetuning.records import Trial, describe_run
 
     best = summary["best"]
     examples = f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev"
@@ -91,7 +93,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (f"dev {in_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
         (
             "best run",
-            f"{describe_run(best)}, after {best['step']:,} steps",
+            f"{describe_run(msgspec.convert(best, Trial))}, after {best['step']:,} steps",
         ),
     ]
     for name, score in best["scores"].items():

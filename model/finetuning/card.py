@@ -1,48 +1,69 @@
 """Write the model card of a fine-tuned model: its task, encoder and data, and its dev scores."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..card import (
-    DATASET,
-    as_code,
-    model_index,
-    model_name,
-    render_card,
-    software,
-)
+from ..card import DATASET, as_code, model_index, model_name, render_card, software
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
 from .config import FinetuneConfig
-from .results import SearchSummary
+from .prepare import chosen_recipe
+from .records import SearchSummary
+
+
+@dataclass(frozen=True)
+class CardSources:
+    """What a model was made of."""
+
+    data: str
+    """As the user named it."""
+    checkpoint: str
+    """The encoder's directory, or ``random weights``."""
+    languages: list[str]
+    """The encoder's."""
 
 
 def task_card(
     task: Task,
-    data: str,
-    checkpoint: str,
-    languages: list[str],
+    sources: CardSources,
     config: FinetuneConfig,
-    recipe: Mapping[str, Any],
     summary: SearchSummary,
     shape: EncoderConfig,
-    *,
-    in_transformers: bool,
 ) -> str:
-    """Return Markdown with the front matter of the Hub.
+    """Return Markdown with the front matter of the Hub; `shape` is the encoder's."""
+    has_hf_head = "architectures" not in task.hf_settings()
+    in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
+    return render_card(
+        "finetuning/card.md.jinja",
+        title=f"A {shape.title} encoder fine-tuned on {_name(task)} by Clozeworks",
+        metadata=_metadata(task, sources, config, summary, shape),
+        tables=_tables(task, sources, config, summary, shape),
+        licensed_sources="the data and of the encoder",
+        pipeline=task.pipeline,
+        in_transformers=in_transformers,
+    )
 
-    `languages` and `shape` are the encoder's, `recipe` has hyperparameters that the task or user
-    set; `in_transformers` says whether ``transformers`` has the head.
-    """
-    pipeline = task.pipeline
-    name = f"{task.name} {task.variant}".strip()
-    dataset = _dataset(task, data)
-    split = "train (held-out part)" if summary["held_out"] else "validation"
-    best = summary["best"]
+
+def _name(task: Task) -> str:
+    return f"{task.name} {task.variant}".strip()
+
+
+def _metadata(
+    task: Task,
+    sources: CardSources,
+    config: FinetuneConfig,
+    summary: SearchSummary,
+    shape: EncoderConfig,
+) -> dict[str, Any]:
+    dataset = _dataset(task, sources.data)
     results = model_index(
-        f"{shape.title} for {name}", pipeline, {**dataset, "split": split}, best["scores"]
+        f"{shape.title} for {_name(task)}",
+        task.pipeline,
+        {**dataset, "split": _split(summary)},
+        summary.best.scores,
     )
     # The Hub makes links of these; a local file would be a broken one.
     datasets = []
@@ -50,55 +71,64 @@ def task_card(
         datasets.append(dataset["type"])
     library = "transformers"
     tags = [shape.model_type]
-    if pipeline == "sentence-similarity":
+    if task.pipeline == "sentence-similarity":
         library = "sentence-transformers"
         tags += [library, "feature-extraction"]
-    metadata = {
-        "language": languages,
+    return {
+        "language": sources.languages,
         "license": config.license,
         "library_name": library,
-        "pipeline_tag": pipeline,
+        "pipeline_tag": task.pipeline,
         "tags": tags,
         "datasets": datasets,
         "model-index": results,
     }
-    scores = {}
-    for metric, score in best["scores"].items():
-        scores[metric] = _figure(score)
-        if metric in summary["baseline"]:
-            constant = _figure(summary["baseline"][metric])
-            scores[metric] += f" ({constant} for a constant answer)"
-    attention = {}
+
+
+def _tables(
+    task: Task,
+    sources: CardSources,
+    config: FinetuneConfig,
+    summary: SearchSummary,
+    shape: EncoderConfig,
+) -> dict[str, Mapping[str, Any]]:
+    best = summary.best
+    recipe = chosen_recipe(task, config)._replace(**best.varied)
+    training = {"encoder": as_code(model_name(sources.checkpoint))}
     if shape.is_decoder:
-        attention["attention"] = "left to right"
-    tables = {
+        training["attention"] = "left to right"
+    return {
         "Data": {
-            "data": as_code(dataset["name"]),
-            "training examples": summary["train_examples"],
-            "dev examples": summary["dev_examples"],
-            "dev examples are": split,
+            "data": as_code(_dataset(task, sources.data)["name"]),
+            "training examples": summary.train_examples,
+            "dev examples": summary.dev_examples,
+            "dev examples are": _split(summary),
         },
         "Training": {
-            "encoder": as_code(model_name(checkpoint)),
-            **attention,
-            "learning rate": f"{best['learning_rate']:g}",
-            "seed": best["seed"],
-            **recipe,
+            **training,
+            "learning rate": f"{best.learning_rate:g}",
+            "seed": best.seed,
+            "batch_size": recipe.batch_size,
+            "epochs": f"{recipe.epochs:g}",
             "max_length": task.max_length,
-            "runs": f"{summary['runs']:,}; this is the best on dev",
+            "runs": f"{summary.runs:,}; this is the best on dev",
             "software": software(),
         },
-        "On the dev examples": scores,
+        "On the dev examples": _scores(summary),
     }
-    return render_card(
-        "finetuning/card.md.jinja",
-        title=f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
-        metadata=metadata,
-        tables=tables,
-        licensed_sources="the data and of the encoder",
-        pipeline=pipeline,
-        in_transformers=in_transformers and pipeline != "multiple-choice",
-    )
+
+
+def _split(summary: SearchSummary) -> str:
+    return "train (held-out part)" if summary.held_out else "validation"
+
+
+def _scores(summary: SearchSummary) -> dict[str, str]:
+    scores = {}
+    for metric, score in summary.best.scores.items():
+        scores[metric] = _figure(score)
+        if metric in summary.baseline:
+            scores[metric] += f" ({_figure(summary.baseline[metric])} for a constant answer)"
+    return scores
 
 
 def _figure(score: float) -> str:

@@ -22,7 +22,7 @@ from ..tasks.task import Task, report_cut
 from ..training.device import find_device
 from ..training.ranks import print_notice
 from .finetuned import Finetuned, load_finetuned
-from .results import SearchSummary, read_summary
+from .records import SearchSummary, read_summary
 
 BASELINE = "baseline_"
 """Begins the names of the metrics of a constant answer."""
@@ -112,7 +112,7 @@ def _labelled_files(task: Task, data: str | Path) -> dict[str, list[Path]]:
 def _report_training_files(summary: SearchSummary, files: Sequence[Path]) -> None:
     """Print which of the files the model was trained on, if any."""
     for file in files:
-        if is_hub(file) or files_digest([file]) not in summary.get("train_digests", ()):
+        if is_hub(file) or files_digest([file]) not in summary.train_digests:
             continue
         print_notice(
             f"{file} is a file that this model was trained on: the figures say how well it "

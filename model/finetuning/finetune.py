@@ -9,11 +9,11 @@ files in ``test/``. On the CPU the same seed gives the same weights, to the last
 import json
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
@@ -40,15 +40,25 @@ from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
 from ..training.loop import StopRequest
 from ..training.processor import print_if_emulated
-from ..training.ranks import SHARED, join_ranks, print_notice
-from .card import task_card
+from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
+from .card import CardSources, task_card
 from .config import FinetuneConfig
-from .dev import dev_split, measure_on_dev
+from .dev import dev_split, scores_without_model
 from .finetuned import load_finetuned
-from .job import RUNS, Job, identity_of, prepare_job
+from .folder import RUNS, SearchFolder
 from .predict import predict_files
-from .results import IDENTITY, RESULTS, SUMMARY, BestRun, RunRecord, SearchSummary, read_summary
-from .search import best_of, main_score, search
+from .prepare import Features, chosen_recipe, identity_of, make_grid, prepare
+from .records import (
+    SUMMARY,
+    RunRecord,
+    SearchSummary,
+    Trial,
+    best_of,
+    main_score,
+    read_summary,
+)
+from .results import IDENTITY, RESULTS
+from .search import Trainer, search
 
 OWN_FILES = (
     *(SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG),
@@ -82,67 +92,79 @@ def finetune(
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
-    task_data = read_data(task, data, config.task_options)
-    with mirrored(output) as directory:
-        job = prepare_job(str(data), task_data, str(checkpoint), directory, config)
-        return _finetune(job, progress, overwrite, stop)
+    splits = read_data(task, data, config.task_options)
+    features = prepare(splits, str(checkpoint), config)
+    grid = make_grid(chosen_recipe(splits.task, config), config)
+    identity = identity_of(splits, str(checkpoint), config)
+    smallest_batch = min(_batch_size(trial, splits.task, config) for trial in grid)
+    with mirrored(output) as path:
+        folder = SearchFolder(path)
+        claim = claimed(str(path), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
+        with (
+            unwritable_as_user_error(path, NO_SPACE),
+            join_ranks(config.device, smallest_batch) as ranks,
+            kept_generators(ranks.device),
+            ranks.on_first(claim),
+        ):
+            trainer = Trainer(splits, features, str(checkpoint), config, ranks)
+            _begin(trainer, grid, folder)
+            ranks.wait()  # for the first one, which alone writes
+            _check_ranks(ranks, identity, path)
+            summary = read_summary(path)
+            if summary is None and search(grid, folder, trainer, progress, stop):
+                if ranks.rank == 0:
+                    _finish(trainer, str(data), folder)
+                ranks.wait()
+                summary = read_summary(path)
+    if summary is None:
+        return {"status": "interrupted"}
+    return msgspec.to_builtins(summary)
 
 
-def _finetune(
-    job: Job, progress: ProgressCallback | None, overwrite: bool, stop: StopRequest | None
-) -> dict[str, Any]:
-    identity = identity_of(job)
-    claim = claimed(str(job.output), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
-    with (
-        unwritable_as_user_error(job.output, NO_SPACE),
-        join_ranks(job.config.device, min(job.batch_sizes)) as ranks,
-        kept_generators(ranks.device),
-        ranks.on_first(claim),
-    ):
-        if job.data.task.whole_batches and ranks.num_ranks > 1:
-            raise UserError(
-                f"{job.data.task.name} compares the examples of a batch, which cannot be divided "
-                "among processes; run it without torchrun."
-            )
-        if ranks.rank == 0:
-            if not _is_complete(job):
-                # The card too, so that nobody exports the next best model with the figures of this
-                # one.
-                for name in (SUMMARY, CARD):
-                    (job.output / name).unlink(missing_ok=True)
-                dtype = product_dtype(job.config.precision, ranks.device)
-                print_if_emulated(dtype, ranks.device)
-            _report_cuts(job)
-            _report_repeats(job.data)
-        ranks.wait()  # for the first one, which alone writes
-        claim_file = job.output / IDENTITY
-        claim_digest = files_digest([claim_file]) if claim_file.is_file() else "missing"
-        job_digest = f"{stable_hash(json.dumps(identity)):016x}"
-        # The second one differs where ranks on several machines do not share the directory.
-        same_on_all = {
-            "the task, its data and the checkpoint": job_digest,
-            "`output`": claim_digest,
-        }
-        ranks.agree(same_on_all, SHARED)
-        summary = read_summary(job.output)
-        if summary is None and search(job, ranks, progress, stop):
-            if ranks.rank == 0:
-                _finish(job, ranks.device)
-            ranks.wait()
-            summary = read_summary(job.output)
-    return {**summary} if summary else {"status": "interrupted"}
+def _batch_size(trial: Trial, task: Task, config: FinetuneConfig) -> int:
+    return chosen_recipe(task, config)._replace(**trial.varied).batch_size
 
 
-def _report_cuts(job: Job) -> None:
-    task = job.data.task
-    report_cut(task, "train", num_cut(job.train), len(job.data.train))
-    for prefix, features in job.dev.items():
-        report_cut(task, dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
+def _begin(trainer: Trainer, grid: Sequence[Trial], folder: SearchFolder) -> None:
+    """Say what is odd about the examples, and forget an earlier end if there is work to do."""
+    task = trainer.splits.task
+    ranks = trainer.ranks
+    if task.whole_batches and ranks.num_ranks > 1:
+        raise UserError(
+            f"{task.name} compares the examples of a batch, which cannot be divided among "
+            "processes; run it without torchrun."
+        )
+    if ranks.rank > 0:
+        return
+    digest = trainer.splits.test_digest()
+    if not folder.is_complete(grid, digest, trainer.config.license):
+        folder.forget_end()
+        print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
+    _report_cuts(trainer.splits, trainer.features)
+    _report_repeats(trainer.splits)
 
 
-def _report_repeats(data: TaskSplits) -> None:
-    repeats = find_repeats(data.task, data.train, data.dev)
-    num_train = f"{len(data.train):,} training examples"
+def _check_ranks(ranks: Ranks, identity: Mapping[str, Any], path: Path) -> None:
+    """Raise `UserError` if the ranks do different work, or do not share the directory."""
+    claim_file = path / IDENTITY
+    ranks.agree(
+        {
+            "the task, its data and the checkpoint": f"{stable_hash(json.dumps(identity)):016x}",
+            "`output`": files_digest([claim_file]) if claim_file.is_file() else "missing",
+        },
+        SHARED,
+    )
+
+
+def _report_cuts(splits: TaskSplits, features: Features) -> None:
+    report_cut(splits.task, "train", num_cut(features.train), len(splits.train))
+    for prefix, dev_features in features.dev.items():
+        report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
+
+
+def _report_repeats(splits: TaskSplits) -> None:
+    repeats = find_repeats(splits.task, splits.train, splits.dev)
+    num_train = f"{len(splits.train):,} training examples"
     if repeats.repeated:
         print_notice(
             f"{repeats.repeated:,} of {num_train} repeat another exactly: they count twice."
@@ -153,103 +175,63 @@ def _report_repeats(data: TaskSplits) -> None:
             f"label, for example {shown(repeats.example)}: no model can learn both."
         )
     if repeats.shared:
-        num_dev = sum(len(examples) for examples in data.dev.values())
+        num_dev = sum(len(examples) for examples in splits.dev.values())
         print_notice(
             f"{repeats.shared:,} of {num_dev:,} dev examples are training examples too, which "
             "flatters the scores."
         )
 
 
-def _is_complete(job: Job) -> bool:
-    """Return whether all runs are done, the card has this licence, and the predictions are of these
-    test files.
-    """
-    if not all(map(job.is_done, job.grid())):
-        return False
-    card = job.output / CARD
-    if not card.is_file():
-        return False
-    # The licence is no part of the identity: another one only needs a new card.
-    license = job.config.license
-    text = card.read_text(encoding="utf-8", errors="replace")
-    if license is not None and f"\nlicense: {license}\n" not in text:
-        return False
-    summary = read_summary(job.output)
-    return summary is not None and summary.get("test_digest") == job.data.test_digest()
-
-
-def _finish(job: Job, device: torch.device) -> None:
+def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
     """Write the best model's predictions for the test files, the card, then the summary."""
-    shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
-    if job.data.tests:
+    splits = trainer.splits
+    shutil.rmtree(folder.path / "test", ignore_errors=True)  # of other files
+    if splits.tests:
         # Only a task of the user's own cannot be made from task.json.
-        users_task = None
-        if "class" in task_settings(job.data.task):
-            users_task = job.data.task
+        users_task = splits.task if "class" in task_settings(splits.task) else None
         # Read again from its files, as `predict` will: the best run may be one of an earlier call.
-        finetuned = load_finetuned(job.output, device, users_task)
-        for split, files in job.data.tests.items():
-            predictions = predict_files(finetuned, files, split)
-            for name, content in predictions.items():
-                job.files.write_bytes(f"test/{name}", content)
-    summary = _summary(job, job.records())
-    job.files.write_bytes(CARD, _card(job, summary).encode())
+        finetuned = load_finetuned(folder.path, trainer.ranks.device, users_task)
+        for split, files in splits.tests.items():
+            for name, content in predict_files(finetuned, files, split).items():
+                folder.files.write_bytes(f"test/{name}", content)
+    records = folder.records()
+    summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
+    sources = CardSources(source, records[0].checkpoint, read_languages(trainer.checkpoint))
+    shape = read_config(folder.path)
+    card = task_card(splits.task, sources, trainer.config, summary, shape)
+    folder.files.write_bytes(CARD, card.encode())
     # The summary comes last: it says that the search is finished.
-    job.files.write_json(SUMMARY, summary)
-    job.files.remove(WORK)
+    folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
+    folder.files.remove(WORK)
 
 
-def _card(job: Job, summary: SearchSummary) -> str:
-    task = job.data.task
-    has_hf_head = "architectures" not in task.hf_settings()
-    shape = read_config(job.output)
-    recipe = job.recipe_of(summary["best"])
-    return task_card(
-        task,
-        job.source,
-        job.records()[0]["checkpoint"],
-        read_languages(job.checkpoint),
-        job.config,
-        {"batch_size": recipe.batch_size, "epochs": f"{recipe.epochs:g}"},
-        summary,
-        shape,
-        in_transformers=has_hf_head and not shape.is_decoder,
-    )
-
-
-def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
-    """Return the best run, the spread of all, and baselines; a run no better than a constant answer
-    by the first metric is degenerate.
-    """
+def summarise(
+    records: Sequence[RunRecord], splits: TaskSplits, features: Features, selected: str | None
+) -> SearchSummary:
+    """Return the best run, the spread of all, and baselines."""
     # A useful model beats both: a constant answer, and a model that counts single words.
-    baseline = measure_on_dev(job, job.data.task.baseline)
-    word_baseline = measure_on_dev(job, job.data.task.word_baseline)
-    values = [main_score(record["scores"]) for record in records]
+    baseline = scores_without_model(splits, splits.task.baseline, selected)
+    word_baseline = scores_without_model(splits, splits.task.word_baseline, selected)
+    values = [main_score(record.scores) for record in records]
     best = best_of(records)
-    return {
-        "status": "finished",
-        "task": job.data.task.name,
-        "metric": next(iter(baseline)),
-        "best": BestRun(
-            **job.trial_of(best),
-            tuned=best["tuned"],
-            scores=best["scores"],
-            step=best.get("step", 0),
-        ),
-        "untrained": best.get("untrained", {}),
-        "dev_classes": best.get("dev_classes", {"classes": {}, "confusion": []}),
-        "runs": len(records),
-        "median": statistics.median(values),
-        "lowest": min(values),
-        "highest": max(values),
-        "degenerate_runs": sum(value <= main_score(baseline) for value in values),
-        "baseline": baseline,
-        "word_baseline": word_baseline,
-        "train_examples": len(job.data.train),
-        "dev_examples": len(job.data.dev[""]),
-        "train_examples_cut": num_cut(job.train),
-        "dev_examples_cut": num_cut(job.dev[""]),
-        "held_out": job.data.held_out,
-        "test_digest": job.data.test_digest(),
-        "train_digests": job.data.train_digests(),
-    }
+    return SearchSummary(
+        task=splits.task.name,
+        metric=next(iter(baseline)),
+        best=best.as_best(),
+        untrained=best.untrained,
+        dev_classes=best.dev_classes,
+        runs=len(records),
+        median=statistics.median(values),
+        lowest=min(values),
+        highest=max(values),
+        degenerate_runs=sum(value <= main_score(baseline) for value in values),
+        baseline=baseline,
+        word_baseline=word_baseline,
+        train_examples=len(splits.train),
+        dev_examples=len(splits.dev[""]),
+        train_examples_cut=num_cut(features.train),
+        dev_examples_cut=num_cut(features.dev[""]),
+        held_out=splits.held_out,
+        test_digest=splits.test_digest(),
+        train_digests=splits.train_digests(),
+    )

@@ -16,19 +16,16 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json, read_csv
 from ..mirror import local_copy
 from ..tasks.squad_metrics import Metric, exact_match
-from .results import (
-    IDENTITY,
-    RESULTS,
+from .records import (
     SUMMARY,
-    ResultLine,
     RunRecord,
     SearchSummary,
     describe_run,
-    read_results,
     read_summary,
     run_name,
     run_order,
 )
+from .results import IDENTITY, RESULTS, ResultLine, read_results
 
 NUM_MISTAKES = 20
 MAX_CLASSES = 100
@@ -124,18 +121,18 @@ def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
     summary = read_summary(directory)
     metrics = [line.metric for line in lines]
     records = _records(directory)
-    best = max(records, key=lambda record: record["scores"][metrics[0]])
+    best = max(records, key=lambda record: record.scores[metrics[0]])
     if summary:
-        chosen = run_name(summary["best"])
+        chosen = run_name(summary.best)
         (best,) = [each for each in records if run_name(each) == chosen]
     answer_metric: Metric = "korquad" if "korquad" in first.variant.split() else "squad"
     mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl", answer_metric)
-    report = best.get("dev_classes", {"classes": {}, "confusion": []})
-    classes = report["classes"]
+    report = best.dev_classes
+    classes = report.classes
     if len(classes) > MAX_CLASSES:
         classes = {}
     confusion = []
-    for name, counts in zip(classes, report["confusion"], strict=False):
+    for name, counts in zip(classes, report.confusion, strict=False):
         total = max(1, sum(counts))
         confusion.append((name, [(count, count / total) for count in counts]))
     return SearchView(
@@ -167,8 +164,8 @@ def _records(directory: Path) -> list[RunRecord]:
 def _run_line(record: RunRecord, is_best: bool) -> RunLine:
     return RunLine(
         name=describe_run(record),
-        scores=record["scores"],
-        seconds=record["seconds"],
+        scores=record.scores,
+        seconds=record.seconds,
         is_best=is_best,
     )
 
@@ -177,9 +174,9 @@ def _baselines(summary: SearchSummary | None) -> dict[str, Mapping[str, float]]:
     if summary is None:
         return {}
     return {
-        "the encoder before": summary.get("untrained", {}),
-        "a constant answer": summary["baseline"],
-        "TF-IDF": summary["word_baseline"],
+        "the encoder before": summary.untrained,
+        "a constant answer": summary.baseline,
+        "TF-IDF": summary.word_baseline,
     }
 
 

@@ -6,125 +6,24 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct, structs
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
-from ...pipeline.wording import in_words
+from ...pipeline.parsing import Finite, convert, parse_json, read_csv
 from ..mirror import local_copy
-from ..tasks.class_report import ClassReport
+from .records import SUMMARY, VARIED, RunRecord, read_summary
 
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
-SUMMARY = "summary.json"  # as in `run`, which needs torch
-VARIED = ("batch_size", "epochs")
-"""Hyperparameters that a run is named for only if the search has several values of them."""
 RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
 LAST_COLUMN = "seconds"
-LEFT_TO_RIGHT = "left-to-right"
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
 NOT_SCORES = ("total", "_thresh")
 """Suffixes of values that SQuAD 2.0's script reports among its metrics but that are not scores."""
 _ADVICE = "Move it away, or rerun `clozeworks finetune`."
-
-
-class Trial(TypedDict):
-    """What tells a run of a search from the others."""
-
-    learning_rate: float
-    seed: int
-    batch_size: NotRequired[int]
-    """Only if the search has several."""
-    epochs: NotRequired[float]
-    """Only if the search has several."""
-
-
-def run_name(trial: Trial) -> str:
-    """Return the name of a run's folder.
-
-    >>> run_name({"learning_rate": 5e-05, "seed": 0, "batch_size": 16})
-    'learning-rate-5e-05-seed-0-batch-size-16'
-    """
-    values = _values_in_words(trial).items()
-    return "-".join(f"{name.replace(' ', '-')}-{value}" for name, value in values)
-
-
-def describe_run(trial: Trial) -> str:
-    """Return the run's hyperparameters in words.
-
-    >>> describe_run({"learning_rate": 5e-05, "seed": 0, "epochs": 2.0})
-    'learning rate 5e-05, seed 0, epochs 2'
-    """
-    return ", ".join(f"{name} {value}" for name, value in _values_in_words(trial).items())
-
-
-def _values_in_words(trial: Trial) -> dict[str, str]:
-    values = {"learning rate": str(trial["learning_rate"]), "seed": str(trial["seed"])}
-    for name, value in trial.items():
-        if name in VARIED:
-            values[in_words(name)] = f"{value:g}"
-    return values
-
-
-def run_order(trial: Trial) -> tuple[float, int, str]:
-    """Return a key that sorts runs: the highest learning rate first, then the lowest seed."""
-    return -trial["learning_rate"], trial["seed"], run_name(trial)
-
-
-class BestRun(Trial):
-    """The best run of a search."""
-
-    tuned: dict[str, Any]
-    """The settings chosen on the dev examples."""
-    scores: Annotated[dict[str, int | float], Meta(min_length=1)]
-    step: NotRequired[int]
-    """Updates after which the weights were the best on dev."""
-
-
-class RunRecord(BestRun):
-    """The content of a run's ``run.json``, which says that the run is done."""
-
-    task: str
-    variant: str
-    """The task's, and ``left-to-right`` for such an encoder."""
-    checkpoint: str
-    seconds: float
-    untrained: NotRequired[dict[str, float]]
-    """Scores before training; empty if the model had a new head."""
-    dev_classes: NotRequired[ClassReport]
-    """Of the first dev set."""
-
-
-class SearchSummary(TypedDict):
-    """The content of ``summary.json``, after all runs of `finetune`."""
-
-    status: Literal["finished"]
-    task: str
-    metric: str
-    best: BestRun
-    runs: Count
-    median: float
-    lowest: float
-    highest: float
-    degenerate_runs: Count
-    untrained: NotRequired[dict[str, float]]
-    """Scores before training; empty if the model had a new head."""
-    dev_classes: NotRequired[ClassReport]
-    """Of the best run, on the first dev set."""
-    baseline: dict[str, int | float]
-    word_baseline: dict[str, int | float]
-    train_examples: Count
-    dev_examples: Count
-    train_examples_cut: Count
-    dev_examples_cut: Count
-    held_out: bool
-    test_digest: NotRequired[str]
-    """Of the test files whose predictions lie in ``test/``."""
-    train_digests: NotRequired[list[str]]
-    """Of each training file; none of a data set of the Hub."""
 
 
 class RunRow(Struct):
@@ -207,7 +106,7 @@ def _search_lines(file: Path, directory: str) -> Iterator[ResultLine]:
         # What is degenerate is judged by the first metric alone.
         degenerate_runs = None
         if summary is not None and metric == metrics[0]:
-            degenerate_runs = summary["degenerate_runs"]
+            degenerate_runs = summary.degenerate_runs
         yield ResultLine(
             task=first.row.task,
             variant=first.row.variant,
@@ -240,8 +139,8 @@ def _read_data_digest(directory: Path) -> str:
 
 def results_table(records: Sequence[RunRecord]) -> bytes:
     """Return the content of ``results.csv``: a line per run."""
-    metrics = list(records[0]["scores"])
-    varied = [name for name in VARIED if name in records[0]]
+    metrics = list(records[0].scores)
+    varied = list(records[0].varied)
     text = io.StringIO()
     writer = csv.DictWriter(
         text,
@@ -251,7 +150,7 @@ def results_table(records: Sequence[RunRecord]) -> bytes:
     )
     writer.writeheader()
     for record in records:
-        writer.writerow({**record, **record["scores"]})
+        writer.writerow({**structs.asdict(record), **record.scores})
     return text.getvalue().encode()
 
 
@@ -267,18 +166,3 @@ def read_runs(file: Path) -> list[RecordedRun]:
 
 def _without(line: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in line.items() if name not in names}
-
-
-def read_summary(directory: Path) -> SearchSummary | None:
-    """Return the summary in an output directory of `finetune`; None if its runs are not all
-    finished.
-    """
-    path = directory / SUMMARY
-    if not path.exists():
-        return None
-    return parse_json(
-        path.read_bytes(),
-        SearchSummary,
-        path,
-        "Delete it and rerun `clozeworks finetune`; it resumes.",
-    )

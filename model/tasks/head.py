@@ -179,7 +179,7 @@ class TaskHead(ABC):
 
     def class_report(self, answers: Sequence[Answer], examples: Sequence[Any]) -> ClassReport:
         """Return the figures of each class; empty if the task has none."""
-        return {"classes": {}, "confusion": []}
+        return ClassReport()
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[Any], split: str

@@ -57,7 +57,7 @@ def label_report(
     confusion: list[list[int]] = []
     if len(labels) <= MAX_CONFUSION:
         confusion = matrix_KK.tolist()
-    return {"classes": classes, "confusion": confusion}
+    return ClassReport(classes=classes, confusion=confusion)
 
 
 def class_figures(

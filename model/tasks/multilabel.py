@@ -108,7 +108,7 @@ class MultiLabel(TextTable, Task):
             [[label in answer["labels"] for label in self.labels] for answer in answers]
         )
         classes = class_figures(self.labels, self._truths(examples), given_NK)
-        return {"classes": classes, "confusion": []}
+        return ClassReport(classes=classes)
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``."""

@@ -106,7 +106,7 @@ class EntityRecognition(WordTagging):
             gold = [_of_type(entities(self.truth(example)), kind) for example in examples]
             scores = entity_scores(predicted, gold)
             classes[kind] = {**scores, "count": sum(map(len, gold))}
-        return {"classes": classes, "confusion": []}
+        return ClassReport(classes=classes)
 
     def columns(self, sentence: Sentence) -> Sequence[str]:
         """Return the lines with their tags as BIO, or ``conlleval`` would count an I-loc that

@@ -16,7 +16,8 @@ from clozeworks.model.checkpoint import load_tensors, read_config, read_model
 from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
-from clozeworks.model.finetuning.results import RunRecord, read_results, read_summary
+from clozeworks.model.finetuning.records import RunRecord, read_summary
+from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.pretraining import run
 from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tasks.catalogue import read_task

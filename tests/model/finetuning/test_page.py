@@ -68,12 +68,12 @@ def test_figures_of_classes_follow_from_the_confusion_matrix():
     answers = list("aabbbbacb")
     report = label_report(names, truths, answers)
     matrix = np.array([[2, 1, 0], [1, 3, 0], [0, 1, 1]])
-    assert report["confusion"] == matrix.tolist()
+    assert report.confusion == matrix.tolist()
     for index, name in enumerate(names):
         right = matrix[index, index]
         precision = right / matrix[:, index].sum()
         recall = right / matrix[index].sum()
-        assert report["classes"][name] == pytest.approx(
+        assert report.classes[name] == pytest.approx(
             {
                 "precision": precision,
                 "recall": recall,
@@ -86,8 +86,8 @@ def test_figures_of_classes_follow_from_the_confusion_matrix():
 def test_many_classes_have_no_matrix():
     names = [f"class {number}" for number in range(101)]
     report = label_report(names, names, names)
-    assert len(report["classes"]) == 101
-    assert report["confusion"] == []
+    assert len(report.classes) == 101
+    assert report.confusion == []
 
 
 def test_dev_predictions_have_text_and_truth(trained):

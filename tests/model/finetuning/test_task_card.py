@@ -1,18 +1,21 @@
 """The card of a fine-tuned model: the Hub's metadata, the data, the recipe and the scores."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import EncoderConfig
-from clozeworks.model.finetuning.card import task_card
+from clozeworks.model.finetuning.card import CardSources, task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.results import SearchSummary
+from clozeworks.model.finetuning.records import SearchSummary
 from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.similarity import Similarity
 from clozeworks.model.tasks.task import Task
 from huggingface_hub import EvalResult, ModelCard
 
-SUMMARY: SearchSummary = {
+SUMMARY: dict[str, Any] = {
     "status": "finished",
     "task": "mrpc",
     "metric": "f1",
@@ -41,23 +44,13 @@ def card_of(
     task: Task = GLUE["mrpc"],
     data: str = "glue/MRPC",
     license: str | None = None,
-    summary: SearchSummary = SUMMARY,
+    held_out: bool = False,
     shape: EncoderConfig | None = None,
 ) -> ModelCard:
-    recipe = {"batch_size": 32, "epochs": "3"}
     config = FinetuneConfig(license=license)
-    text = task_card(
-        task,
-        data,
-        "run",
-        ["en"],
-        config,
-        recipe,
-        summary,
-        shape or ModelConfig(),
-        in_transformers=task.name != "swag",
-    )
-    return ModelCard(text)
+    sources = CardSources(data, "run", ["en"])
+    summary = msgspec.convert({**SUMMARY, "held_out": held_out}, SearchSummary)
+    return ModelCard(task_card(task, sources, config, summary, shape or ModelConfig()))
 
 
 def test_the_metadata_are_those_of_the_hub():
@@ -118,7 +111,7 @@ def test_a_model_that_reads_from_left_to_right_says_so():
 
 def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for():
     task = Classification(name="classify", text=("text",), labels=("a", "b"))
-    card = card_of(task, "my data/reviews.csv", summary={**SUMMARY, "held_out": True})
+    card = card_of(task, "my data/reviews.csv", held_out=True)
     assert card.data.get("datasets") is None
     results: list[EvalResult] = card.data.get("eval_results")
     assert {result.dataset_name for result in results} == {"reviews.csv"}

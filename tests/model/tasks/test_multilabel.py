@@ -130,7 +130,7 @@ def test_metrics_are_those_of_scikit_learn_and_a_label_needs_half_the_probabilit
         ["anger", "joy"], ["joy"], [], ["joy", "love"],
     ]  # fmt: skip
     assert answers[0]["probabilities"]["anger"] == pytest.approx(1 / (1 + np.exp(-1)))
-    report = task.class_report(answers, examples)["classes"]
+    report = task.class_report(answers, examples).classes
     assert report["joy"] == {
         "precision": pytest.approx(2 / 3), "recall": 1, "f1": pytest.approx(0.8), "count": 2,
     }  # fmt: skip

@@ -1,0 +1,148 @@
+"""Encode the examples of a task for a checkpoint, and list the runs of a search."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from ...pipeline.config import identity_fields
+from ...pipeline.errors import UserError
+from ...pipeline.parsing import parse_json
+from ..checkpoint import CONFIG, model_digest, read_config
+from ..encoders.config import EncoderConfig
+from ..mirror import local_copy
+from ..tasks.batches import Feature
+from ..tasks.catalogue import task_settings
+from ..tasks.head import Recipe
+from ..tasks.splits import TaskSplits
+from ..tasks.tables import shown
+from ..tasks.task import Task
+from ..tokenizer import TextTokenizer, check_fit, trained_length
+from ..training.ranks import print_notice
+from .config import FinetuneConfig
+from .records import Trial
+from .task_model import architecture
+
+
+@dataclass(frozen=True)
+class Features:
+    """The encoded examples."""
+
+    train: list[Feature]
+    """Those that have a target."""
+    dev: dict[str, list[Feature]]
+    """By the prefix of the metrics' names, as the dev examples."""
+
+
+def prepare(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> Features:
+    """Encode the examples; raise `UserError` if the checkpoint cannot be trained on them."""
+    task = splits.task
+    _check_options(splits, config)
+    shape = read_config(checkpoint)
+    if config.keep_head:
+        _check_head(task, shape, checkpoint)
+    tokenizer = TextTokenizer(checkpoint)
+    check_fit(tokenizer, shape, task.max_length, checkpoint)
+    dev = {prefix: task.encode(examples, tokenizer) for prefix, examples in splits.dev.items()}
+    encoded = task.encode(splits.train, tokenizer)
+    # Of SQuAD for instance, a question whose answer is not where the file says has no target.
+    train = [feature for feature in encoded if feature.target is not None]
+    if not train:
+        raise UserError(
+            f"None of the {len(splits.train):,} training examples has a usable label or answer; "
+            "check the training file."
+        )
+    if not config.random_weights:
+        _report_untrained(checkpoint, shape, [train, *dev.values()])
+    return Features(train, dev)
+
+
+def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
+    """Raise `UserError` if the task cannot be trained or judged with these options."""
+    task = splits.task
+    if task.whole_batches and config.micro_batch_size:
+        raise UserError(
+            f"{task.name} compares the examples of a batch, so `micro_batch_size` cannot "
+            "divide it; lower `batch_size`."
+        )
+    for examples in splits.dev.values():
+        task.check_dev(examples)
+    metrics = list(task.baseline(splits.train, splits.dev[""]))
+    if config.select and config.selected_metric not in metrics:
+        raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
+
+
+def _check_head(task: Task, shape: EncoderConfig, checkpoint: str) -> None:
+    """Raise `UserError` unless the checkpoint has a head of this kind, for the same labels."""
+    if not task.has_new_weights:
+        raise UserError(f"`keep_head` is for tasks with a head of their own, not {task.name}.")
+    path = local_copy(checkpoint) / CONFIG
+    saved = parse_json(path.read_bytes(), dict[str, Any], path)
+    expected = {"architectures": [architecture(task.model(shape))], **task.hf_settings()}
+    for name in ("architectures", "id2label"):
+        if saved.get(name) != expected.get(name):
+            raise UserError(
+                f"`keep_head`: {name} of {checkpoint} is {shown(saved.get(name))}, not "
+                f"{shown(expected.get(name))} as here."
+            )
+
+
+def _report_untrained(
+    checkpoint: str, shape: EncoderConfig, splits: Sequence[Sequence[Feature]]
+) -> None:
+    """Print how many rows are longer than those of pre-training, if any are."""
+    trained = trained_length(checkpoint, shape.max_position_embeddings)
+    features = [feature for split in splits for feature in split]
+    # A long passage of SQuAD is a feature for each window; a question of SWAG has four rows.
+    lengths = [len(row.input_ids) for feature in features for row in feature.rows]
+    num_longer = sum(length > trained for length in lengths)
+    if num_longer:
+        print_notice(
+            f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of "
+            f"{checkpoint}, whose positions past {trained} are untrained; "
+            f"give `max_length` {trained}."
+        )
+
+
+def chosen_recipe(task: Task, config: FinetuneConfig) -> Recipe:
+    """Return the task's hyperparameters, with what the user chose for all runs."""
+    given = config.given(*Recipe._fields)
+    chosen = {name: value for name, value in given.items() if name not in config.varied}
+    return task.recipe._replace(**chosen)
+
+
+def make_grid(recipe: Recipe, config: FinetuneConfig) -> list[Trial]:
+    """Return the runs of a search."""
+    choices = {
+        "learning_rate": recipe.learning_rates,
+        **config.varied,
+        "seed": range(config.seed, config.seed + config.seeds),
+    }
+    return [
+        Trial(**dict(zip(choices, values, strict=True))) for values in product(*choices.values())
+    ]
+
+
+def identity_of(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> dict[str, Any]:
+    """Return all that decides the runs' results, but not how and where they are computed."""
+    task = splits.task
+    options = identity_fields(config)
+    # The task's defaults take the place of None: an option that is given as its default is no
+    # other run.
+    chosen = {**chosen_recipe(task, config)._asdict(), "max_length": task.max_length}
+    for name, value in chosen.items():
+        if name in options and name not in config.varied:
+            options[name] = value
+    identity = {
+        "task": task.name,
+        "data": splits.digest(),
+        "checkpoint": model_digest(checkpoint),
+        **options,
+    }
+    settings = task_settings(task)
+    if "class" in settings:
+        # A task of the user's own may differ in anything. What other tasks are made from is among
+        # the options and in the data's digest.
+        identity["task_settings"] = settings
+    return json.loads(json.dumps(identity))  # as it is read back: tuples are lists
