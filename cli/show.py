@@ -1,6 +1,5 @@
 """Define the command ``clozeworks show``."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +9,7 @@ from ..pipeline.errors import UserError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..pipeline.auditing.decode import Token
-    from ..pipeline.vocabulary.vocabulary import Vocabulary
+    from ..pipeline.auditing.decode import Instance, Token
 
 MAX_SENTENCES = 20
 """Sentences of a document that are shown."""
@@ -47,7 +45,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
     """
     from rich.console import Console
 
-    from ..pipeline.auditing.decode import first_rows
+    from ..pipeline.auditing.decode import first_documents, first_instances
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.stage import read_any_manifest
     from ..pipeline.vocabulary.vocabulary import read_vocabulary
@@ -59,13 +57,16 @@ def show(directory: str, num_rows: int, split: str) -> None:
         )
     # One line of output per line of text, so that it can be searched and piped.
     console = Console(highlight=False, soft_wrap=True)
-    vocabulary = None
-    show_row = _document
-    if not isinstance(manifest, DocumentsManifest):
+    if isinstance(manifest, DocumentsManifest):
+        documents = first_documents(directory, manifest, split, num_rows)
+        shown = (_document(document) for document in documents)
+    else:
         vocabulary = read_vocabulary(directory)
-        show_row = partial(_instance, vocabulary=vocabulary, pairing=manifest.config.pairing)
-    for row in first_rows(directory, manifest, split, num_rows, vocabulary):
-        for line in show_row(row):
+        instances = first_instances(directory, manifest, split, num_rows, vocabulary)
+        pairing = manifest.config.pairing
+        shown = (_instance(instance, pairing) for instance in instances)
+    for lines in shown:
+        for line in lines:
             console.print(line)
         console.print()
 
@@ -81,18 +82,18 @@ def _document(row: dict[str, Any]) -> "list[Text]":
     return lines
 
 
-def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "list[Text]":
+def _instance(instance: "Instance", pairing: str) -> "list[Text]":
     from rich.text import Text
 
-    from ..pipeline.auditing.decode import decode_row, label_names
+    from ..pipeline.auditing.decode import label_names
 
     label_0, label_1 = label_names(pairing)
     label = label_0
-    if row["next_sentence_label"] != 0:
+    if instance.label != 0:
         label = label_1
-    documents = f"documents {row['document_a']} and {row['document_b']}"
-    tokens = decode_row(row, vocabulary)
-    heading = f"{label}, {documents}, pass {row['duplicate']}, {len(tokens)} tokens"
+    documents = f"documents {instance.document_a} and {instance.document_b}"
+    tokens = instance.tokens
+    heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
     words = [Text(_marked(token), STYLES[token.role]) for token in tokens]
     return [Text(heading, "bold"), Text(" ").join(words)]
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ...pipeline.instances.rows import Rows, select, sequences
+from ...pipeline.ragged import divide_up, places
 from ..encoders.attention import TOKEN_BLOCK
 from ..encoders.heads import IGNORED
 from ..training.transfers import send
@@ -118,23 +119,19 @@ def pack_batches(
     """
     # Padding tokens are rows too: attention leaves the output of tokens outside of all rows
     # undefined. There are at most two blocks of them.
-    most_padding_rows = _divide_up(2 * TOKEN_BLOCK, max_length)
+    most_padding_rows = divide_up(2 * TOKEN_BLOCK, max_length)
     num_rows = batch_size + most_padding_rows
     # 10 rows in batches of at most 4 become 4, 3 and 3, not 4, 4 and 2: fewer shapes.
-    num_batches = _divide_up(len(rows), batch_size)
+    num_batches = divide_up(len(rows), batch_size)
     batches = []
     for index in np.array_split(np.arange(len(rows)), num_batches):
         batch_rows = select(rows, index)
         if batch_rows.sequence_starts is not None:
             batch_rows = sequences(batch_rows)
             num_sequences = len(batch_rows) + most_padding_rows
-            num_rows = SEQUENCE_BLOCK * _divide_up(num_sequences, SEQUENCE_BLOCK)
+            num_rows = SEQUENCE_BLOCK * divide_up(num_sequences, SEQUENCE_BLOCK)
         batches.append(_pack_batch(batch_rows, max_length, num_rows, objective))
     return batches
-
-
-def _divide_up(number: int, divisor: int) -> int:
-    return -(-number // divisor)
 
 
 def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> PretrainBatch:
@@ -145,7 +142,7 @@ def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> P
     #     positions   0 1 2 3 0 1 2 0   1 2 3 0 1 2 3 0     (padding has rows of `max_length`)
     #     row starts  0 4 7 11 15 16 16 16                  (the last rows are empty)
     num_tokens = int(rows.offsets[-1])
-    position_T = np.arange(num_tokens) - np.repeat(rows.offsets[:-1], rows.lengths)
+    position_T = places(rows.lengths)
     ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
     segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
     types_T = (position_T >= segment_b_start_T).astype(np.int64)
@@ -201,15 +198,13 @@ def _targets(
         predicted_M = target_M - 1
         return ids_T, predicted_M, ids_T[target_M]
     ids_T = rows.input_ids.astype(np.int64)
-    row_starts_M = np.repeat(rows.offsets[:-1], rows.num_masked)
-    predicted_M = row_starts_M + rows.masked_positions
-    return ids_T, predicted_M, rows.masked_ids.astype(np.int64)
+    return ids_T, rows.masked_index, rows.masked_ids.astype(np.int64)
 
 
 def _padded(values: np.ndarray, multiple: int, value: int = 0) -> np.ndarray:
     # Two blocks at least: a single one is a dimension of size 1, for which torch.compile makes a
     # graph of its own.
-    length = max(2, _divide_up(len(values), multiple)) * multiple
+    length = max(2, divide_up(len(values), multiple)) * multiple
     return np.pad(values, (0, length - len(values)), constant_values=value)
 
 
@@ -225,7 +220,7 @@ def _pad_batch(rows: Rows, *, objective: str, multiple: int, always_mask: bool) 
     #                1 1 0 0        token_index_T    0 1 2 3  4 5  8 9
     #                1 1 0 0
     longest = int(rows.lengths.max())
-    max_length = _divide_up(longest, multiple) * multiple
+    max_length = divide_up(longest, multiple) * multiple
     column_L = np.arange(max_length)
     mask_BL = column_L < rows.lengths[:, None]
     position_T = np.broadcast_to(column_L, mask_BL.shape)[mask_BL]

@@ -7,7 +7,7 @@ tensors of them.
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,16 @@ from ...pipeline import storage
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.instances.masking import mask_rows, mask_sequences
-from ...pipeline.instances.rows import Rows, concatenate, sequences
+from ...pipeline.instances.rows import (
+    Rows,
+    are_outside,
+    check_rows,
+    concatenate,
+    rows_of,
+    sequences,
+)
 from ...pipeline.manifests import InstancesManifest
+from ...pipeline.ragged import offsets_of, sums
 from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.stage import read_manifest
 from ...pipeline.vocabulary.vocabulary import Vocabulary
@@ -164,75 +172,26 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
         raise UserError(
             f"{path} cannot be read at row {group.first_row} ({error}); {REBUILD}."
         ) from None
-    input_ids, lengths = _flat(table, "input_ids")
-    masked_ids, num_masked = _flat(table, "masked_lm_ids")
-    masked_positions, num_positions = _flat(table, "masked_lm_positions")
-    if not np.array_equal(num_positions, num_masked):
-        raise UserError(
-            f"{path} has rows with more masked positions than ids, or fewer; {REBUILD}."
-        )
-    sequence_starts = None
-    num_sequences = None
-    if group.is_packed:
-        sequence_starts, num_sequences = _flat(table, SEQUENCE_STARTS)
-        segment_b_start = lengths
-        next_sentence_label = np.zeros(len(lengths), np.uint8)
-    else:
-        segment_b_start = table["segment_b_start"].to_numpy()
-        next_sentence_label = table["next_sentence_label"].to_numpy()
-    rows = Rows(
-        input_ids=input_ids,
-        lengths=lengths,
-        masked_positions=masked_positions,
-        masked_ids=masked_ids,
-        num_masked=num_masked,
-        segment_b_start=segment_b_start,
-        next_sentence_label=next_sentence_label,
-        sequence_starts=sequence_starts,
-        num_sequences=num_sequences,
-    )
-    _check_rows(rows, directory, path)
+    try:
+        rows = rows_of(table)
+        check_rows(rows, directory.vocab_size)
+        _check_training(rows, directory)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; {REBUILD}.") from None
     return rows
 
 
-def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return a list column as one array of all its items, and each row's number of items."""
-    #     column     [4 9 7]  [5 2]
-    #     offsets    0        3      5      items    4 9 7 5 2      lengths    3 2
-    column = cast(pa.ListArray, table[name].combine_chunks())
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    return column.flatten().to_numpy(), np.diff(offsets)
-
-
-def _check_rows(rows: Rows, directory: InstanceDirectory, path: str) -> None:
+def _check_training(rows: Rows, directory: InstanceDirectory) -> None:
     # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
     # names no line.
-    largest = max(int(rows.input_ids.max(initial=0)), int(rows.masked_ids.max(initial=0)))
-    if largest >= directory.vocab_size:
-        size = f"its vocabulary has {directory.vocab_size} tokens"
-        raise UserError(f"{path} contains token {largest}, but {size}; {REBUILD}.")
     longest = int(rows.lengths.max(initial=0))
     if longest > directory.max_length:
         limit = f"its `max_length` is {directory.max_length}"
-        raise UserError(f"{path} contains a row of {longest} tokens, but {limit}; {REBUILD}.")
+        raise ValueError(f"a row has {longest} tokens, but {limit}")
     if rows.next_sentence_label.max(initial=0) > 1:
-        raise UserError(f"{path} contains a next-sentence label other than 0 and 1; {REBUILD}.")
-    if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
-        raise UserError(f"{path} masks a position beyond the end of its row; {REBUILD}.")
-    if rows.sequence_starts is not None and not _starts_fit(rows):
-        raise UserError(f"{path} starts a document outside of its row; {REBUILD}.")
-
-
-def _starts_fit(rows: Rows) -> bool:
-    """Return whether packed rows are cut into documents, each from its start on."""
-    assert rows.sequence_starts is not None and rows.num_sequences is not None
-    row_starts = rows.offsets[:-1]
-    if rows.num_sequences.min(initial=1) < 1:
-        return False
-    starts = rows.sequence_starts + np.repeat(row_starts, rows.num_sequences)
-    ascend = bool((np.diff(starts, append=rows.offsets[-1]) > 0).all())
-    first_sequences = np.cumsum(rows.num_sequences) - rows.num_sequences
-    return ascend and bool((starts[first_sequences] == row_starts).all())
+        raise ValueError("it contains a next-sentence label other than 0 and 1")
+    if are_outside(rows).any():
+        raise ValueError("it masks a position beyond the end of its row")
 
 
 def mask_anew(
@@ -274,13 +233,12 @@ def _mask_packed(
     num_masked = np.diff(offsets)
     # From positions in a sequence to those in its row.
     positions = positions + np.repeat(rows.sequence_starts, num_masked)
-    first_sequences = np.cumsum(rows.num_sequences) - rows.num_sequences
     return replace(
         rows,
         input_ids=ids,
         masked_positions=positions,
         masked_ids=originals,
-        num_masked=np.add.reduceat(num_masked, first_sequences),
+        num_masked=sums(num_masked, offsets_of(rows.num_sequences)),
     )
 
 

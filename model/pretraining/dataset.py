@@ -19,6 +19,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, select, sequences
+from ...pipeline.ragged import places
 from ..encoders.heads import IGNORED
 from .data import open_instances
 from .sequence import RowSequence
@@ -161,13 +162,10 @@ def _split_rows(rows: Rows, *, has_pairs: bool) -> list[InstanceRow]:
     #     input_ids   CLS x SEP MASK SEP   CLS z SEP
     #     labels       -  -  -   y    -     -  -  -
     #     types        0  0  0   1    1     0  0  0
-    row_starts = rows.offsets[:-1]
     labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
-    masked_M = np.repeat(row_starts, rows.num_masked) + rows.masked_positions
-    labels_T[masked_M] = rows.masked_ids
-    position_T = np.arange(len(labels_T)) - np.repeat(row_starts, rows.lengths)
+    labels_T[rows.masked_index] = rows.masked_ids
     segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
-    types_T = (position_T >= segment_b_start_T).astype(np.int64)
+    types_T = (places(rows.lengths) >= segment_b_start_T).astype(np.int64)
 
     lengths = rows.lengths.tolist()
     ids_by_row = torch.from_numpy(rows.input_ids.astype(np.int64)).split(lengths)
@@ -182,9 +180,7 @@ def _split_rows(rows: Rows, *, has_pairs: bool) -> list[InstanceRow]:
         for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
             row["next_sentence_label"] = label
     if rows.sequence_starts is not None:
-        by_sequence = sequences(rows)
-        flat_starts_T = np.repeat(by_sequence.offsets[:-1], by_sequence.lengths)
-        positions_T = np.arange(len(flat_starts_T)) - flat_starts_T
+        positions_T = places(sequences(rows).lengths)
         positions_by_row = torch.from_numpy(positions_T).split(lengths)
         for row, positions_L in zip(split_rows, positions_by_row, strict=True):
             row["position_ids"] = positions_L

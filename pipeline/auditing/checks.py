@@ -21,7 +21,7 @@ from .documents import audit_documents, documents_digest
 from .judging import at_most, exact, info, none, unknown, verdict_of
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
-from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, checked_instances, read_rows
+from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, measured_rows, read_batch
 from .origins import OriginMeasures
 from .verdict import Audit, Check
 
@@ -117,11 +117,11 @@ def _measure_shard(
     rows_at_once = max(1, TOKENS_AT_ONCE // measures.config.max_length)
     with open_shard(path, "build") as file:
         for batch in file.iter_batches(rows_at_once, use_threads=False):
-            stored = checked_instances(batch, len(measures.vocabulary))
-            rows = read_rows(stored, measures.config.max_length)
-            measures.add(name, rows)
+            stored = read_batch(batch, len(measures.vocabulary))
+            measured = measured_rows(stored, measures.config.max_length)
+            measures.add(name, measured)
             if origins is not None:
-                origins.add(rows)
+                origins.add(measured.rows)
         if origins is not None:
             origins.end_shard(name)
         return file.schema_arrow.metadata or {}

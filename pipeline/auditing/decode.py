@@ -1,16 +1,21 @@
 """Decode instances into readable form: tokens with their roles in the row."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from .. import storage
 from ..errors import UserError
+from ..instances.rows import Rows, sequences
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import checked, open_shard, read_columns
 from ..vocabulary.vocabulary import Vocabulary
-from .measures import checked_instances, sequences_of
+from .measures import read_batch
+
+BATCH_ROWS = 16
 
 Role = Literal["special", "a", "b", "mask", "random", "kept"]
 
@@ -33,22 +38,50 @@ def label_names(pairing: str) -> tuple[str, str]:
     return "IsNext", "NotNext"
 
 
-def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
-    """Return the tokens of a row of `schemas.instances_schema` (plain Python values by column)."""
-    originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
-    tokens = []
-    for position, token_id in enumerate(row["input_ids"]):
-        segment = "b" if position >= row["segment_b_start"] else "a"
-        original = originals.get(position, token_id)
-        if position in originals:
-            role = _role_of_masked(token_id, original, vocabulary)
-        elif token_id in (vocabulary.cls_id, vocabulary.sep_id):
-            role = "special"
-        else:
+class Instance(NamedTuple):
+    """A row with its tokens as people read them; of packed rows one of their documents."""
+
+    tokens: list[Token]
+    label: int
+    document_a: int
+    document_b: int
+    duplicate: int
+
+    @property
+    def num_masked(self) -> int:
+        """Tokens to predict."""
+        return sum(token.role in ("mask", "random", "kept") for token in self.tokens)
+
+
+def decode_rows(rows: Rows, vocabulary: Vocabulary) -> Iterator[Instance]:
+    """Yield each of `rows`, which have their documents and pass, as text."""
+    assert rows.document_a is not None and rows.document_b is not None
+    assert rows.duplicate is not None
+    rows_of_tokens = _tokens_of_rows(rows, vocabulary)
+    columns = (rows.next_sentence_label, rows.document_a, rows.document_b, rows.duplicate)
+    for tokens, *values in zip(rows_of_tokens, *map(np.ndarray.tolist, columns), strict=True):
+        yield Instance(tokens, *values)
+
+
+def _tokens_of_rows(rows: Rows, vocabulary: Vocabulary) -> Iterator[list[Token]]:
+    originals = rows.unmasked_ids()
+    is_predicted = np.zeros(len(originals), bool)
+    is_predicted[rows.masked_index] = True
+    columns = (rows.input_ids, originals, is_predicted)
+    for row, b_start in enumerate(rows.segment_b_start.tolist()):
+        tokens_of_row = slice(rows.offsets[row], rows.offsets[row + 1])
+        values = zip(*(column[tokens_of_row].tolist() for column in columns), strict=True)
+        tokens = []
+        for position, (token_id, original, predicted) in enumerate(values):
+            segment = "b" if position >= b_start else "a"
             role = segment
-        text = vocabulary.readable[token_id]
-        tokens.append(Token(text, role, segment, vocabulary.readable[original]))
-    return tokens
+            if predicted:
+                role = _role_of_masked(token_id, original, vocabulary)
+            elif token_id in (vocabulary.cls_id, vocabulary.sep_id):
+                role = "special"
+            text = vocabulary.readable[token_id]
+            tokens.append(Token(text, role, segment, vocabulary.readable[original]))
+        yield tokens
 
 
 def _role_of_masked(token_id: int, original: int, vocabulary: Vocabulary) -> Role:
@@ -60,10 +93,9 @@ def _role_of_masked(token_id: int, original: int, vocabulary: Vocabulary) -> Rol
 
 
 class Example(NamedTuple):
-    """A row of instances with its tokens, and the documents of A and B."""
+    """A row of instances, and the documents of A and B."""
 
-    row: dict[str, Any]
-    tokens: list[Token]
+    instance: Instance
     title_a: str
     """The title, or else the id, of A's document; empty if unknown."""
     title_b: str
@@ -80,18 +112,18 @@ def first_examples(
     `documents` is known.
     """
     shard = next(shard.name for shard in manifest.shards if shard.split == "train")
-    all_rows = _rows(storage.join(directory, shard), manifest.stage, vocabulary)
-    rows = list(islice(all_rows, num_rows))
+    instances = list(islice(_instances(storage.join(directory, shard), vocabulary), num_rows))
     titles: dict[int, str] = {}
     if documents:
         # `document_a` and `document_b` are rows of the shard of documents with the same name.
-        wanted = {row[name] for row in rows for name in ("document_a", "document_b")}
+        wanted = {instance.document_a for instance in instances}
+        wanted |= {instance.document_b for instance in instances}
         titles = _titles(storage.join(documents, shard), wanted)
     examples = []
-    for row in rows:
-        title_a = titles.get(row["document_a"], "")
-        title_b = titles.get(row["document_b"], "")
-        examples.append(Example(row, decode_row(row, vocabulary), title_a, title_b))
+    for instance in instances:
+        title_a = titles.get(instance.document_a, "")
+        title_b = titles.get(instance.document_b, "")
+        examples.append(Example(instance, title_a, title_b))
     return examples
 
 
@@ -110,19 +142,35 @@ def _titles(path: str, wanted: Set[int]) -> dict[int, str]:
     return titles
 
 
-def first_rows(
+def first_documents(
+    directory: str, manifest: DocumentsManifest, split: str, num_rows: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the first documents of a split as plain Python values; shards are shuffled, so this is
+    a random sample.
+
+    Raise `UserError` if the manifest lists no such split or a shard is damaged.
+    """
+    paths = _shards_of(directory, manifest, split)
+    # A generator: a shard is opened only once the rows of those before it are used up.
+    return islice(chain.from_iterable(map(_documents, paths)), num_rows)
+
+
+def first_instances(
     directory: str,
-    manifest: DocumentsManifest | InstancesManifest,
+    manifest: InstancesManifest,
     split: str,
     num_rows: int,
-    vocabulary: Vocabulary | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Yield the first rows of a split as plain Python values; shards are shuffled, so this is a
-    random sample.
+    vocabulary: Vocabulary,
+) -> Iterator[Instance]:
+    """Yield the first rows of a split, of packed rows each document; else as `first_documents`."""
+    paths = _shards_of(directory, manifest, split)
+    instances = (_instances(path, vocabulary) for path in paths)
+    return islice(chain.from_iterable(instances), num_rows)
 
-    Of packed rows each document is yielded as a row of its own. Instances need their
-    `vocabulary`. Raise `UserError` if the manifest lists no such split or a shard is damaged.
-    """
+
+def _shards_of(
+    directory: str, manifest: DocumentsManifest | InstancesManifest, split: str
+) -> list[str]:
     paths = [
         storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split
     ]
@@ -130,16 +178,17 @@ def first_rows(
         splits = sorted({shard.split for shard in manifest.shards})
         listed = " and ".join(splits) or "none"
         raise UserError(f"{directory} has no split {split!r}; it has {listed}.")
-    # A generator: a shard is opened only once the rows of those before it are used up.
-    shards = (_rows(path, manifest.stage, vocabulary) for path in paths)
-    return islice(chain.from_iterable(shards), num_rows)
+    return paths
 
 
-def _rows(path: str, stage: str, vocabulary: Vocabulary | None) -> Iterator[dict[str, Any]]:
-    with open_shard(path, stage) as file:
-        for batch in file.iter_batches(batch_size=16, use_threads=False):
-            if vocabulary:
-                rows = sequences_of(checked_instances(batch, len(vocabulary)))
-            else:
-                rows = checked([batch], DOCUMENTS)
-            yield from rows.to_pylist()
+def _documents(path: str) -> Iterator[dict[str, Any]]:
+    with open_shard(path, "ingest") as file:
+        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            yield from checked([batch], DOCUMENTS).to_pylist()
+
+
+def _instances(path: str, vocabulary: Vocabulary) -> Iterator[Instance]:
+    with open_shard(path, "build") as file:
+        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            rows = read_batch(batch, len(vocabulary))
+            yield from decode_rows(sequences(rows), vocabulary)

@@ -17,9 +17,9 @@ import pyarrow as pa
 from .. import storage
 from ..errors import UserError
 from ..instances.origins import Origins, assume_languages, document_weights, origins_of
+from ..instances.rows import Rows
 from ..schemas import DOCUMENTS
 from ..storage.shards import read_columns
-from .measures import InstanceRows
 
 ORIGIN_COLUMNS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 BUCKETS_PER_OCTAVE = 4
@@ -52,12 +52,13 @@ class OriginMeasures:
             "source": Counter(),
         }
 
-    def add(self, rows: InstanceRows) -> None:
+    def add(self, rows: Rows) -> None:
         """Remember some rows of a shard; `end_shard` counts them."""
         length_a = rows.segment_b_start - 2  # without [CLS] and [SEP]
         length_b = rows.lengths - rows.segment_b_start - 1
         length_b = np.maximum(length_b, 0)  # -1 in rows without B
-        label = np.minimum(rows.label, 1)  # values above 1 have a check of their own
+        label = np.minimum(rows.next_sentence_label, 1)  # values above 1 have a check of their own
+        assert rows.document_a is not None and rows.document_b is not None
         columns = (label, rows.document_a, rows.document_b, length_a, length_b)
         self._shard_rows.append(np.stack(columns).astype(np.int32))
 

@@ -1,7 +1,4 @@
-"""Hold rows of instances as flat columns.
-
-No row is ever a Python object: columns are flat NumPy arrays, and rows are chosen by arithmetic on
-offsets.
+"""Hold rows of instances as flat columns (see `ragged`), for the trainer, the audit and `show`.
 
     rows       [CLS] a b [SEP]      [CLS] c [SEP]      [CLS] d e f [SEP]
     input_ids   CLS  a b  SEP        CLS  c  SEP        CLS  d e f  SEP
@@ -12,74 +9,176 @@ A packed row holds several documents, each a sequence of its own that sees no ot
 makes a row of each.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
+
+from ..ragged import divide_up, flat_column, indices_of, offsets_of, owners, places, ranges
+from ..schemas import SEQUENCE_STARTS
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of some instances; list columns are flat, one row's items after another's."""
+    """Columns of some instances; list columns are flat, one row's items after another's.
+
+    Columns have the types they are stored in, and numbers of items are int64.
+    """
 
     input_ids: np.ndarray
     lengths: np.ndarray
-    """int64: tokens in each row."""
+    """Tokens in each row."""
     masked_positions: np.ndarray
     masked_ids: np.ndarray
     num_masked: np.ndarray
-    """int64: each row's number of items in the two columns above."""
+    """Each row's number of items in the two columns above."""
     segment_b_start: np.ndarray
     next_sentence_label: np.ndarray
     sequence_starts: np.ndarray | None = None
     """Only of packed rows: where in its row each sequence starts."""
     num_sequences: np.ndarray | None = None
-    """int64, only of packed rows: each row's number of items in the column above."""
+    """Only of packed rows: each row's number of items in the column above."""
+    document_a: np.ndarray | None = None
+    """The document that A comes from, of packed rows that of each sequence. Training does not read
+    this column and those below.
+    """
+    document_b: np.ndarray | None = None
+    duplicate: np.ndarray | None = None
+    """The pass over the documents."""
 
     def __len__(self) -> int:
-        return len(self.segment_b_start)
+        return len(self.lengths)
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """Each row's first index in `input_ids`, int64 (rows + 1)."""
-        return np.append(0, np.cumsum(self.lengths))
+        """Each row's first index in `input_ids`, [num_rows + 1]."""
+        return offsets_of(self.lengths)
 
     @cached_property
     def masked_offsets(self) -> np.ndarray:
-        """Each row's first index in `masked_positions` and `masked_ids`, int64 (rows + 1)."""
-        return np.append(0, np.cumsum(self.num_masked))
+        """Each row's first index in `masked_positions` and `masked_ids`, [num_rows + 1]."""
+        return offsets_of(self.num_masked)
+
+    @cached_property
+    def masked_index(self) -> np.ndarray:
+        """The index in `input_ids` of each token to predict."""
+        return self.masked_positions + np.repeat(self.offsets[:-1], self.num_masked)
 
     def unmasked_ids(self) -> np.ndarray:
         """Return `input_ids` with the original tokens restored."""
         restored = self.input_ids.copy()
-        row_starts = np.repeat(self.offsets[:-1], self.num_masked)
-        restored[row_starts + self.masked_positions] = self.masked_ids
+        restored[self.masked_index] = self.masked_ids
         return restored
+
+
+# The columns that have an item for each row, and for each item of a row's lists.
+_ROW_COLUMNS = ("lengths", "num_masked", "segment_b_start", "next_sentence_label")
+_MASK_COLUMNS = ("masked_positions", "masked_ids")
+_DOCUMENT_COLUMNS = ("document_a", "document_b")
+
+
+def rows_of(batch: pa.RecordBatch | pa.Table) -> Rows:
+    """Return instances as they are stored (see `schemas`), without their documents and pass if the
+    batch lacks these columns.
+
+    Raises `ValueError` if two columns do not fit together.
+    """
+    input_ids, offsets = _flat(batch, "input_ids")
+    masked_positions, masked_offsets = _flat(batch, "masked_lm_positions")
+    masked_ids, masked_id_offsets = _flat(batch, "masked_lm_ids")
+    if not np.array_equal(masked_offsets, masked_id_offsets):
+        raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
+    lengths = np.diff(offsets)
+    columns = {
+        "input_ids": input_ids,
+        "lengths": lengths,
+        "masked_positions": masked_positions,
+        "masked_ids": masked_ids,
+        "num_masked": np.diff(masked_offsets),
+    }
+    if SEQUENCE_STARTS in batch.schema.names:
+        columns |= _packed_columns(batch, lengths)
+    else:
+        names = ("segment_b_start", "next_sentence_label", *_DOCUMENT_COLUMNS)
+        columns |= {name: batch[name].to_numpy() for name in names if name in batch.schema.names}
+    if "duplicate" in batch.schema.names:
+        columns["duplicate"] = batch["duplicate"].to_numpy()
+    return Rows(**columns)
+
+
+def _packed_columns(
+    batch: pa.RecordBatch | pa.Table, lengths: np.ndarray
+) -> Mapping[str, np.ndarray]:
+    sequence_starts, sequence_offsets = _flat(batch, SEQUENCE_STARTS)
+    columns = {
+        "segment_b_start": lengths,
+        "next_sentence_label": np.zeros(len(lengths), np.uint8),
+        "sequence_starts": sequence_starts,
+        "num_sequences": np.diff(sequence_offsets),
+    }
+    if "documents" in batch.schema.names:
+        documents, document_offsets = _flat(batch, "documents")
+        if not np.array_equal(sequence_offsets, document_offsets):
+            raise ValueError("sequence_starts and documents have different lengths")
+        columns["document_a"] = documents
+        columns["document_b"] = documents
+    return columns
+
+
+def _flat(batch: pa.RecordBatch | pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+    column = batch[name]
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return flat_column(column)
+
+
+def check_rows(rows: Rows, vocab_size: int) -> None:
+    """Raise `ValueError`, naming the column, for rows that the functions of this module, or an
+    embedding of `vocab_size` tokens, would fail at.
+    """
+    for name, ids in (("input_ids", rows.input_ids), ("masked_lm_ids", rows.masked_ids)):
+        largest = int(ids.max(initial=0))
+        if largest >= vocab_size:
+            raise ValueError(
+                f"column {name} contains token {largest}, but its vocabulary has {vocab_size} "
+                "tokens"
+            )
+    if rows.sequence_starts is None or rows.num_sequences is None:
+        return
+    bounds = offsets_of(rows.num_sequences)
+    if (rows.num_sequences == 0).any() or rows.sequence_starts[bounds[:-1]].any():
+        raise ValueError("column sequence_starts: a row has no sequence at its start")
+    # Each sequence ends where the next one starts, the last one of a row where the row ends.
+    ends = np.append(rows.sequence_starts[1:].astype(np.int64), 0)
+    ends[bounds[1:] - 1] = rows.lengths
+    if (ends <= rows.sequence_starts).any():
+        raise ValueError("column sequence_starts: they do not ascend, or lie outside of their row")
+    if are_outside(rows).any() or (np.diff(rows.masked_index) <= 0).any():
+        raise ValueError("column masked_lm_positions: they do not ascend, or lie outside of a row")
+
+
+def are_outside(rows: Rows) -> np.ndarray:
+    """Return which of the positions to predict lie beyond the end of their row, bool."""
+    return rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)
 
 
 def select(rows: Rows, index: np.ndarray) -> Rows:
     """Return the rows at `index` (int64), in that order."""
-    # Two kinds of list columns, of different lengths: tokens, and tokens to predict.
-    tokens = _items(rows.offsets, index)
-    masked = _items(rows.masked_offsets, index)
-    sequence_starts = None
-    num_sequences = None
-    if rows.sequence_starts is not None:
-        assert rows.num_sequences is not None
-        sequence_offsets = np.append(0, np.cumsum(rows.num_sequences))
-        sequence_starts = rows.sequence_starts[_items(sequence_offsets, index)]
-        num_sequences = rows.num_sequences[index]
-    return Rows(
-        input_ids=rows.input_ids[tokens],
-        lengths=rows.lengths[index],
-        masked_positions=rows.masked_positions[masked],
-        masked_ids=rows.masked_ids[masked],
-        num_masked=rows.num_masked[index],
-        segment_b_start=rows.segment_b_start[index],
-        next_sentence_label=rows.next_sentence_label[index],
-        sequence_starts=sequence_starts,
-        num_sequences=num_sequences,
-    )
+    masks = indices_of(rows.masked_offsets, index)
+    sequences_or_rows = index
+    columns = {"input_ids": rows.input_ids[indices_of(rows.offsets, index)]}
+    if rows.sequence_starts is not None and rows.num_sequences is not None:
+        sequences_or_rows = indices_of(offsets_of(rows.num_sequences), index)
+        columns["sequence_starts"] = rows.sequence_starts[sequences_or_rows]
+        columns["num_sequences"] = rows.num_sequences[index]
+    columns |= {name: getattr(rows, name)[index] for name in _ROW_COLUMNS}
+    columns |= {name: getattr(rows, name)[masks] for name in _MASK_COLUMNS}
+    if rows.duplicate is not None:
+        columns["duplicate"] = rows.duplicate[index]
+        columns |= {name: getattr(rows, name)[sequences_or_rows] for name in _DOCUMENT_COLUMNS}
+    return Rows(**columns)
 
 
 def sequences(rows: Rows) -> Rows:
@@ -90,24 +189,39 @@ def sequences(rows: Rows) -> Rows:
     #     sequence_starts       0             4
     #     masked_positions           2           5
     #     in the sequences           2           1
-    if rows.sequence_starts is None:
+    if rows.sequence_starts is None or rows.num_sequences is None:
         return rows
-    assert rows.num_sequences is not None
-    row_starts = rows.offsets[:-1]
-    starts = rows.sequence_starts + np.repeat(row_starts, rows.num_sequences)
+    starts = rows.sequence_starts + np.repeat(rows.offsets[:-1], rows.num_sequences)
     offsets = np.append(starts, rows.offsets[-1])
-    masked_M = rows.masked_positions + np.repeat(row_starts, rows.num_masked)
-    num_masked = np.diff(np.searchsorted(masked_M, offsets))
+    num_masked = np.diff(np.searchsorted(rows.masked_index, offsets))
     lengths = np.diff(offsets)
+    duplicate = rows.duplicate
+    if duplicate is not None:
+        duplicate = np.repeat(duplicate, rows.num_sequences)
     return Rows(
         input_ids=rows.input_ids,
         lengths=lengths,
-        masked_positions=masked_M - np.repeat(starts, num_masked),
+        masked_positions=rows.masked_index - np.repeat(starts, num_masked),
         masked_ids=rows.masked_ids,
         num_masked=num_masked,
         segment_b_start=lengths,
         next_sentence_label=np.zeros(len(lengths), np.uint8),
+        document_a=rows.document_a,
+        document_b=rows.document_b,
+        duplicate=duplicate,
     )
+
+
+def concatenate(parts: list[Rows]) -> Rows:
+    """Return the rows of all `parts`, in their order."""
+    if len(parts) == 1:
+        return parts[0]  # most batches lie in one block, and need no copy
+    columns = {}
+    for field in fields(Rows):
+        values = [getattr(part, field.name) for part in parts]
+        if values[0] is not None:
+            columns[field.name] = np.concatenate(values)
+    return Rows(**columns)
 
 
 def cut_rows(rows: Rows, num_tokens: int) -> Rows:
@@ -118,56 +232,26 @@ def cut_rows(rows: Rows, num_tokens: int) -> Rows:
     #     pieces    [CLS] a b [SEP]  [CLS] c d [SEP]  [CLS] e [SEP]
     room = num_tokens - 2
     text_lengths = rows.lengths - 2
-    num_pieces = -(-text_lengths // room)
-    first_pieces = np.cumsum(num_pieces) - num_pieces
-    row_of_piece = np.repeat(np.arange(len(rows)), num_pieces)
-    number_in_row = np.arange(len(row_of_piece)) - first_pieces[row_of_piece]
-    lengths = np.minimum(text_lengths[row_of_piece] - number_in_row * room, room) + 2
-    starts = np.cumsum(lengths) - lengths
-    # Where a text's tokens lie: each piece is a range of the row, [CLS] or its last token before it
-    # and [SEP] or its next token behind it, which the special tokens then replace.
-    row_starts = rows.offsets[:-1]
-    sources = row_starts[row_of_piece] + number_in_row * room
-    index = np.arange(int(lengths.sum())) + np.repeat(sources - starts, lengths)
-    input_ids = rows.input_ids[index]
-    input_ids[starts] = rows.input_ids[row_starts[row_of_piece]]
-    input_ids[starts + lengths - 1] = rows.input_ids[rows.offsets[1:][row_of_piece] - 1]
-    row_of_mask = np.repeat(np.arange(len(rows)), rows.num_masked)
+    num_pieces = divide_up(text_lengths, room)
+    row_of_piece = owners(num_pieces)
+    start_in_text = places(num_pieces) * room
+    lengths = np.minimum(text_lengths[row_of_piece] - start_in_text, room) + 2
+    # A piece is a range of the row: [CLS] or its last token before it and [SEP] or its next token
+    # after it, which the special tokens then replace.
+    row_starts = rows.offsets[:-1][row_of_piece]
+    row_ends = rows.offsets[1:][row_of_piece]
+    input_ids = rows.input_ids[ranges(row_starts + start_in_text, lengths)]
+    ends = np.cumsum(lengths)
+    input_ids[ends - lengths] = rows.input_ids[row_starts]
+    input_ids[ends - 1] = rows.input_ids[row_ends - 1]
     piece_in_row, place = np.divmod(rows.masked_positions.astype(np.int64) - 1, room)
-    piece_of_mask = first_pieces[row_of_mask] + piece_in_row
+    piece_of_mask = offsets_of(num_pieces)[owners(rows.num_masked)] + piece_in_row
     return Rows(
         input_ids=input_ids,
         lengths=lengths,
         masked_positions=place + 1,
         masked_ids=rows.masked_ids,
-        num_masked=np.bincount(piece_of_mask, minlength=len(row_of_piece)),
+        num_masked=np.bincount(piece_of_mask, minlength=len(lengths)),
         segment_b_start=lengths,
-        next_sentence_label=np.zeros(len(row_of_piece), np.uint8),
+        next_sentence_label=np.zeros(len(lengths), np.uint8),
     )
-
-
-def _items(offsets: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return the flat indices of the chosen rows' items."""
-    # Of the rows at the top of this module, `index` [2, 0] chooses the last and the first:
-    #
-    #     items         CLS  d  e  f SEP   CLS  a  b SEP
-    #     target          0  1  2  3   4     5  6  7   8
-    #     move by        +7 +7 +7 +7  +7    -5 -5 -5  -5     (start - target start)
-    #     flat index      7  8  9 10  11     0  1  2   3
-    starts = offsets[index]
-    lengths = offsets[index + 1] - starts
-    target_starts = np.cumsum(lengths) - lengths
-    moves = np.repeat(starts - target_starts, lengths)
-    return np.arange(lengths.sum()) + moves
-
-
-def concatenate(parts: list[Rows]) -> Rows:
-    """Return the rows of all `parts`, in their order."""
-    if len(parts) == 1:
-        return parts[0]  # most batches lie in one block, and need no copy
-    columns = {}
-    for field in fields(Rows):
-        values = [getattr(part, field.name) for part in parts]
-        if values[0] is not None:  # only packed rows have all columns
-            columns[field.name] = np.concatenate(values)
-    return Rows(**columns)

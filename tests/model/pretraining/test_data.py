@@ -77,7 +77,7 @@ def test_masked_positions_without_their_ids_are_named(tmp_path):
     ids = pa.array(shorter, table.schema.field(column).type)
     replace_shard(shard, table.set_column(column, table.schema.field(column), ids))
     directory = data.open_instances(str(path))
-    with pytest.raises(UserError, match="more masked positions than ids, or fewer; rebuild"):
+    with pytest.raises(UserError, match="masked_lm_ids have different lengths; rebuild"):
         data.read_group(directory, directory.row_groups[0])
 
 

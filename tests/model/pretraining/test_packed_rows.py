@@ -326,14 +326,15 @@ def test_a_prolonged_run_has_its_own_weight_decay(
     assert decays == ([0.5, 0.0] if optimizer == "adam" else [0.5, 0.5, 0.0])
 
 
-def test_a_start_outside_of_its_row_is_named(tmp_path: Path):
+@pytest.mark.parametrize("column", ["sequence_starts", "masked_lm_positions"])
+def test_numbers_that_do_not_ascend_within_a_row_are_named(tmp_path: Path, column: str):
     path = Path(write_packed(tmp_path / "damaged", num_rows=3))
     shard = path / "train-00000-of-00001.parquet"
     table = pq.read_table(shard)
     rows = table.to_pylist()
-    rows[1]["sequence_starts"][-1] = 5000
+    rows[1][column].reverse()
     replace_shard(shard, pa.Table.from_pylist(rows, schema=table.schema))
-    with pytest.raises(UserError, match="starts a document outside of its row"):
+    with pytest.raises(UserError, match=f"column {column}: "):
         read_split(open_instances(str(path)))
 
 

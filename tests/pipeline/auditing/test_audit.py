@@ -621,7 +621,7 @@ def test_another_schema_is_one_clear_error(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("input_ids", [2, 50_000, 3], "token id 50000 is beyond the vocabulary's"),
+        ("input_ids", [2, 50_000, 3], "contains token 50000, but its vocabulary has"),
         ("masked_lm_positions", [-1], "Integer value -1 not in range"),
         ("masked_lm_ids", [9, 9, 9], "different lengths"),
         ("input_ids", [2, None, 3], "a value is missing"),

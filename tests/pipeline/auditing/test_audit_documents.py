@@ -220,8 +220,8 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
     manifest, vocabulary = read_manifest(instances, InstancesManifest), read_vocabulary(instances)
     titles = pq.read_table(f"{documents}/train-00000-of-00001.parquet")["title"].to_pylist()
     for example in first_examples(instances, manifest, 500, vocabulary, documents):
-        assert example.title_a == titles[example.row["document_a"]]
-        assert example.title_b == titles[example.row["document_b"]]
+        assert example.title_a == titles[example.instance.document_a]
+        assert example.title_b == titles[example.instance.document_b]
     main(["audit", instances, "--documents", documents])
     assert f"documents in {documents}" in capsys.readouterr().out
     main(["audit", instances, "--report", str(tmp_path / "r.html")])

@@ -7,13 +7,16 @@ from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from clozeworks.pipeline.auditing.decode import Example, decode_row
+from clozeworks.pipeline.auditing.decode import Example, decode_rows
 from clozeworks.pipeline.auditing.documents import DocumentsAudit, LeftOut, OriginSizes
 from clozeworks.pipeline.auditing.report import render_documents, render_instances
 from clozeworks.pipeline.auditing.signs import Sign
 from clozeworks.pipeline.auditing.verdict import Audit, Check
 from clozeworks.pipeline.config import BuildConfig, IngestConfig
+from clozeworks.pipeline.instances.rows import rows_of
+from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -77,11 +80,14 @@ ROW = {
     "next_sentence_label": 1,
     "document_a": 3,
     "document_b": 8,
+    "duplicate": 0,
 }
 
 
 def example(row: dict[str, Any], title_a: str = "", title_b: str = "") -> Example:
-    return Example(row, decode_row(row, VOCABULARY), title_a, title_b)
+    table = pa.Table.from_pylist([row], instances_schema(len(VOCABULARY)))
+    (instance,) = decode_rows(rows_of(table), VOCABULARY)
+    return Example(instance, title_a, title_b)
 
 
 class Page(HTMLParser):

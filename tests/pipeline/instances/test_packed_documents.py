@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.auditing.checks import audit
-from clozeworks.pipeline.auditing.decode import first_rows
+from clozeworks.pipeline.auditing.decode import first_instances
 from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
@@ -252,11 +252,12 @@ def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):
     manifest = read_manifest(path, InstancesManifest)
     stored = pq.read_table(packed / "one" / "train-00000-of-00002.parquet").to_pylist()
     expected = [ids for row in stored[:4] for ids in sequences_in(row)]
-    shown = list(first_rows(path, manifest, "train", len(expected), read_vocabulary(path)))
-    for row, ids in zip(shown, expected, strict=True):
-        originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
-        restored = [originals.get(i, token) for i, token in enumerate(row["input_ids"])]
-        assert restored == ids and row["segment_b_start"] == len(ids)
+    vocabulary = read_vocabulary(path)
+    shown = list(first_instances(path, manifest, "train", len(expected), vocabulary))
+    for instance, ids in zip(shown, expected, strict=True):
+        originals = [token.original for token in instance.tokens]
+        assert originals == [vocabulary.readable[token_id] for token_id in ids]
+        assert {token.segment for token in instance.tokens} == {"a"}
 
 
 @pytest.mark.parametrize(
