@@ -195,18 +195,22 @@ def _check_training(rows: Rows, directory: InstanceDirectory) -> None:
 
 
 def mask_anew(
-    rows: Rows, vocabulary: Vocabulary, config: BuildConfig, rng: np.random.Generator
+    rows: Rows,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng: np.random.Generator,
+    mask_rates: np.ndarray | None = None,
 ) -> Rows:
     """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws
-    them.
+    them; `mask_rates`, float [num_rows], replace the rate of `config`.
     """
     ids = rows.unmasked_ids()
     if rows.sequence_starts is not None:
-        return _mask_packed(rows, ids, vocabulary, config, rng)
+        return _mask_packed(rows, ids, vocabulary, config, rng, mask_rates)
     segment_b_start = rows.segment_b_start.astype(np.int64)
     # Masks `ids` in place.
     positions, originals, offsets = mask_rows(
-        ids, rows.offsets, segment_b_start, vocabulary, config, rng
+        ids, rows.offsets, segment_b_start, vocabulary, config, rng, mask_rates
     )
     return replace(
         rows,
@@ -223,12 +227,15 @@ def _mask_packed(
     vocabulary: Vocabulary,
     config: BuildConfig,
     rng: np.random.Generator,
+    mask_rates: np.ndarray | None,
 ) -> Rows:
     """Return packed `rows` with new masks, drawn in `ids`, their original tokens."""
     assert rows.sequence_starts is not None and rows.num_sequences is not None
     by_sequence = sequences(rows)
+    if mask_rates is not None:
+        mask_rates = np.repeat(mask_rates, rows.num_sequences)
     positions, originals, offsets = mask_sequences(
-        ids, by_sequence.offsets, vocabulary, config, rng
+        ids, by_sequence.offsets, vocabulary, config, rng, mask_rates
     )
     num_masked = np.diff(offsets)
     # From positions in a sequence to those in its row.

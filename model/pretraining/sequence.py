@@ -17,7 +17,7 @@ positions from k * batch size on, and each rank its part of them. Dynamic masks 
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Any, NamedTuple
@@ -65,13 +65,13 @@ class Masks:
     share_per_row: float = 0.0
     """The share of the run that a row takes."""
 
-    def at(self, position: int) -> BuildConfig:
-        """Return how to mask the rows around a position."""
+    def rates_at(self, positions: np.ndarray) -> np.ndarray | None:
+        """Return the rates of the rows at these positions; None for `config`'s."""
         if not self.rates:
-            return self.config
-        share = min(1.0, self.start + position * self.share_per_row)
+            return None
+        shares = np.minimum(1.0, self.start + positions * self.share_per_row)
         first, last = self.rates[0], self.rates[-1]
-        return replace(self.config, mask_rate=first + (last - first) * share)
+        return first + (last - first) * shares
 
 
 class RowSequence:
@@ -230,7 +230,8 @@ class RowSequence:
         # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
         position = self.epoch_start(epoch) + _start(self._block_ends(epoch), block) + first
-        return mask_anew(chosen, self.masks.vocabulary, self.masks.at(position), rng)
+        mask_rates = self.masks.rates_at(position + np.arange(len(chosen)))
+        return mask_anew(chosen, self.masks.vocabulary, self.masks.config, rng, mask_rates)
 
     def _piece_rows(self, piece: _Piece) -> Rows:
         if self.masks is None:

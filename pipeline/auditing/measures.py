@@ -336,7 +336,6 @@ class Measures:
         self.counts.update(
             words=len(words.row),
             split_words=_num_true((masked > 0) & (masked < words.length)),
-            masked_words=_num_true(masked > 0),
             rows_breaking_count=_num_true(~follows_rule),
         )
 

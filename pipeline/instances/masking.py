@@ -12,7 +12,6 @@ its row, and the row's length if there is no B:
 Call with about 10,000 rows: arrays are padded to the longest. Suffixes of arrays: R rows, W words.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,13 +50,16 @@ def mask_rows(
     vocabulary: Vocabulary,
     config: BuildConfig,
     rng: np.random.Generator,
+    mask_rates: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Choose the positions to predict and mask them in `ids`, as `config` asks.
 
+    `mask_rates`, float [num_rows], are the rates of the rows if they differ from each other.
     Return the chosen positions as indices into their rows, the original tokens there, and each
     row's first index in these two: int64 [num_rows + 1].
     """
-    positions = choose_positions(ids, row_offsets, segment_b_start, vocabulary, config, rng)
+    wanted = _num_wanted(row_offsets, config, mask_rates)
+    positions = choose_positions(ids, row_offsets, segment_b_start, wanted, vocabulary, config, rng)
     originals = apply_masks(ids, positions, vocabulary, config, rng)
     mask_offsets = offsets_of(positions.counts)
     return positions.in_row(row_offsets), originals, mask_offsets
@@ -69,6 +71,7 @@ def mask_sequences(
     vocabulary: Vocabulary,
     config: BuildConfig,
     rng: np.random.Generator,
+    mask_rates: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Do as `mask_rows` for rows ``[CLS] A [SEP]`` whose lengths may differ a thousandfold.
 
@@ -76,6 +79,7 @@ def mask_sequences(
     content.
     """
     lengths = np.diff(offsets)
+    wanted = _num_wanted(offsets, config, mask_rates)
     # 3, 5, 4 and 300 tokens have 2, 3, 3 and 9 bits: three calls.
     num_bits = np.frexp(lengths)[1]
     counts = np.zeros(len(lengths), np.int64)
@@ -87,7 +91,7 @@ def mask_sequences(
         chosen_ids = ids[tokens]
         chosen_offsets = offsets_of(lengths[rows])
         positions = choose_positions(
-            chosen_ids, chosen_offsets, lengths[rows], vocabulary, config, rng
+            chosen_ids, chosen_offsets, lengths[rows], wanted[rows], vocabulary, config, rng
         )
         originals_by_length.append(apply_masks(chosen_ids, positions, vocabulary, config, rng))
         ids[tokens] = chosen_ids
@@ -101,30 +105,39 @@ def mask_sequences(
     return positions.in_row(offsets), originals[order], offsets_of(counts)
 
 
-def num_to_mask(lengths: np.ndarray, mask_rate: float, max_length: int) -> np.ndarray:
-    """Return how many positions to choose in rows of `lengths` tokens, int64.
+def num_to_mask(lengths: np.ndarray, mask_rate: float | np.ndarray, max_length: int) -> np.ndarray:
+    """Return how many positions to choose in rows of `lengths` tokens, int64; `mask_rate` is one
+    for all rows, or one for each.
 
     That is ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``; lengths
     include special tokens, as in google-research's ``create_masked_lm_predictions``.
     """
     wanted = np.maximum(1, np.rint(mask_rate * lengths)).astype(np.int64)
-    return np.minimum(wanted, math.ceil(mask_rate * max_length))
+    most = np.ceil(mask_rate * max_length).astype(np.int64)
+    return np.minimum(wanted, most)
+
+
+def _num_wanted(
+    row_offsets: np.ndarray, config: BuildConfig, mask_rates: np.ndarray | None
+) -> np.ndarray:
+    rates = config.mask_rate if mask_rates is None else mask_rates
+    return num_to_mask(np.diff(row_offsets), rates, config.max_length)
 
 
 def choose_positions(
     ids: np.ndarray,
     row_offsets: np.ndarray,
     segment_b_start: np.ndarray,
+    wanted: np.ndarray,
     vocabulary: Vocabulary,
     config: BuildConfig,
     rng: np.random.Generator,
 ) -> Positions:
-    """Choose the positions to predict: `num_to_mask` tokens of each row, never [CLS] or [SEP].
+    """Choose the positions to predict: `wanted` tokens of each row, never [CLS] or [SEP].
 
     Whole-word and span masking choose at most that many tokens, in whole words, or a row's shortest
     word if none fits.
     """
-    wanted = num_to_mask(np.diff(row_offsets), config.mask_rate, config.max_length)
     if config.masking == "token":
         return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
     words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues)

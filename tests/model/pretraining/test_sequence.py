@@ -212,14 +212,12 @@ def test_a_rate_that_falls_is_that_of_the_position(instances):
     # The run has 132 rows, of which the first half lies before this sequence.
     masks = replace(steady, rates=(0.4, 0.2), start=0.5, share_per_row=1 / 132)
     rows = RowSequence(directory, 7, masks=masks).rows(0, 66)
-    for position, length in enumerate(rows.lengths):
-        # Up to 8 rows are masked together, at the rate of the first of them.
-        rates = [masks.at(near).mask_rate for near in range(max(0, position - 7), position + 1)]
-        possible = [num_to_mask(np.array([length]), rate, 24)[0] for rate in rates]
-        most = length - 3
-        assert rows.num_masked[position] in [min(number, most) for number in possible]
-    assert masks.at(0).mask_rate == pytest.approx(0.3)
-    assert masks.at(66).mask_rate == masks.at(1000).mask_rate == pytest.approx(0.2)
+    # Each row has its own rate, although several are masked together.
+    shares = 0.5 + np.arange(66) / 132
+    wanted = num_to_mask(rows.lengths, 0.4 - 0.2 * shares, 24)
+    assert rows.num_masked.tolist() == np.minimum(wanted, rows.lengths - 3).tolist()
+    rates = masks.rates_at(np.array([0, 66, 1000]))
+    assert rates == pytest.approx([0.3, 0.2, 0.2])
     # Wherever reading begins, as after a kill.
     tail = RowSequence(directory, 7, masks=masks).rows(30, 66)
     assert tail.input_ids.tolist() == select(rows, np.arange(30, 66)).input_ids.tolist()

@@ -48,8 +48,9 @@ class Rows:
     ) -> Positions:
         config = BuildConfig(masking=cast(Any, masking), mask_rate=mask_rate, max_length=max_length)
         rng = rng_for(seed, "masks")
+        wanted = num_to_mask(self.lengths, mask_rate, max_length)
         return choose_positions(
-            self.ids, self.offsets, self.segment_b_start, VOCABULARY, config, rng
+            self.ids, self.offsets, self.segment_b_start, wanted, VOCABULARY, config, rng
         )
 
     def words(self) -> np.ndarray:
