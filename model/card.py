@@ -1,10 +1,7 @@
-"""Write and read model cards: Markdown for the Hugging Face Hub, rendered by Jinja.
-
-``card.md.jinja`` beside this file is the frame; the cards of pre-training and of fine-tuning extend
-it, each in a template of its own.
+"""Write and read model cards; ``card.md.jinja`` beside this file adds licences to the frame of
+all cards.
 """
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -12,9 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from ..pipeline.wording import in_words, with_commas
+from ..pipeline.cards import render_card
+from ..pipeline.wording import in_words
 from .mirror import local_copy
 
 CARD = "README.md"
@@ -40,7 +36,7 @@ _METRICS = {
 """The Hub's names of our metrics."""
 
 
-def render_card(
+def render_model_card(
     template: str,
     *,
     title: str,
@@ -49,13 +45,14 @@ def render_card(
     licensed_sources: str,
     **values: Any,
 ) -> str:
-    """Return the card that a template makes (its path below this folder), as Markdown.
+    """Return the card that a template makes (its path below the package), as Markdown.
 
     `metadata` is for the Hub, `tables` map headings to names and values. If the metadata has no
     licence, the card says that the licences of the `licensed_sources` are unknown. A template may
     use further `values`.
     """
-    return _ENVIRONMENT.get_template(template).render(
+    return render_card(
+        template,
         title=title,
         metadata=metadata,
         tables=tables,
@@ -63,30 +60,6 @@ def render_card(
         unknown_licences=_UNKNOWN_LICENCES,
         **values,
     )
-
-
-# The filters of the templates.
-
-
-def _json(value: Any) -> str:
-    # JSON is a subset of YAML, and a name in quotes cannot end the front matter.
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _figure(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or "none"
-    return with_commas(value)
-
-
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
-    undefined=StrictUndefined,  # a misspelt name is an error, not an empty place in the card
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.filters |= {"json": _json, "words": in_words, "figure": _figure}
 
 
 def model_index(
@@ -117,15 +90,6 @@ def software() -> str:
     except PackageNotFoundError:  # run from a checkout
         clozeworks = "(not installed)"
     return f"clozeworks {clozeworks}, torch {version('torch')}"
-
-
-def as_code(name: object) -> str:
-    """Return a name that a user or a source chose as Markdown that shows it, whatever markup it
-    contains.
-    """
-    # A backtick would end the code, a bar the cell of a table, a line break both.
-    text = re.sub(r"[`|\s]+", " ", str(name))
-    return f"`{text}`"
 
 
 def model_name(checkpoint: str) -> str:

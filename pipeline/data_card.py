@@ -4,20 +4,18 @@ Face Hub, so that the directory can be published as it is.
 It is made of the manifest alone, without time or machine, so that every run writes the same bytes.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from .cards import as_code, render_card
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
 from .schemas import DOCUMENTS, SEQUENCE_STARTS, instances_schema
-from .wording import in_words, with_commas
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
@@ -52,21 +50,11 @@ _TITLES = {
 
 def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     """Return the card of a directory with this manifest, as Markdown."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"json": _json, "words": in_words, "figure": with_commas}
     num_rows = sum(shard.rows for shard in manifest.shards)
     schema = _schema(manifest)
     splits = _splits(manifest)
-    return environment.get_template("data_card.md.jinja").render(
-        stage=manifest.stage,
+    return render_card(
+        "pipeline/data_card.md.jinja",
         title=_TITLES[manifest.stage],
         languages=hub_languages(manifest.languages),
         size_category=size_category(num_rows),
@@ -180,29 +168,20 @@ def _by_source(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int
     if isinstance(manifest, InstancesManifest):
         for shard in manifest.shards:
             for source, num_tokens in shard.source_tokens.items():
-                sizes[f"{_code(source)}, tokens in all passes"] += num_tokens
+                sizes[f"{as_code(source)}, tokens in all passes"] += num_tokens
     else:
         for shard in manifest.shards:
             for group in shard.groups:
-                sizes[f"{_code(group.source)}, characters"] += group.characters
+                sizes[f"{as_code(group.source)}, characters"] += group.characters
     return dict(sorted(sizes.items()))
 
 
 def _recipe(manifest: DocumentsManifest | InstancesManifest) -> dict[str, Any]:
     versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
+    options = asdict(manifest.config).items()
     return {
         "command": f"`clozeworks {manifest.stage}`",
-        **asdict(manifest.config),
+        **{name: value for name, value in options if value not in (None, (), [])},
         "versions": versions,
         "fingerprint": manifest.fingerprint,
     }
-
-
-def _code(name: str) -> str:
-    # A backtick would end the code, a bar the cell of a table, a line break both.
-    text = re.sub(r"[`|\s]+", " ", name)
-    return f"`{text}`"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)  # which is YAML too

@@ -22,6 +22,7 @@ CONTRACTS = {
         "ragged",
         "schemas",
         "seeding",
+        "cards",
         "data_card",
         "text_streams",
         "wording",

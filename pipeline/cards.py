@@ -1,0 +1,77 @@
+"""Render the cards of data and models: Markdown with the metadata of the Hugging Face Hub.
+
+``card.md.jinja`` beside this file is the frame: metadata, title, use, tables. The cards of data, of
+pre-training and of fine-tuning extend it, each by a template of its own.
+"""
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .wording import in_words, with_commas
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_CODE = re.compile(r"(`[^`]*`)")
+
+
+def render_card(
+    template: str, *, title: str, tables: Mapping[str, Mapping[str, Any]], **values: Any
+) -> str:
+    """Return the card that a template makes (its path below the package), as Markdown.
+
+    `tables` map headings to names and values; a template may use further `values`.
+    """
+    rendered = _environment().get_template(template)
+    return rendered.render(title=title, tables=tables, **values)
+
+
+@cache
+def _environment() -> "Environment":
+    # Imported late: a stage that writes no card has no need of it.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1]),
+        undefined=StrictUndefined,  # a misspelt name is an error, not an empty place in the card
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"json": _json, "words": in_words, "shown": shown}
+    return environment
+
+
+def _json(value: Any) -> str:
+    # JSON is a subset of YAML, and a name in quotes cannot end the front matter.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def shown(value: Any) -> str:
+    """Return a value as one line of Markdown that shows it, whatever markup it contains; what
+    stands between backticks is code.
+
+    >>> shown("<b>`a<b`"), shown(12345), shown(())
+    ('&lt;b&gt;`a<b`', '12,345', 'none')
+    """
+    if isinstance(value, tuple | list):
+        value = ", ".join(map(str, value)) or "none"
+    # A bar would end the cell of a table, a line break the table.
+    text = re.sub(r"[|\s]+", " ", str(with_commas(value)))
+    parts = []
+    for part in _CODE.split(text):
+        if not _CODE.fullmatch(part):
+            part = html.escape(part, quote=False).replace("[", r"\[")
+        parts.append(part)
+    return "".join(parts)
+
+
+def as_code(name: object) -> str:
+    """Return a name that a user or a source chose, as code in Markdown."""
+    text = re.sub(r"[`|\s]+", " ", str(name))
+    return f"`{text}`"
