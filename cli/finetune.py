@@ -90,7 +90,10 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("task", summary["task"]),
         ("examples", examples),
         ("runs", f"{summary['runs']:,} ({degenerate})"),
-        (f"dev {in_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
+        (
+            f"dev {in_words(summary['metric'])}",
+            f"median {median}, {lowest} to {highest}",
+        ),
         (
             "best run",
             f"{describe_run(msgspec.convert(best, Trial))}, after {best['step']:,} steps",

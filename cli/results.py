@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # SQuAD 2.0 has many more metrics; --json and --csv show them.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
-NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
+NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "best", "spread", "degen.")
 COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 
 
@@ -38,9 +38,9 @@ COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 def results(directory: str, as_json: bool, as_csv: bool, html: str | None) -> CommandSummary | None:
     """Print all fine-tuning results below DIR, in percent.
 
-    Each output directory of `clozeworks finetune` has one line per metric: the median, best and
-    spread (best minus worst) of its runs, and how many of them are degenerate (no better than a
-    constant answer).
+    Each output directory of `clozeworks finetune` has one line per metric: the learning rate of
+    its best run, the median, best and spread (best minus worst) of the seeds at that rate, and how
+    many of all runs are degenerate (no better than a constant answer).
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
@@ -127,6 +127,8 @@ def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str
         "task": task,
         "metric": in_words(line.metric),
         "runs": runs,
+        "rate": f"{line.learning_rate:g}" if is_first else "",
+        "seeds": f"{line.seeds}",
         "median": f"{line.median:.1f}",
         "best": f"{line.best:.1f}",
         "spread": f"{line.spread:.1f}",

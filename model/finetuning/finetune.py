@@ -36,6 +36,7 @@ from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskSplits, read_data
 from ..tasks.tables import shown
 from ..tasks.task import Task, report_cut
+from ..tokenizer import TextTokenizer
 from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
 from ..training.loop import StopRequest
@@ -141,7 +142,7 @@ def _begin(trainer: Trainer, grid: Sequence[Trial], folder: SearchFolder) -> Non
         folder.forget_end()
         print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
     _report_cuts(trainer.splits, trainer.features)
-    _report_repeats(trainer.splits)
+    _report_repeats(trainer.splits, trainer.checkpoint)
 
 
 def _check_ranks(ranks: Ranks, identity: Mapping[str, Any], path: Path) -> None:
@@ -162,8 +163,8 @@ def _report_cuts(splits: TaskSplits, features: Features) -> None:
         report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
 
 
-def _report_repeats(splits: TaskSplits) -> None:
-    repeats = find_repeats(splits.task, splits.train, splits.dev)
+def _report_repeats(splits: TaskSplits, checkpoint: str) -> None:
+    repeats = find_repeats(splits.task, splits.train, splits.dev, TextTokenizer(checkpoint))
     num_train = f"{len(splits.train):,} training examples"
     if repeats.repeated:
         print_notice(
@@ -214,6 +215,7 @@ def summarise(
     word_baseline = scores_without_model(splits, splits.task.word_baseline, selected)
     values = [main_score(record.scores) for record in records]
     best = best_of(records)
+    at_best = [main_score(record.scores) for record in records if record.recipe == best.recipe]
     return SearchSummary(
         task=splits.task.name,
         metric=next(iter(baseline)),
@@ -221,9 +223,9 @@ def summarise(
         untrained=best.untrained,
         dev_classes=best.dev_classes,
         runs=len(records),
-        median=statistics.median(values),
-        lowest=min(values),
-        highest=max(values),
+        median=statistics.median(at_best),
+        lowest=min(at_best),
+        highest=max(at_best),
         degenerate_runs=sum(value <= main_score(baseline) for value in values),
         baseline=baseline,
         word_baseline=word_baseline,

@@ -4,22 +4,30 @@ curves, classes, and the most confident mistakes on dev.
 The template ``page.html`` lies beside this file. The page follows the reader's light or dark theme.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader
+from msgspec import Struct
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import parse_json, read_csv
+from ...pipeline.parsing import (
+    Finite,
+    convert,
+    convert_values,
+    decode_json,
+    parse_json,
+    read_csv,
+)
 from ..mirror import local_copy
 from ..tasks.squad_metrics import Metric, exact_match
 from .records import (
     SUMMARY,
     RunRecord,
     SearchSummary,
+    best_of,
     describe_run,
     read_summary,
     run_name,
@@ -121,10 +129,19 @@ def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
     summary = read_summary(directory)
     metrics = [line.metric for line in lines]
     records = _records(directory)
-    best = max(records, key=lambda record: record.scores[metrics[0]])
+    for record in records:
+        missing = [metric for metric in metrics if metric not in record.scores]
+        if missing:
+            raise UserError(
+                f"{directory}: {RESULTS} has {missing[0]}, but {run_name(record)} does not. "
+                f"{_ADVICE}"
+            )
+    best = best_of(records)
     if summary:
-        chosen = run_name(summary.best)
-        (best,) = [each for each in records if run_name(each) == chosen]
+        chosen = [each for each in records if run_name(each) == run_name(summary.best)]
+        if not chosen:
+            raise UserError(f"{directory} has no run {run_name(summary.best)}. {_ADVICE}")
+        best = chosen[0]
     answer_metric: Metric = "korquad" if "korquad" in first.variant.split() else "squad"
     mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl", answer_metric)
     report = best.dev_classes
@@ -191,12 +208,11 @@ def _curves(
         path = directory / "runs" / name / "metrics.csv"
         if not path.exists():
             continue
-        for row in read_csv(path.read_bytes(), path, _ADVICE):
-            for title, column in (("train loss", "loss"), (f"dev {metric}", metric)):
-                is_shown = title.startswith(row["split"])
-                if is_shown and row.get(column):
-                    point = (int(row["step"]), float(row[column]))
-                    values[title].setdefault(name, []).append(point)
+        for row in _logged(path, metric):
+            value = row.loss if row.split == "train" else row.score
+            title = "train loss" if row.split == "train" else f"dev {metric}"
+            if value is not None:
+                values[title].setdefault(name, []).append((row.step, value))
     curves = []
     for title, runs in values.items():
         # One point makes no line; its figure is in the table of runs.
@@ -204,6 +220,24 @@ def _curves(
         if lines:
             curves.append(_curve(title, lines, best_name))
     return curves
+
+
+class _Logged(Struct):
+    """A line of ``metrics.csv``."""
+
+    step: int
+    split: Literal["train", "dev"]
+    loss: Finite | None = None
+    score: Finite | None = None
+
+
+def _logged(path: Path, metric: str) -> list[_Logged]:
+    lines = []
+    for row in read_csv(path.read_bytes(), path, _ADVICE):
+        line = {**row, "score": row.get(metric)}
+        # A cell is empty where a line has no such figure.
+        lines.append({name: value for name, value in line.items() if value})
+    return convert(lines, list[_Logged], path, _ADVICE, strict=False)
 
 
 def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: str) -> Curve:
@@ -240,12 +274,16 @@ def _mistakes(path: Path, answer_metric: Metric) -> tuple[list[Mistake], int]:
     mistakes = []
     num_examples = 0
     # Not splitlines(), which takes U+2028 and other characters of a text for line ends.
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            num_examples += 1
-            mistake = _mistake(json.loads(line), answer_metric)
+    for line in path.read_bytes().removesuffix(b"\n").split(b"\n"):
+        num_examples += 1
+        try:
+            mistake = _mistake(decode_json(line, dict[str, Any]), answer_metric)
             if mistake:
-                mistakes.append(mistake)
+                mistakes.append(convert_values(vars(mistake), Mistake))
+        # A task of the user's own may write other fields, but a line of ours that lacks one, or
+        # has one of another type, is damaged.
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise UserError(f"{path}, line {num_examples} is damaged. {_ADVICE}") from None
     return sorted(mistakes, key=lambda mistake: -(mistake.confidence or 0)), num_examples
 
 

@@ -25,6 +25,11 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Only if the search has several."""
 
     @property
+    def recipe(self) -> tuple[Any, ...]:
+        """The hyperparameters but the seed."""
+        return self.learning_rate, self.batch_size, self.epochs
+
+    @property
     def varied(self) -> dict[str, int | float]:
         """The values of `VARIED` that this run has."""
         values = {name: getattr(self, name) for name in VARIED}
@@ -120,7 +125,9 @@ class SearchSummary(Struct, frozen=True, kw_only=True):
     """Of the best run, on the first dev set."""
     runs: Count
     median: float
+    """Of the runs with the hyperparameters of the best, which differ by their seeds."""
     lowest: float
+    """Of these, as `highest`."""
     highest: float
     degenerate_runs: Count
     """Runs no better than a constant answer, by the first metric."""

@@ -38,6 +38,11 @@ class RunRow(Struct):
     batch_size: int | None = None
     epochs: float | None = None
 
+    @property
+    def recipe(self) -> tuple[float | None, ...]:
+        """The hyperparameters that a search varies, but the seed."""
+        return self.learning_rate, self.batch_size, self.epochs
+
 
 @dataclass(frozen=True)
 class RecordedRun:
@@ -49,7 +54,7 @@ class RecordedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultLine:
-    """One metric over all runs in one output directory."""
+    """One metric over the seeds of the best hyperparameters in one output directory."""
 
     task: str
     variant: str
@@ -60,6 +65,10 @@ class ResultLine:
     """A digest of the training and dev data; empty if it is not recorded."""
     metric: str
     runs: int
+    learning_rate: float
+    """Of the best run by the first metric."""
+    seeds: int
+    """Runs with the hyperparameters of the best: the median, best and spread are theirs."""
     finished: bool
     """Whether all runs of the search have ended."""
     median: float
@@ -101,8 +110,11 @@ def _search_lines(file: Path, directory: str) -> Iterator[ResultLine]:
     data = _read_data_digest(file.parent)
     first = runs[0]
     metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
+    best = max(runs, key=lambda run: run.scores[metrics[0]])
+    # Seeds say how far luck goes; another rate is another recipe.
+    seeds = [run for run in runs if run.row.recipe == best.row.recipe]
     for metric in metrics:
-        values = [_percent(first.row.task, run.scores[metric]) for run in runs]
+        values = [_percent(first.row.task, run.scores[metric]) for run in seeds]
         # What is degenerate is judged by the first metric alone.
         degenerate_runs = None
         if summary is not None and metric == metrics[0]:
@@ -115,6 +127,8 @@ def _search_lines(file: Path, directory: str) -> Iterator[ResultLine]:
             data=data,
             metric=metric,
             runs=len(runs),
+            learning_rate=best.row.learning_rate,
+            seeds=len(seeds),
             finished=summary is not None,
             median=statistics.median(values),
             best=max(values),

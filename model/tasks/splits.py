@@ -212,6 +212,30 @@ def hold_out(
     return train, dev
 
 
+def group_keys(task: TaskData, examples: Sequence[Any]) -> list[str]:
+    """Return the key of each example for `hold_out`: its group's, or that of an earlier example
+    with the same texts.
+
+    Texts are the same whatever their case and spacing, and in either order. A key is the first one
+    met, as it is, so that without such texts all keys are the task's.
+    """
+    key_of_group: dict[str, str] = {}
+    key_of_texts: dict[frozenset[str], str] = {}
+    keys = []
+    for example in examples:
+        group = task.group(example)
+        key = key_of_group.setdefault(_normalised(group), group)
+        texts = frozenset(map(_normalised, task.texts(example).values()))
+        if task.depends_on_texts_alone and texts:
+            key = key_of_texts.setdefault(texts, key)
+        keys.append(key)
+    return keys
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
 @dataclass(frozen=True)
 class TaskSplits:
     """A task with its training and dev examples."""
@@ -299,7 +323,13 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev
     if held_out:
-        train, dev[""] = hold_out(train, task.group, str(data), task.stratum)
+        groups = group_keys(task, train)
+        numbers = range(len(train))
+        kept, out = hold_out(
+            numbers, groups.__getitem__, str(data), lambda number: task.stratum(train[number])
+        )
+        dev[""] = [train[number] for number in out]
+        train = [train[number] for number in kept]
     task_data = TaskSplits(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
     for file in chain.from_iterable(task_data.tests.values()):

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 Headerless = Callable[[list[str]], Sequence[str] | None]
 """Returns the columns of a TSV from the fields of its first line; None if these are the header."""
 _HUB = "hf:"
+_WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -62,11 +64,11 @@ class TableRow(NamedTuple):
 
         Raises `UserError` if it is empty, or neither text nor a number.
 
-        >>> [TableRow("", {"label": value}).label("label") for value in ("yes", 3, 3.0, 2.5)]
+        >>> [TableRow("", {"label": value}).label("label") for value in ("yes", 3, "3.0", 2.5)]
         ['yes', '3', '3', '2.5']
         """
-        # JSON Lines and Parquet have numbers, and pandas makes a column with gaps one of floats:
-        # the class 3 must be the same as in a CSV.
+        # JSON Lines and Parquet have numbers, and pandas makes a column with gaps one of floats,
+        # which it writes into a CSV too: the class 3 must be the same everywhere.
         value = self.value(column)
         is_nan = isinstance(value, float) and math.isnan(value)  # how pandas writes a gap
         if value is None or value == "" or is_nan:
@@ -84,7 +86,7 @@ class TableRow(NamedTuple):
             )
         if isinstance(value, float) and value.is_integer():
             return str(int(value))
-        return str(value)
+        return _WHOLE_FLOAT.sub(r"\1", str(value))
 
     def number(self, column: str) -> float:
         """Return the number in `column`; raises `UserError` if it holds none."""

@@ -189,6 +189,35 @@ def test_answers_to_questions_are_compared_as_their_metric_does(trained, tmp_pat
     assert "2 of 3 examples are answered wrongly" in korean
 
 
+LINES = ("", "{", "[]", "3", "{}", '{"truth": 1, "label": "a", "probabilities": {}}', "[" * 10**5)
+TABLES = (
+    "step,split\n1\n",
+    "step,split,loss\nx,train,1\n",
+    "step,loss\n1,2\n",
+    "split,step\na,1\n",
+)
+
+
+@pytest.mark.parametrize("content", [*LINES, b"\xff", '{"answer": 3, "truth": []}'])
+def test_damaged_dev_answers_are_one_line(trained, tmp_path, content: str | bytes):
+    shutil.copytree(trained, tmp_path / "runs")
+    path = tmp_path / "runs/reviews/dev/dev.jsonl"
+    first = path.read_bytes().splitlines()[0]
+    content = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(first + b"\n" + content + b"\n")
+    with pytest.raises(UserError, match=r"dev\.jsonl, line 2 is damaged\. Delete it, or rerun"):
+        render_results(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("content", [*TABLES, "step,split,loss\n1,train,nan\n"])
+def test_damaged_metrics_are_one_line(trained, tmp_path, content: str):
+    shutil.copytree(trained, tmp_path / "runs")
+    path = next((tmp_path / "runs/reviews/runs").glob("*/metrics.csv"))
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"metrics\.csv is damaged or was not written"):
+        render_results(tmp_path / "runs")
+
+
 def test_missed_entities_have_no_confidence_and_come_last(trained, tmp_path):
     def row(tags: str, truth: str, *entities: tuple[int, int, float]) -> dict[str, Any]:
         return {

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +33,14 @@ from clozeworks.model.tasks.multilabel import MultiLabel
 from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
 from clozeworks.model.tasks.repeats import Repeats, find_repeats
 from clozeworks.model.tasks.similarity import Similarity, TextGroup
-from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
+from clozeworks.model.tasks.splits import (
+    dev_sets,
+    find_splits,
+    group_keys,
+    hold_out,
+    read_data,
+    single_file,
+)
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow, cut_lengths, tokenizer_files
@@ -529,8 +537,8 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
             "all numbers",
         ),
         (
-            "text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n",
-            "line 6: the label '1.0' in label is the same number as '1'; w",
+            "text,label\na,1\nb,1\nx,1\ny,0\nz,01\n",
+            "line 6: the label '01' in label is the same number as '1'; w",
         ),
         (
             "text, label\nx,1\n",
@@ -805,6 +813,40 @@ def test_repeats_and_contradictions_are_counted():
     assert find_repeats(Similarity(), pairs, {"": pairs[:1]}) == Repeats(
         repeated=1, contradictory=0, example="", shared=1
     )
+
+
+def test_texts_with_the_same_tokens_and_swapped_pairs_are_in_both(checkpoint):
+    task = Classification(name="classify", text=("a",), text_pair=("b",), labels=("no", "yes"))
+    train = [TextExample("a film", "the book", 0), TextExample("A  FILM", "the book", 1)]
+    dev = {
+        "": [
+            TextExample("The book", "a  film", 0),
+            TextExample("the book", "the book", 0),
+            TextExample("a film", "bad", 0),
+        ]
+    }
+    assert find_repeats(task, train, dev).shared == 0
+    assert find_repeats(task, train, dev, TextTokenizer(checkpoint)) == Repeats(
+        repeated=0, contradictory=2, example="a film", shared=1
+    )
+
+
+def test_classes_that_pandas_wrote_as_floats_are_those_without_a_point(tmp_path):
+    # A gap in the column makes it one of floats; the dev file has none.
+    train = write(tmp_path / "train.csv", "text,label\na,1.0\nb,0.0\nc,\nd,1.0\ne,0.0\n")
+    dev = write(tmp_path / "dev.csv", "text,label\nx,0\ny,1\n")
+    task = read_classify([train], TaskOptions())
+    assert task.labels == ("0", "1")
+    assert [example.target for example in task.read(dev, labelled=True)] == [0, 1]
+
+
+def test_texts_of_other_case_and_swapped_pairs_are_held_out_together():
+    single = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    examples = [TextExample(text, None, 0) for text in ("Good Film", "good  film", "bad")]
+    assert group_keys(single, examples) == ["Good Film", "Good Film", "bad"]
+    pairs = replace(single, text_pair=("other",))
+    examples = [TextExample("a", "b", 0), TextExample("b", "A", 0), TextExample("b", "c", 0)]
+    assert group_keys(pairs, examples) == ["a", "a", "b"]
 
 
 def test_a_question_about_another_passage_is_no_repeat(tmp_path):
