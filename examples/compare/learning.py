@@ -237,7 +237,8 @@ def _train_theirs(plan: Plan, seed: int) -> float | None:
 def _masked_words(rows: Sequence[Any]) -> dict[str, Tensor]:
     """Return a batch without segments and next sentences, which a ModernBERT does not know."""
     batch = collate(rows)
-    return {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
+    unknown = ("token_type_ids", "next_sentence_label")
+    return {name: values for name, values in batch.items() if name not in unknown}
 
 
 @torch.inference_mode()

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...pipeline.instances.rows import Rows, select, sequences
+from ...pipeline.instances.rows import Rows, between, select, sequences
 from ...pipeline.ragged import divide_up, places
 from ..encoders.attention import TOKEN_BLOCK
 from ..encoders.heads import IGNORED
@@ -125,7 +125,7 @@ def pack_batches(
     num_batches = divide_up(len(rows), batch_size)
     batches = []
     for index in np.array_split(np.arange(len(rows)), num_batches):
-        batch_rows = select(rows, index)
+        batch_rows = between(rows, index[0], index[-1] + 1)
         if batch_rows.sequence_starts is not None:
             batch_rows = sequences(batch_rows)
             num_sequences = len(batch_rows) + most_padding_rows
@@ -143,7 +143,7 @@ def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> P
     #     row starts  0 4 7 11 15 16 16 16                  (the last rows are empty)
     num_tokens = int(rows.offsets[-1])
     position_T = places(rows.lengths)
-    ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
+    ids_T, predicted_M, labels_M = _targets(rows, objective)
     segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
     types_T = (position_T >= segment_b_start_T).astype(np.int64)
 
@@ -181,9 +181,7 @@ def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> P
     )
 
 
-def _targets(
-    rows: Rows, position_T: np.ndarray, objective: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _targets(rows: Rows, objective: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the token ids (T,), int64, the flat indices (M,) that predict, and the ids (M,) that
     they should predict.
     """
@@ -194,7 +192,7 @@ def _targets(
         #     tokens        CLS  a   b  SEP   CLS  c  SEP
         #     predict        a   b  SEP  -     c  SEP  -
         ids_T = rows.unmasked_ids().astype(np.int64)
-        target_M = np.flatnonzero(position_T)  # all but each row's first token
+        target_M = np.flatnonzero(places(rows.lengths))  # all but each row's first token
         predicted_M = target_M - 1
         return ids_T, predicted_M, ids_T[target_M]
     ids_T = rows.input_ids.astype(np.int64)
@@ -212,40 +210,55 @@ def _blocks(values: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(values).view(-1, size)
 
 
-def _pad_batch(rows: Rows, *, objective: str, multiple: int, always_mask: bool) -> PretrainBatch:
-    """Make a rectangle of rows, filled up with padding."""
-    # Rows of 4, 2 and 2 tokens; the encoder computes the tokens of `token_index_T` alone:
-    #
-    #     mask_BL    1 1 1 1        position_T       0 1 2 3  0 1  0 1
-    #                1 1 0 0        token_index_T    0 1 2 3  4 5  8 9
-    #                1 1 0 0
-    longest = int(rows.lengths.max())
-    max_length = divide_up(longest, multiple) * multiple
-    column_L = np.arange(max_length)
-    mask_BL = column_L < rows.lengths[:, None]
-    position_T = np.broadcast_to(column_L, mask_BL.shape)[mask_BL]
-    ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
-    ids_BL = np.zeros(mask_BL.shape, np.int64)
-    ids_BL[mask_BL] = ids_T
-    in_segment_b_BL = column_L >= rows.segment_b_start[:, None]
-    types_BL = (in_segment_b_BL & mask_BL).astype(np.int64)
+class Rectangle:
+    """Rows beside each other, each filled up with padding to a multiple of `multiple` tokens."""
 
-    token_index_T = np.flatnonzero(mask_BL)
+    # Rows of 4, 2 and 2 tokens:
+    #
+    #     mask_BL    1 1 1 1        index_T    0 1 2 3  4 5  8 9
+    #                1 1 0 0
+    #                1 1 0 0
+
+    def __init__(self, rows: Rows, multiple: int = 1) -> None:
+        width = divide_up(int(rows.lengths.max(initial=1)), multiple) * multiple
+        column_L = np.arange(width)
+        self.mask_BL = column_L < rows.lengths[:, None]
+        self.index_T = np.flatnonzero(self.mask_BL)
+        """Where in the flat rectangle each token lies."""
+        in_segment_b_BL = column_L >= rows.segment_b_start[:, None]
+        self.types_BL = (in_segment_b_BL & self.mask_BL).astype(np.int64)
+
+    def fill(
+        self, values: np.ndarray, padding: int = 0, tokens: np.ndarray | None = None
+    ) -> Tensor:
+        """Return int64 (B, L): a value for each token, or for each of some `tokens` (flat indices
+        in `Rows.input_ids`), and `padding` elsewhere.
+        """
+        index = self.index_T if tokens is None else self.index_T[tokens]
+        values_BL = np.full(self.mask_BL.shape, padding, np.int64)
+        values_BL.ravel()[index] = values
+        return torch.from_numpy(values_BL)
+
+
+def _pad_batch(rows: Rows, *, objective: str, multiple: int, always_mask: bool) -> PretrainBatch:
+    """Make a padded batch; the encoder computes its real tokens alone, `token_index_T`."""
+    padded = Rectangle(rows, multiple)
+    ids_T, predicted_M, labels_M = _targets(rows, objective)
     # Without padding, attention needs no mask, and the encoder need not leave tokens out.
     attention_mask_BL = None
     encoded_index_T = None
-    if always_mask or not mask_BL.all():
-        attention_mask_BL = torch.from_numpy(mask_BL)
-        encoded_index_T = torch.from_numpy(token_index_T)
+    if always_mask or not padded.mask_BL.all():
+        attention_mask_BL = torch.from_numpy(padded.mask_BL)
+        encoded_index_T = torch.from_numpy(padded.index_T)
     label_B = None
     if objective == "mlm+nsp":
         label_B = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
     return PretrainBatch(
-        input_ids=torch.from_numpy(ids_BL),
-        token_type_ids=torch.from_numpy(types_BL),
+        input_ids=padded.fill(ids_T),
+        token_type_ids=torch.from_numpy(padded.types_BL),
         attention_mask_BL=attention_mask_BL,
         token_index_T=encoded_index_T,
-        masked_index=torch.from_numpy(token_index_T[predicted_M]),
+        masked_index=torch.from_numpy(padded.index_T[predicted_M]),
         masked_ids=torch.from_numpy(labels_M),
         next_sentence_label_B=label_B,
     )

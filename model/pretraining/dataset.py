@@ -8,36 +8,67 @@ Shapes: B rows, L tokens of a row, T tokens of all rows, M tokens to predict.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any, NotRequired, TypedDict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, groupby
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, select, sequences
-from ...pipeline.ragged import places
+from ...pipeline.instances.rows import Rows, concatenate, select, sequences
+from ...pipeline.ragged import owners, places
 from ..encoders.heads import IGNORED
+from .batches import Rectangle
 from .data import open_instances
 from .sequence import RowSequence
 
 
-class InstanceRow(TypedDict):
-    """One instance of L tokens, without padding."""
+class InstanceRow(Mapping[str, Any]):
+    """One instance of L tokens, without padding.
 
-    input_ids: Tensor
-    """int64 (L,), masked."""
-    token_type_ids: Tensor
-    """int64 (L,): 0 in segment A, 1 in segment B."""
-    labels: Tensor
-    """int64 (L,): the original token if it is to be predicted, else `IGNORED`."""
-    next_sentence_label: NotRequired[int]
-    """0 is IsNext, 1 is NotNext; absent if `pairing` was none."""
-    position_ids: NotRequired[Tensor]
-    """int64 (L,), only in packed rows: from 0 on in each document, which must see no other."""
+    - ``input_ids``, int64 (L,): masked;
+    - ``token_type_ids``, int64 (L,): 0 in segment A, 1 in segment B;
+    - ``labels``, int64 (L,): the original token if it is to be predicted, else `IGNORED`;
+    - ``next_sentence_label``: 0 is IsNext, 1 is NotNext; absent if `pairing` was none;
+    - ``position_ids``, int64 (L,): only in packed rows, from 0 on in each document, which must see
+      no other.
+
+    Tensors are made when they are asked for: `collate` takes whole batches of rows instead.
+    """
+
+    def __init__(self, batch: "_Batch", index: int) -> None:
+        self.batch = batch
+        self.index = index
+
+    def __getitem__(self, name: str) -> Any:
+        return self.batch.tensors[self.index][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.batch.tensors[self.index])
+
+    def __len__(self) -> int:
+        return len(self.batch.tensors[self.index])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the other rows of the batch out, for a ``DataLoader`` that collates elsewhere."""
+        row = select(self.batch.rows, np.array([self.index]))
+        return InstanceRow, (_Batch(row, self.batch.has_pairs), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Rows that were read together."""
+
+    rows: Rows
+    has_pairs: bool
+
+    @cached_property
+    def tensors(self) -> list[dict[str, Any]]:
+        """The items of each row."""
+        return _split_rows(self.rows, has_pairs=self.has_pairs)
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
@@ -124,8 +155,11 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         rank_rows = np.arange(self.rank, max(0, stop - start), self.num_ranks)
         if not len(rank_rows):
             return []
-        rows = select(self._sequence.rows(start, stop), rank_rows)
-        return _split_rows(rows, has_pairs=self.directory.has_pairs)
+        rows = self._sequence.rows(start, stop)
+        if self.num_ranks > 1:
+            rows = select(rows, rank_rows)
+        together = _Batch(rows, self.directory.has_pairs)
+        return [InstanceRow(together, index) for index in range(len(rows))]
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return the state after `num_batches` batches of the current iteration, from which another
@@ -154,57 +188,130 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         self._position, self._num_skipped = state["position"], state["num_rows"]
 
 
-def _split_rows(rows: Rows, *, has_pairs: bool) -> list[InstanceRow]:
+def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
     """Cut flat columns into a dict of tensors for each row."""
+    lengths = rows.lengths.tolist()
+    columns = {
+        "input_ids": rows.input_ids.astype(np.int64),
+        "token_type_ids": _types(rows),
+        "labels": _labels(rows),
+    }
+    if rows.sequence_starts is not None:
+        columns["position_ids"] = places(sequences(rows).lengths)
+    pieces = [torch.from_numpy(values_T).split(lengths) for values_T in columns.values()]
+    split_rows = [dict(zip(columns, values, strict=True)) for values in zip(*pieces, strict=True)]
+    if has_pairs:
+        for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
+            row["next_sentence_label"] = label
+    return split_rows
+
+
+def _labels(rows: Rows) -> np.ndarray:
     # Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
     #
-    #     offsets     0                    5          8
     #     input_ids   CLS x SEP MASK SEP   CLS z SEP
     #     labels       -  -  -   y    -     -  -  -
     #     types        0  0  0   1    1     0  0  0
     labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
     labels_T[rows.masked_index] = rows.masked_ids
+    return labels_T
+
+
+def _types(rows: Rows) -> np.ndarray:
     segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
-    types_T = (places(rows.lengths) >= segment_b_start_T).astype(np.int64)
-
-    lengths = rows.lengths.tolist()
-    ids_by_row = torch.from_numpy(rows.input_ids.astype(np.int64)).split(lengths)
-    types_by_row = torch.from_numpy(types_T).split(lengths)
-    labels_by_row = torch.from_numpy(labels_T).split(lengths)
-    columns = zip(ids_by_row, types_by_row, labels_by_row, strict=True)
-    split_rows = [
-        InstanceRow(input_ids=ids_L, token_type_ids=types_L, labels=labels_L)
-        for ids_L, types_L, labels_L in columns
-    ]
-    if has_pairs:
-        for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
-            row["next_sentence_label"] = label
-    if rows.sequence_starts is not None:
-        positions_T = places(sequences(rows).lengths)
-        positions_by_row = torch.from_numpy(positions_T).split(lengths)
-        for row, positions_L in zip(split_rows, positions_by_row, strict=True):
-            row["position_ids"] = positions_L
-    return split_rows
+    return (places(rows.lengths) >= segment_b_start_T).astype(np.int64)
 
 
-def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
-    """Pad rows to the longest and stack them: the arguments of ``transformers.BertForPreTraining``,
-    int64 (B, L).
+def collate(
+    rows: Sequence[InstanceRow], *, local_attention: int | None = 128, flatten: bool = False
+) -> dict[str, Any]:
+    """Return rows of an `InstanceDataset` as the arguments of a model of ``transformers``.
 
-    These are input_ids, token_type_ids, attention_mask, labels (`IGNORED` if not to be predicted)
-    and, if the instances have pairs, next_sentence_label (B,).
+    Rows are padded to the longest, int64 (B, L): input_ids, labels (`IGNORED` if not to be
+    predicted) and attention_mask; of pairs also token_type_ids and next_sentence_label (B,).
+
+    In packed rows no document sees another: position_ids start at 0 in each, and attention_mask is
+    bool (B, 1, L, L), as the attention ``sdpa`` takes it. A ModernBERT has two kinds of layers,
+    and gets a mask for each by its `local_attention`; None gives the one mask that a BERT takes.
+
+    With `flatten` all documents or pairs lie in a single row (1, T), without padding: for the
+    attention ``flash_attention_2``, which sees from cu_seq_lens_q where each of them ends. There is
+    no next_sentence_label then.
     """
-    paddings = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
-    if "position_ids" in rows[0]:
-        paddings["position_ids"] = 0
-    batch = {}
-    for name, padding in paddings.items():
-        columns = [row[name] for row in rows]
-        batch[name] = pad_sequence(columns, batch_first=True, padding_value=padding)
+    batch = _joined(rows)
+    has_pairs = rows[0].batch.has_pairs
+    if flatten:
+        return _flat_arguments(batch, has_pairs=has_pairs)
+    padded = Rectangle(batch)
+    arguments: dict[str, Any] = {
+        "input_ids": padded.fill(batch.input_ids),
+        "labels": padded.fill(batch.masked_ids, IGNORED, batch.masked_index),
+    }
+    if batch.sequence_starts is not None:
+        return arguments | _packed_arguments(batch, padded, local_attention)
     # From the lengths, not from the ids: token 0 is [PAD] by convention alone.
-    real_tokens = [torch.ones_like(row["input_ids"]) for row in rows]
-    batch["attention_mask"] = pad_sequence(real_tokens, batch_first=True)
-    if "next_sentence_label" in rows[0]:
-        next_sentence_labels = [row.get("next_sentence_label", 0) for row in rows]
-        batch["next_sentence_label"] = torch.tensor(next_sentence_labels)
-    return batch
+    arguments["attention_mask"] = torch.from_numpy(padded.mask_BL.astype(np.int64))
+    if has_pairs:
+        arguments["token_type_ids"] = torch.from_numpy(padded.types_BL)
+        labels_B = batch.next_sentence_label.astype(np.int64)
+        arguments["next_sentence_label"] = torch.from_numpy(labels_B)
+    return arguments
+
+
+def _joined(rows: Sequence[InstanceRow]) -> Rows:
+    """Return the columns of some rows; usually all are from one batch."""
+    parts = []
+    for batch, members in groupby(rows, key=lambda row: row.batch):
+        index = [row.index for row in members]
+        if index == list(range(len(batch.rows))):
+            parts.append(batch.rows)
+        else:
+            parts.append(select(batch.rows, np.array(index)))
+    return concatenate(parts)
+
+
+def _packed_arguments(
+    batch: Rows, padded: Rectangle, local_attention: int | None
+) -> dict[str, Any]:
+    """Return the positions and the masks of packed rows."""
+    # A row of two documents and padding, and what its tokens see. Padding sees itself, as attention
+    # to nothing at all is not a number:
+    #
+    #     document_BL    0  0  1  1  1 -1          x x . . . .
+    #     positions      0  1  0  1  2  0          x x . . . .
+    #                                              . . x x x .
+    lengths = sequences(batch).lengths
+    document_BL = padded.fill(owners(lengths), -1)
+    same_document = document_BL[:, None, :, None] == document_BL[:, None, None, :]
+    attention_mask: Any = same_document
+    if local_attention is not None:
+        column_L = torch.arange(document_BL.shape[1])
+        is_near_LL = (column_L[:, None] - column_L).abs() <= local_attention // 2
+        attention_mask = {
+            "full_attention": same_document,
+            "sliding_attention": same_document & is_near_LL,
+        }
+    return {"position_ids": padded.fill(places(lengths)), "attention_mask": attention_mask}
+
+
+def _flat_arguments(batch: Rows, *, has_pairs: bool) -> dict[str, Any]:
+    """Return all documents or pairs in one row, as FlashAttention takes them."""
+    ends = sequences(batch)
+    offsets = torch.from_numpy(ends.offsets.astype(np.int32))
+    longest = int(ends.lengths.max())
+    columns = {
+        "input_ids": batch.input_ids.astype(np.int64),
+        "labels": _labels(batch),
+        "position_ids": places(ends.lengths),
+    }
+    if has_pairs:
+        columns["token_type_ids"] = _types(batch)
+    arguments: dict[str, Any] = {
+        name: torch.from_numpy(values_T)[None] for name, values_T in columns.items()
+    }
+    return arguments | {
+        "cu_seq_lens_q": offsets,
+        "cu_seq_lens_k": offsets,
+        "max_length_q": longest,
+        "max_length_k": longest,
+    }

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, select, sequences
+from ...pipeline.instances.rows import Rows, between, sequences
 from ...pipeline.storage.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ..card import CARD
 from ..checkpoint import files_digest, model_digest
@@ -303,7 +303,8 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     on_gpu = setup.ranks.device.type == "cuda"
     rows = sequence.rows(first, first + batch_size)
     # All ranks read the whole batch: its counts, by which losses are divided, then need no message.
-    rank_rows = select(rows, setup.ranks.rows(batch_size))
+    part = setup.ranks.rows(batch_size)
+    rank_rows = between(rows, part.start, part.stop)
     rows_at_once = setup.rows_at_once(sequence)
     if setup.packs:
         max_length = sequence.directory.max_length

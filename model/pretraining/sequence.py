@@ -26,7 +26,7 @@ import numpy as np
 
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, concatenate, select
+from ...pipeline.instances.rows import Rows, between, concatenate, select
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .data import InstanceDirectory, RowGroup, mask_anew, read_group
@@ -242,7 +242,7 @@ class RowSequence:
         number, first = divmod(piece.first, self.masked_together)
         stop = piece.stop - number * self.masked_together
         rows = self._masked(piece.epoch, piece.block, number)
-        return select(rows, np.arange(first, stop))
+        return between(rows, first, stop)
 
 
 def _start(ends: np.ndarray, index: int) -> int:

@@ -9,7 +9,7 @@ A packed row holds several documents, each a sequence of its own that sees no ot
 makes a row of each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from ..ragged import divide_up, flat_column, indices_of, offsets_of, owners, places, ranges
 from ..schemas import SEQUENCE_STARTS
+
+Index = np.ndarray | slice
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,23 @@ def are_outside(rows: Rows) -> np.ndarray:
 
 def select(rows: Rows, index: np.ndarray) -> Rows:
     """Return the rows at `index` (int64), in that order."""
-    masks = indices_of(rows.masked_offsets, index)
+    return _chosen(rows, index, lambda offsets: indices_of(offsets, index))
+
+
+def between(rows: Rows, first: int, stop: int) -> Rows:
+    """Return the rows from `first` up to `stop`, without copying them."""
+    return _chosen(rows, slice(first, stop), lambda offsets: slice(offsets[first], offsets[stop]))
+
+
+def _chosen(rows: Rows, index: Index, items_of: Callable[[np.ndarray], Index]) -> Rows:
+    """Return the rows at `index`; `items_of` says where the items of their lists lie, from the
+    offsets of all rows.
+    """
+    masks = items_of(rows.masked_offsets)
     sequences_or_rows = index
-    columns = {"input_ids": rows.input_ids[indices_of(rows.offsets, index)]}
+    columns = {"input_ids": rows.input_ids[items_of(rows.offsets)]}
     if rows.sequence_starts is not None and rows.num_sequences is not None:
-        sequences_or_rows = indices_of(offsets_of(rows.num_sequences), index)
+        sequences_or_rows = items_of(offsets_of(rows.num_sequences))
         columns["sequence_starts"] = rows.sequence_starts[sequences_or_rows]
         columns["num_sequences"] = rows.num_sequences[index]
     columns |= {name: getattr(rows, name)[index] for name in _ROW_COLUMNS}

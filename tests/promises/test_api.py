@@ -69,7 +69,7 @@ MODEL = {
     "Task": CLASS,
     "TaskBatch": CLASS,
     "TaskModel": CLASS,
-    "collate": "rows",
+    "collate": "rows, *, local_attention=128, flatten=False",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None, context=None",
     "evaluate_task": "directory, data, device='auto', metric=None, task=None, encoding='auto'",
     "finetune": (

@@ -2,8 +2,9 @@
 on them resumes to the last bit.
 """
 
+import pickle
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+import torch.nn.functional as F
+import transformers
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
@@ -31,6 +34,8 @@ from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
 from manifest_fixture import write_manifest
 from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers.masking_utils import flash_attention_mask
 
 MAX_LENGTH = 600
 VOCAB_SIZE = 60
@@ -224,8 +229,100 @@ def test_the_data_set_tells_where_documents_start(instances: str, stored: list[d
         assert "position_ids" in item
         starts = (item["position_ids"] == 0).nonzero().flatten().tolist()
         assert starts == starts_of[tuple(item["input_ids"].tolist())]
-    batch = collate(items[:4])
-    assert batch["position_ids"].shape == batch["input_ids"].shape
+    # A loader may hand rows from one process to another, one by one.
+    for item in items[:2]:
+        copy = pickle.loads(pickle.dumps(item))
+        assert {name: copy[name].tolist() for name in copy} == {
+            name: item[name].tolist() for name in item
+        }
+
+
+def varlen_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: None, **arguments: Any
+) -> tuple[Tensor, None]:
+    """Attend as FlashAttention does: within each of the ranges in a single row without a mask."""
+    assert mask is None and query.shape[0] == 1
+    bounds = arguments["cu_seq_lens_q"]
+    assert bounds.dtype == torch.int32 and torch.equal(bounds, arguments["cu_seq_lens_k"])
+    assert arguments["max_length_q"] == arguments["max_length_k"] == int(bounds.diff().max())
+    window = arguments.get("sliding_window")
+    outputs = []
+    for start, stop in pairwise(bounds.tolist()):
+        near = None
+        if window is not None:  # FlashAttention's is exclusive
+            at = torch.arange(stop - start)
+            near = (at[:, None] - at).abs() < window
+        part = slice(start, stop)
+        outputs.append(
+            F.scaled_dot_product_attention(
+                query[:, :, part],
+                key[:, :, part],
+                value[:, :, part],
+                near,
+                scale=arguments["scaling"],
+            )
+        )
+    return torch.cat(outputs, 2).transpose(1, 2), None
+
+
+def their_model(kind: str, attention: str) -> Any:
+    shape: dict[str, Any] = {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": MAX_LENGTH,
+        "pad_token_id": 0,
+        "attn_implementation": attention,
+    }
+    torch.manual_seed(0)
+    if kind == "bert":
+        return transformers.BertForMaskedLM(transformers.BertConfig(**shape)).eval()
+    shape["local_attention"] = 16
+    return transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(**shape)).eval()
+
+
+@pytest.fixture
+def flash_attention() -> str:
+    name = "varlen_for_tests"
+    transformers.AttentionInterface.register(name, varlen_attention)
+    transformers.AttentionMaskInterface.register(name, flash_attention_mask)
+    return name
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_no_document_sees_another_in_a_model_of_transformers(
+    instances: str, flash_attention: str, kind: str, flatten: bool
+):
+    model = their_model(kind, flash_attention if flatten else "sdpa")
+    alone = their_model(kind, "sdpa")
+    items = list(islice(InstanceDataset(instances, batch_size=4), 4))
+    window = None if kind == "bert" else 16
+    batch = collate(items, local_attention=window, flatten=flatten)
+    with torch.no_grad():
+        logits = model(**batch).logits
+        is_real = torch.ones_like(batch["input_ids"], dtype=torch.bool)
+        if not flatten:
+            lengths = torch.tensor([len(item["input_ids"]) for item in items])
+            is_real = torch.arange(is_real.shape[1]) < lengths[:, None]
+        assert torch.isfinite(logits).all()
+        found = logits[is_real]
+        # Each document as the model reads it in a row of its own.
+        position_ids = torch.cat([item["position_ids"] for item in items])
+        starts = [*(position_ids == 0).nonzero().flatten().tolist(), len(position_ids)]
+        ids = torch.cat([item["input_ids"] for item in items])
+        labels = torch.cat([item["labels"] for item in items])
+        for start, stop in pairwise(starts):
+            expected = alone(input_ids=ids[None, start:stop]).logits[0]
+            torch.testing.assert_close(found[start:stop], expected, rtol=0, atol=1e-5)
+        assert torch.equal(batch["labels"][is_real], labels)
+        # What another document says changes nothing.
+        changed = batch["input_ids"].clone()
+        changed[0, : starts[1]] = 5
+        others = model(**{**batch, "input_ids": changed}).logits[is_real][starts[1] :]
+        assert torch.equal(others, found[starts[1] :])
 
 
 SHORT: dict[str, Any] = {
