@@ -55,6 +55,7 @@ from .records import (
     SearchSummary,
     Trial,
     best_of,
+    describe_run,
     main_score,
     read_summary,
 )
@@ -197,6 +198,7 @@ def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
                 folder.files.write_bytes(f"test/{name}", content)
     records = folder.records()
     summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
+    _report_degenerate(records, main_score(summary.baseline), folder, trainer.config)
     sources = CardSources(source, records[0].checkpoint, read_languages(trainer.checkpoint))
     shape = read_config(folder.path)
     card = task_card(splits.task, sources, trainer.config, summary, shape)
@@ -204,6 +206,31 @@ def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
     # The summary comes last: it says that the search is finished.
     folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
     folder.files.remove(WORK)
+
+
+def _report_degenerate(
+    records: Sequence[RunRecord], constant: float, folder: SearchFolder, config: FinetuneConfig
+) -> None:
+    """Print which runs are no better than a constant answer, how their training loss moved, and
+    what to change.
+    """
+    degenerate = [record for record in records if main_score(record.scores) <= constant]
+    if not degenerate:
+        return
+    described = []
+    for record in degenerate:
+        words = describe_run(record)
+        losses = folder.training_losses(record)
+        if losses:
+            words += f" (training loss {losses[0]:.3f} to {losses[-1]:.3f})"
+        described.append(words)
+    remedy = "lower `learning_rates`"
+    if not config.bias_correction:
+        remedy += " or try `bias_correction`"
+    print_notice(
+        f"{len(degenerate):,} of {len(records):,} runs are no better than a constant answer: "
+        f"{'; '.join(described)}. If the loss does not fall, {remedy}."
+    )
 
 
 def summarise(

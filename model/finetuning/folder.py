@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...pipeline.parsing import parse_json
+from ...pipeline.parsing import convert, parse_json, read_csv
 from ...pipeline.storage.directory import OutputDirectory
 from ..card import CARD
 from ..checkpoint import TASK
@@ -66,6 +66,16 @@ class SearchFolder:
         paths = (self.path / RUNS).glob(f"*/{RECORD}")
         records = [parse_json(path.read_bytes(), RunRecord, path, advice) for path in paths]
         return sorted(records, key=run_order)
+
+    def training_losses(self, trial: Trial) -> list[float]:
+        """Return the training losses that a run logged; empty if its log is missing."""
+        path = self.of_run(trial) / "metrics.csv"
+        if not path.exists():
+            return []
+        advice = "Delete it, or rerun `clozeworks finetune`."
+        rows = read_csv(path.read_bytes(), path, advice)
+        losses = [row.get("loss") for row in rows if row.get("split") == "train"]
+        return convert([loss for loss in losses if loss], list[float], path, advice, strict=False)
 
     def model_of(self, trial: Trial) -> str:
         """Return the name in the directory of a run's model, until the run is recorded."""

@@ -840,3 +840,18 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(UserError, match=message):
         FinetuneConfig(**options)
+
+
+def test_runs_like_a_constant_answer_are_named_with_their_rate_and_loss(
+    checkpoint, data, tmp_path, capsys
+):
+    # Too small a rate to learn anything in one update.
+    config = quick(epochs=0.05, learning_rates=(1e-9,))
+    summary = finetune("sst2", data, checkpoint, tmp_path / "run", config)
+    assert summary["degenerate_runs"] == 1
+    assert re.search(
+        r"1 of 1 runs are no better than a constant answer: learning rate 1e-09, seed 0 \(training "
+        r"loss 0\.\d{3} to 0\.\d{3}\)\. If the loss does not fall, lower `learning_rates` or try "
+        r"`bias_correction`\.",
+        capsys.readouterr().err,
+    )
