@@ -164,7 +164,7 @@ def ours(config: EncoderConfig, compiles: bool = False) -> Trainer:
         model.compile_parts()  # as `pretrain` does
 
     def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
-        sums = model(*batch)
+        sums = model.sums(*batch)
         return sums.mlm_loss / work.num_predicted + sums.nsp_loss / len(work.rows)
 
     return make_trainer(model, loss)

@@ -29,7 +29,7 @@ SEQUENCE_BLOCK = 64
 
 
 class PretrainBatch(NamedTuple):
-    """The arguments of ``PretrainModel.forward``, in their order; a packed batch has the last
+    """The arguments of ``PretrainModel.sums``, in their order; a packed batch has the last
     three.
     """
 
@@ -221,11 +221,11 @@ class Rectangle:
 
     def __init__(self, rows: Rows, multiple: int = 1) -> None:
         width = divide_up(int(rows.lengths.max(initial=1)), multiple) * multiple
-        column_L = np.arange(width)
-        self.mask_BL = column_L < rows.lengths[:, None]
+        self.column_L = np.arange(width)
+        self.mask_BL = self.column_L < rows.lengths[:, None]
         self.index_T = np.flatnonzero(self.mask_BL)
         """Where in the flat rectangle each token lies."""
-        in_segment_b_BL = column_L >= rows.segment_b_start[:, None]
+        in_segment_b_BL = self.column_L >= rows.segment_b_start[:, None]
         self.types_BL = (in_segment_b_BL & self.mask_BL).astype(np.int64)
 
     def fill(

@@ -274,24 +274,26 @@ def _packed_arguments(
     batch: Rows, padded: Rectangle, local_attention: int | None
 ) -> dict[str, Any]:
     """Return the positions and the masks of packed rows."""
-    # A row of two documents and padding, and what its tokens see. Padding sees itself, as attention
-    # to nothing at all is not a number:
+    # A row of two documents and padding, and what its tokens see. Padding is a document of its own:
+    # attention to nothing at all is not a number.
     #
-    #     document_BL    0  0  1  1  1 -1          x x . . . .
-    #     positions      0  1  0  1  2  0          x x . . . .
-    #                                              . . x x x .
+    #     document_BL    0  0  1  1  1 -1 -1          x x . . . . .
+    #     position_BL    0  1  0  1  2  0  1          x x . . . . .
+    #                                                 . . x x x . .
     lengths = sequences(batch).lengths
+    padding_BL = np.maximum(padded.column_L - batch.lengths[:, None], 0)
+    position_BL = padded.fill(places(lengths)) + torch.from_numpy(padding_BL)
     document_BL = padded.fill(owners(lengths), -1)
     same_document = document_BL[:, None, :, None] == document_BL[:, None, None, :]
     attention_mask: Any = same_document
     if local_attention is not None:
-        column_L = torch.arange(document_BL.shape[1])
+        column_L = torch.from_numpy(padded.column_L)
         is_near_LL = (column_L[:, None] - column_L).abs() <= local_attention // 2
         attention_mask = {
             "full_attention": same_document,
             "sliding_attention": same_document & is_near_LL,
         }
-    return {"position_ids": padded.fill(places(lengths)), "attention_mask": attention_mask}
+    return {"position_ids": position_BL, "attention_mask": attention_mask}
 
 
 def _flat_arguments(batch: Rows, *, has_pairs: bool) -> dict[str, Any]:

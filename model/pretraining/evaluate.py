@@ -174,7 +174,7 @@ def sum_losses(
     for number, batch in enumerate(batches):
         batch = batch.to(device)
         with autocast(device, dtype), uncompiled():
-            totals += batch_sums(batch, model(*batch))
+            totals += batch_sums(batch, model.sums(*batch))
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals

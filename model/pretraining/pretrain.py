@@ -86,7 +86,7 @@ class GlobalBatch(NamedTuple):
 
     def loss(self, model: PretrainModel, batch: PretrainBatch) -> Loss:
         """Return the loss of one of the micro-batches."""
-        sums = model(*batch)
+        sums = model.sums(*batch)
         # Divided by the counts of the global batch, not of the micro-batch: a mean of the
         # micro-batches' means would weigh a masked token more, the fewer there are beside it.
         share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / self.num_rows

@@ -73,7 +73,7 @@ def run_ours(model: BertForPreTraining, batch: dict[str, torch.Tensor], packed: 
     index = (batch["labels"].reshape(-1) != -100).nonzero().squeeze(1)
     tokens = real_tokens(batch["mask"]) if packed else None
     args = (batch["input_ids"], batch["token_type_ids"], batch["mask"], tokens)
-    sums = model(*args, index, batch["labels"].reshape(-1)[index], batch["nsp"])
+    sums = model.sums(*args, index, batch["labels"].reshape(-1)[index], batch["nsp"])
     return sums.mlm_loss / len(index) + sums.nsp_loss / len(batch["nsp"]), sums
 
 
@@ -287,7 +287,7 @@ def test_under_autocast_the_losses_are_those_of_the_logits_in_fp32():
         index = (batch["labels"].reshape(-1) != -100).nonzero().squeeze(1)
         labels, nsp = batch["labels"].reshape(-1)[index], batch["nsp"]
         logits = [ours.mlm_logits(hidden, index), ours.nsp_logits(hidden)]
-        sums = ours(
+        sums = ours.sums(
             batch["input_ids"], batch["token_type_ids"], batch["mask"], None, index, labels, nsp
         )
     assert {part.dtype for part in logits} == {torch.bfloat16}

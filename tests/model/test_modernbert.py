@@ -91,12 +91,12 @@ def run_ours(model: ModernBertForMaskedLM, batch: dict[str, torch.Tensor], layou
         positions = torch.arange(mask.shape[1]).expand(mask.shape)[mask]
         packed_index = torch.searchsorted(tokens, index)
         arguments = (ids[mask], types[mask], None, None, packed_index, labels[index], None)
-        sums = model(*arguments, positions, starts, mask.shape[1])
+        sums = model.sums(*arguments, positions, starts, mask.shape[1])
         states = model.model.packed_states(ids[mask], types[mask], positions, starts, mask.shape[1])
         return sums.mlm_loss / len(index), states
     token_index = tokens if layout == "unpadded" else None
     rows = (ids, types, mask, token_index)
-    sums = model(*rows, index, labels[index], None)
+    sums = model.sums(*rows, index, labels[index], None)
     states = model.model(*rows)
     return sums.mlm_loss / len(index), states.reshape(-1, states.shape[-1])[tokens]
 

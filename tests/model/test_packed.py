@@ -14,7 +14,7 @@ from clozeworks.model.encoders.attention import PackedRows
 from clozeworks.model.encoders.bert import BertForPreTraining, segment_embeddings
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.encoders.heads import IGNORED
+from clozeworks.model.encoders.heads import IGNORED, PretrainModel
 from clozeworks.model.pretraining import batches, packing
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
 from clozeworks.model.pretraining.data import open_instances
@@ -70,12 +70,14 @@ def make_model(seed: int = 0, **changes: Any) -> BertForPreTraining:
     return model
 
 
-def loss_and_gradients(model: nn.Module, parts: list[PretrainBatch]) -> tuple[Tensor, list[Tensor]]:
+def loss_and_gradients(
+    model: PretrainModel, parts: list[PretrainBatch]
+) -> tuple[Tensor, list[Tensor]]:
     """Return the sums of `batch_sums` over all parts, and the gradients of their loss."""
     model.zero_grad()
     totals = torch.zeros(6, dtype=torch.float64)
     for batch in parts:
-        sums = model(*batch)
+        sums = model.sums(*batch)
         (sums.mlm_loss + sums.nsp_loss).backward()
         totals += batch_sums(batch, sums)
     return totals, [
@@ -204,11 +206,11 @@ def test_between_layers_the_states_are_bf16_and_layer_norm_sees_fp32(rows):
             module.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
     (batch,) = pack_batches(rows, 150, 40)
     with autocast(CPU, torch.bfloat16):
-        sums = model(*batch)
+        sums = model.sums(*batch)
     layer = [torch.float32, torch.float32, torch.bfloat16]
     # The embeddings, three layers, and the head's LayerNorm.
     assert seen == [torch.float32, torch.bfloat16, *layer * 3, torch.bfloat16]
-    exact = model(*batch)
+    exact = model.sums(*batch)
     assert sums.mlm_loss.item() == pytest.approx(exact.mlm_loss.item(), rel=0.01)
     (sums.mlm_loss + sums.nsp_loss).backward()
     assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
@@ -304,7 +306,7 @@ def test_a_gpu_computes_packed_rows(rows, size):
     exact, _ = loss_and_gradients(model, [padded])
     model.to(device)
     with autocast(device, torch.bfloat16):
-        sums = [model(*batch.to(device)) for batch in (padded, packed)]
+        sums = [model.sums(*batch.to(device)) for batch in (padded, packed)]
     for part in sums:
         assert part.mlm_loss.item() == pytest.approx(exact[0].item(), rel=0.01)
 

@@ -186,5 +186,17 @@ def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(
     expected = metrics(sum_losses(ours, evaluated, torch.device("cpu")))
     (batch,) = batches(InstanceDataset(instances, "validation", batch_size=16, epochs=1))
     with torch.no_grad():
-        loss = theirs(**batch).loss
-    torch.testing.assert_close(loss.item(), expected["loss"], rtol=0, atol=1e-5)
+        outputs = theirs(**batch)
+        of_ours = ours.eval()(**batch)
+    torch.testing.assert_close(outputs.loss.item(), expected["loss"], rtol=0, atol=1e-5)
+    # Ours takes the same batch, by the same names.
+    torch.testing.assert_close(of_ours.loss, outputs.loss, rtol=0, atol=1e-5)
+    is_real = batch["attention_mask"].bool()
+    torch.testing.assert_close(
+        of_ours.logits[is_real], outputs.prediction_logits[is_real], rtol=0, atol=1e-5
+    )
+    torch.testing.assert_close(
+        of_ours.seq_relationship_logits, outputs.seq_relationship_logits, rtol=0, atol=1e-5
+    )
+    with pytest.raises(TypeError, match="unexpected argument 'input_id'"):
+        ours(**batch, input_id=batch["input_ids"])

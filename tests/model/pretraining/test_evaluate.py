@@ -224,7 +224,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatc
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(BertForPreTraining, "forward", full)
+    monkeypatch.setattr(BertForPreTraining, "sums", full)
     with pytest.raises(
         UserError, match="does not fit into the memory of this device; lower `batch_size`"
     ):

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
@@ -181,7 +182,7 @@ SHAPE = ModelConfig(
 
 def loss_sums(model: BertForPreTraining, parts: list[PretrainBatch]) -> torch.Tensor:
     with torch.no_grad():
-        return sum(batch_sums(batch, model(*batch)) for batch in parts)  # pyright: ignore[reportReturnType]
+        return sum(batch_sums(batch, model.sums(*batch)) for batch in parts)  # pyright: ignore[reportReturnType]
 
 
 def test_padded_packed_and_single_documents_have_one_loss(
@@ -278,7 +279,7 @@ def their_model(kind: str, attention: str) -> Any:
     }
     torch.manual_seed(0)
     if kind == "bert":
-        return transformers.BertForMaskedLM(transformers.BertConfig(**shape)).eval()
+        return transformers.BertForPreTraining(transformers.BertConfig(**shape)).eval()
     shape["local_attention"] = 16
     return transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(**shape)).eval()
 
@@ -291,10 +292,19 @@ def flash_attention() -> str:
     return name
 
 
+def logits_of(outputs: Any) -> Tensor:
+    return outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+
+
+def our_model(theirs: Any, folder: Path) -> Any:
+    theirs.save_pretrained(folder)
+    return read_model(folder).eval()
+
+
 @pytest.mark.parametrize("flatten", [False, True])
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
 def test_no_document_sees_another_in_a_model_of_transformers(
-    instances: str, flash_attention: str, kind: str, flatten: bool
+    instances: str, flash_attention: str, tmp_path: Path, kind: str, flatten: bool
 ):
     model = their_model(kind, flash_attention if flatten else "sdpa")
     alone = their_model(kind, "sdpa")
@@ -302,7 +312,7 @@ def test_no_document_sees_another_in_a_model_of_transformers(
     window = None if kind == "bert" else 16
     batch = collate(items, local_attention=window, flatten=flatten)
     with torch.no_grad():
-        logits = model(**batch).logits
+        logits = logits_of(model(**batch))
         is_real = torch.ones_like(batch["input_ids"], dtype=torch.bool)
         if not flatten:
             lengths = torch.tensor([len(item["input_ids"]) for item in items])
@@ -315,14 +325,18 @@ def test_no_document_sees_another_in_a_model_of_transformers(
         ids = torch.cat([item["input_ids"] for item in items])
         labels = torch.cat([item["labels"] for item in items])
         for start, stop in pairwise(starts):
-            expected = alone(input_ids=ids[None, start:stop]).logits[0]
+            expected = logits_of(alone(input_ids=ids[None, start:stop]))[0]
             torch.testing.assert_close(found[start:stop], expected, rtol=0, atol=1e-5)
         assert torch.equal(batch["labels"][is_real], labels)
         # What another document says changes nothing.
         changed = batch["input_ids"].clone()
         changed[0, : starts[1]] = 5
-        others = model(**{**batch, "input_ids": changed}).logits[is_real][starts[1] :]
+        others = logits_of(model(**{**batch, "input_ids": changed}))[is_real][starts[1] :]
         assert torch.equal(others, found[starts[1] :])
+        # A model that is read from its directory takes the same batch.
+        ours = our_model(model, tmp_path)(**batch)
+        torch.testing.assert_close(ours.logits[is_real], found, rtol=0, atol=1e-5)
+        torch.testing.assert_close(ours.loss, F.cross_entropy(found, labels), rtol=0, atol=1e-5)
 
 
 SHORT: dict[str, Any] = {

@@ -249,10 +249,10 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(
     def full(model: BertForPreTraining, *_: object) -> None:
         if model.training == in_training:
             raise error
-        return forward(model, *_)
+        return sums(model, *_)
 
-    forward: Any = BertForPreTraining.forward
-    monkeypatch.setattr(BertForPreTraining, "forward", full)
+    sums: Any = BertForPreTraining.sums
+    monkeypatch.setattr(BertForPreTraining, "sums", full)
     with pytest.raises(
         UserError, match="does not fit into the memory of this device; lower `micro_batch_size`"
     ):
