@@ -144,8 +144,7 @@ def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> P
     num_tokens = int(rows.offsets[-1])
     position_T = places(rows.lengths)
     ids_T, predicted_M, labels_M = _targets(rows, objective)
-    segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
-    types_T = (position_T >= segment_b_start_T).astype(np.int64)
+    types_T = rows.token_types()
 
     ids_N = _padded(ids_T, TOKEN_BLOCK)
     types_N = _padded(types_T, TOKEN_BLOCK)

@@ -193,7 +193,7 @@ def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
     lengths = rows.lengths.tolist()
     columns = {
         "input_ids": rows.input_ids.astype(np.int64),
-        "token_type_ids": _types(rows),
+        "token_type_ids": rows.token_types(),
         "labels": _labels(rows),
     }
     if rows.sequence_starts is not None:
@@ -215,11 +215,6 @@ def _labels(rows: Rows) -> np.ndarray:
     labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
     labels_T[rows.masked_index] = rows.masked_ids
     return labels_T
-
-
-def _types(rows: Rows) -> np.ndarray:
-    segment_b_start_T = np.repeat(rows.segment_b_start, rows.lengths)
-    return (places(rows.lengths) >= segment_b_start_T).astype(np.int64)
 
 
 def collate(
@@ -307,7 +302,7 @@ def _flat_arguments(batch: Rows, *, has_pairs: bool) -> dict[str, Any]:
         "position_ids": places(ends.lengths),
     }
     if has_pairs:
-        columns["token_type_ids"] = _types(batch)
+        columns["token_type_ids"] = batch.token_types()
     arguments: dict[str, Any] = {
         name: torch.from_numpy(values_T)[None] for name, values_T in columns.items()
     }

@@ -27,6 +27,7 @@ import numpy as np
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, between, concatenate, select
+from ...pipeline.ragged import offsets_of
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .data import InstanceDirectory, RowGroup, mask_anew, read_group
@@ -105,14 +106,15 @@ class RowSequence:
         self._epochs = _epochs(directory, duplicates_per_epoch)
         """Indices of the row groups of each epoch, until they repeat."""
         # Beyond the last of these the epochs repeat: a position's round, and the rest, by division.
-        self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
+        epoch_rows = [self._group_rows[groups].sum() for groups in self._epochs]
+        self._epoch_offsets = offsets_of(epoch_rows)
         self._coming: dict[tuple[int, int], list[Future[Rows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
         self._readers: ThreadPoolExecutor | None = None
         self._process_id = os.getpid()
         # Batches of ascending positions need the latest only. A decorator would cache for all
         # objects of the class together, and keep their rows in memory.
-        self._block_ends = lru_cache(1)(self._count_blocks)
+        self._block_offsets = lru_cache(1)(self._count_blocks)
         self._block = lru_cache(1)(self._read_block)
         self._masked = lru_cache(1)(self._mask)
 
@@ -129,8 +131,8 @@ class RowSequence:
     def epoch_start(self, epoch: int) -> int:
         """Return the position of the first row of an epoch."""
         num_rounds, epoch_in_round = divmod(epoch, len(self._epochs))
-        rows_per_round = int(self._epoch_ends[-1])
-        return num_rounds * rows_per_round + _start(self._epoch_ends, epoch_in_round)
+        rows_per_round = int(self._epoch_offsets[-1])
+        return num_rounds * rows_per_round + int(self._epoch_offsets[epoch_in_round])
 
     def locate(self, position: int) -> str:
         """Return the shard and row number of the row at `position`, for messages."""
@@ -152,10 +154,10 @@ class RowSequence:
         #     pieces       [---------|---------|-----------|-----------|---------)
         while start < stop:
             epoch, offset = self._epoch_of(start)
-            block_ends = self._block_ends(epoch)
-            block = int(np.searchsorted(block_ends, offset, side="right"))
-            first = offset - _start(block_ends, block)
-            rows_left_in_block = int(block_ends[block]) - offset
+            block_offsets = self._block_offsets(epoch)
+            block = _owner(block_offsets, offset)
+            first = offset - int(block_offsets[block])
+            rows_left_in_block = int(block_offsets[block + 1]) - offset
             num_rows = min(stop - start, rows_left_in_block)
             if self.masks:
                 rows_left_to_mask = self.masked_together - first % self.masked_together
@@ -165,10 +167,10 @@ class RowSequence:
 
     def _epoch_of(self, position: int) -> tuple[int, int]:
         """Return the epoch that contains a position, and the offset within it."""
-        num_rounds, offset = divmod(position, int(self._epoch_ends[-1]))
-        epoch_in_round = int(np.searchsorted(self._epoch_ends, offset, side="right"))
+        num_rounds, offset = divmod(position, int(self._epoch_offsets[-1]))
+        epoch_in_round = _owner(self._epoch_offsets, offset)
         epoch = num_rounds * len(self._epochs) + epoch_in_round
-        return epoch, offset - _start(self._epoch_ends, epoch_in_round)
+        return epoch, offset - int(self._epoch_offsets[epoch_in_round])
 
     def _group_order(self, epoch: int) -> np.ndarray:
         groups = self._epochs[epoch % len(self._epochs)]
@@ -180,12 +182,12 @@ class RowSequence:
         return [self.directory.row_groups[index] for index in indices]
 
     def _count_blocks(self, epoch: int) -> np.ndarray:
-        """Return the offset behind each block within its epoch."""
-        # Row groups of 5 5 3 5 4 rows, two per block: blocks of 10 8 4 rows end at 10 18 22.
+        """Return where each block starts within its epoch, and where the last one ends."""
+        # Row groups of 5 5 3 5 4 rows, two per block: blocks of 10 8 4 rows, offsets 0 10 18 22.
         group_rows = self._group_rows[self._group_order(epoch)]
         first_groups = np.arange(0, len(group_rows), self.groups_per_block)
         block_rows = np.add.reduceat(group_rows, first_groups)
-        return np.cumsum(block_rows)
+        return offsets_of(block_rows)
 
     def _row_order(self, epoch: int, block: int) -> np.ndarray:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
@@ -199,7 +201,7 @@ class RowSequence:
             groups = self._start_reading(epoch, block)
         rows = concatenate([group.result() for group in groups])
         following = (epoch, block + 1)
-        if block + 1 == len(self._block_ends(epoch)):
+        if block + 2 == len(self._block_offsets(epoch)):
             following = (epoch + 1, 0)
         # Alone: what was read ahead for another block is not needed any more.
         self._coming = {following: self._start_reading(*following)}
@@ -229,7 +231,7 @@ class RowSequence:
         # Seeded by where the rows are, not by the batch: masks do not depend on the batch size, on
         # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
-        position = self.epoch_start(epoch) + _start(self._block_ends(epoch), block) + first
+        position = self.epoch_start(epoch) + int(self._block_offsets(epoch)[block]) + first
         mask_rates = self.masks.rates_at(position + np.arange(len(chosen)))
         return mask_anew(chosen, self.masks.vocabulary, self.masks.config, rng, mask_rates)
 
@@ -245,11 +247,9 @@ class RowSequence:
         return between(rows, first, stop)
 
 
-def _start(ends: np.ndarray, index: int) -> int:
-    """Return where a stretch starts, of those that end at `ends` and begin at 0."""
-    if index == 0:
-        return 0
-    return int(ends[index - 1])
+def _owner(offsets: np.ndarray, position: int) -> int:
+    """Return which of the stretches between the offsets contains a position."""
+    return int(np.searchsorted(offsets, position, side="right")) - 1
 
 
 def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:

@@ -68,6 +68,11 @@ class Rows:
         """The index in `input_ids` of each token to predict."""
         return self.masked_positions + np.repeat(self.offsets[:-1], self.num_masked)
 
+    def token_types(self) -> np.ndarray:
+        """Return 1 for each token of segment B, 0 for the others, int64."""
+        segment_b_start = np.repeat(self.segment_b_start, self.lengths)
+        return (places(self.lengths) >= segment_b_start).astype(np.int64)
+
     def unmasked_ids(self) -> np.ndarray:
         """Return `input_ids` with the original tokens restored."""
         restored = self.input_ids.copy()
