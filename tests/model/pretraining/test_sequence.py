@@ -178,7 +178,7 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
             RowSequence(sequence.directory, 5, masks=sequence.masks).rows(
                 first, first + batch_size
             ),
-            Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size),
+            np.array(Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size)),
         )
         for rank in range(num_ranks)
     ]
