@@ -19,7 +19,7 @@ from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import num_to_mask
-from clozeworks.pipeline.instances.rows import concatenate, select
+from clozeworks.pipeline.instances.rows import Rows, between, concatenate, select
 from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,15 +173,12 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
         write_instances(path, shards=2, rows_per_group=9)
     sequence = RowSequence(data.open_instances(str(path)), 5, masks=make_masks(path))
     whole = sequence.rows(first, first + batch_size)
-    on_ranks = [
-        select(
-            RowSequence(sequence.directory, 5, masks=sequence.masks).rows(
-                first, first + batch_size
-            ),
-            np.array(Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size)),
-        )
-        for rank in range(num_ranks)
-    ]
+    on_ranks: list[Rows] = []
+    for rank in range(num_ranks):
+        part = Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size)
+        its_sequence = RowSequence(sequence.directory, 5, masks=sequence.masks)
+        rows = its_sequence.rows(first, first + batch_size)
+        on_ranks.append(between(rows, part.start, part.stop))
     joined = concatenate(on_ranks)
     assert as_lists(joined) == as_lists(whole)
     assert joined.input_ids.tolist() == whole.input_ids.tolist()
