@@ -85,9 +85,7 @@ def main(path: str, held_out_path: str | None = None) -> None:
         begin = time.process_time()
         tokens = learn(sentences)
         seconds = time.process_time() - begin
-        fertility = fertility_report(held_out, Vocabulary(tuple(tokens), UNCASED))[
-            "tokens_per_word"
-        ]
+        fertility = fertility_report(held_out, Vocabulary(tuple(tokens), UNCASED)).tokens_per_word
         rows.append(
             (name, seconds, fertility, hashlib.md5("\n".join(tokens).encode()).hexdigest()[:12])
         )

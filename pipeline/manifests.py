@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec import Meta, Struct, structs
 
 from .config import BuildConfig, IngestConfig, VocabConfig
 from .errors import UserError
@@ -32,7 +31,7 @@ VERSION_KEY = b"clozeworks.schema_version"
 
 
 class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=True):
-    """The request to a stage: the first part of its manifest, and all of its plan."""
+    """The request to a stage: the first part of its manifest."""
 
     stage: str
     config: Config
@@ -47,7 +46,8 @@ class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=Tru
     """The digest of the whole file, set when it is read; not stored."""
 
 
-Plan = Head[dict[str, Any]]
+StoredHead = Head[dict[str, Any]]
+"""A head as it is compared: of any stage, with the config's plain values."""
 
 
 class File(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -235,6 +235,11 @@ AnyManifest = TypeVar("AnyManifest", DocumentsManifest, VocabularyManifest, Inst
 KINDS = {"ingest": DocumentsManifest, "vocab": VocabularyManifest, "build": InstancesManifest}
 
 
+def manifest_fields(head: StoredHead, config: Any) -> dict[str, Any]:
+    """Return the fields that a manifest has from its head, with the stage's own `config`."""
+    return {**structs.asdict(head), "config": config}
+
+
 # The parts of any manifest that say how to read the rest of it.
 class _Version(Struct):
     schema_version: Count = 1
@@ -277,4 +282,4 @@ def parse_manifest(content: bytes, path: str) -> Manifest:
     manifest = parse_json(content, KINDS[stage], path)
     # Of the bytes as they are in the file: the next stage records which input it has read.
     digest = blake2b(content, digest_size=16).hexdigest()
-    return replace(manifest, digest=digest)
+    return structs.replace(manifest, digest=digest)

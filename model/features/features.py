@@ -26,14 +26,12 @@ from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from ...pipeline.parsing import parse_json
+from ...pipeline.storage.claim import Found, changed_fields, claimed, decide
 from ...pipeline.storage.directory import (
     TEMPORARY,
     WORK,
     OutputDirectory,
-    changed_fields,
-    claimed,
     locked,
-    other_settings,
     unwritable_as_user_error,
 )
 from ..checkpoint import model_digest
@@ -142,10 +140,8 @@ def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> boo
             "over with `overwrite`."
         ) from None
     written = parse_json(content, dict[str, Any], output)
-    changes = changed_fields(written, identity)
-    if changes:
-        raise other_settings(str(output), changes)
-    return True
+    found = Found(changes=changed_fields(written, identity), is_finished=True)
+    return decide(str(output), found, overwrite=False) == "finished"
 
 
 def _reporter(progress: ProgressCallback | None, num_texts: int) -> Report:

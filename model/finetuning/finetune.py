@@ -17,7 +17,8 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
-from ...pipeline.storage.directory import NO_SPACE, WORK, claimed, unwritable_as_user_error
+from ...pipeline.storage.claim import claimed
+from ...pipeline.storage.directory import NO_SPACE, WORK, unwritable_as_user_error
 from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD, read_languages
 from ..checkpoint import (

@@ -20,8 +20,6 @@ import torch
 
 from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import parse_json
-from ...pipeline.storage.directory import changed_fields, other_settings
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config
 from ..config import PretrainConfig
@@ -30,7 +28,7 @@ from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_ba
 from .data import InstanceDirectory, open_instances
 from .new_vocabulary import shape_fields
 from .pretrain import train_into
-from .run import RUN, SUMMARY
+from .run import SUMMARY, resumes_run
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
 from .setup import identity, open_directories, resolved
@@ -106,7 +104,7 @@ def estimate_pretraining(
         raise UserError("`dry_run` times a single process; run it without torchrun.")
     config = resolved(config)
     directories = open_directories(config, instances)
-    resumes = not overwrite and _resumes(output, identity(config, directories))
+    resumes = resumes_run(output, identity(config, directories), overwrite=overwrite)
     if resumes and storage.exists(storage.join(output, SUMMARY)):
         return None
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
@@ -242,20 +240,3 @@ def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]
         shape = new_model(config, directories).config
     with torch.device("meta"):  # without memory
         return sum(parameter.numel() for parameter in make_pretrain_model(shape).parameters())
-
-
-def _resumes(output: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `output` holds the run of this identity; raises `UserError` if it holds
-    another's work.
-    """
-    path = storage.join(output, RUN)
-    if not storage.exists(path):
-        return False
-    changes = changed_fields(parse_json(storage.read_bytes(path), dict[str, Any], path), wanted)
-    has_work = any(
-        storage.find_files(storage.join(output, name))
-        for name in (SUMMARY, "checkpoints", "archive")
-    )
-    if changes and has_work:
-        raise other_settings(output, changes)
-    return not changes

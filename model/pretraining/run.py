@@ -22,7 +22,8 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, Finite, parse_json
-from ...pipeline.storage.directory import TEMPORARY, OutputDirectory, claimed
+from ...pipeline.storage.claim import claimed, decide, find_work
+from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
 from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD
 from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
@@ -34,6 +35,8 @@ STATE = "training_state"
 OPTIMIZER = "optimizer.pt"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
 RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
+RESULTS = (SUMMARY, "checkpoints", "archive")
+"""A run without any of these has nothing to lose, so its options may still be changed."""
 OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
 T = TypeVar("T")
 
@@ -69,16 +72,15 @@ def claimed_run(
     checkpoint is replaced.
     """
     advice = f"; to continue from its weights, use `checkpoint` {output} with another `output`"
-
-    # A run without any of these has nothing to lose, so that its options may still be changed.
-    def has_work() -> bool:
-        if (output / SUMMARY).exists() or latest_checkpoint(output) is not None:
-            return True
-        return any((output / "archive").glob("step-*"))
-
     return claimed(
-        str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=has_work, advice=advice
+        str(output), identity, RUN, OWN_FILES, overwrite=overwrite, results=RESULTS, advice=advice
     )
+
+
+def resumes_run(output: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:
+    """Return whether `claimed_run` would resume a run; raises `UserError` as it would."""
+    found = find_work(output, identity, RUN, RESULTS, overwrite=overwrite)
+    return decide(output, found, overwrite=overwrite) != "new"
 
 
 def read_summary(output: Path) -> Summary | None:

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from msgspec import to_builtins
-
 from ..config import IngestConfig, RunOptions
 from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
@@ -26,7 +24,7 @@ from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
 from ..execution.tables import TemporaryTable
-from ..manifests import DocumentsManifest
+from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs
 from ..storage import absolute, hub
@@ -112,8 +110,8 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             libraries.append("chardet")
         return libraries
 
-    def results(self, directory: StageDirectory) -> dict[str, Any]:
-        """Return counts, languages and shards."""
+    def manifest(self, directory: StageDirectory, head: StoredHead) -> DocumentsManifest:
+        """Return the manifest, with counts, languages and shards."""
         scattered = Scatter.records(directory)
         gathered = Gather.records(directory)
         left_out = directory.setup.left_out
@@ -134,11 +132,12 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
         for shard in shards:
             for group in shard.groups:
                 languages[group.language] += group.documents
-        return {
+        return DocumentsManifest(
+            **manifest_fields(head, self.config),
             **counters.to_record(),
-            "languages": dict(sorted(languages.items())),
-            "shards": to_builtins(shards),
-        }
+            languages=dict(sorted(languages.items())),
+            shards=shards,
+        )
 
     def absolute(self) -> Self:
         """Return the stage with absolute paths."""

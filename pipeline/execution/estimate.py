@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from .. import storage
 from ..config import RunOptions
-from ..storage.stage import OutputState, check_output
+from ..storage.claim import State
+from ..storage.stage import look_at_stage
 from .stages import Stage, StagePlan
 
 STORED_SHARE = 0.44
@@ -30,7 +31,7 @@ class Needs:
 class Estimate:
     """The work and needs of a run."""
 
-    state: OutputState
+    state: State
     needs: Needs
     free_bytes: int | None
     """Of the disk that is written to; None of an object store."""
@@ -38,8 +39,8 @@ class Estimate:
 
 def estimate_run(stage: Stage, plan: StagePlan, options: RunOptions, needs: Needs) -> Estimate:
     """Return what a stage would do in its output directory; raise `UserError` as it would."""
-    state = check_output(stage.output, plan.head, options.overwrite)
-    return Estimate(state=state, needs=needs, free_bytes=_free_bytes(stage.output))
+    claim = look_at_stage(stage.output, plan.head, options.overwrite)
+    return Estimate(state=claim.state, needs=needs, free_bytes=_free_bytes(stage.output))
 
 
 def _free_bytes(path: str) -> int | None:

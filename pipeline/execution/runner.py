@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..config import RunOptions
 from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
-from ..storage.stage import StageDirectory, finished_manifest
+from ..storage.stage import StageDirectory, look_at_stage
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
 from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
@@ -35,10 +35,10 @@ def run_stage(
             lock.enter_context(locked(stage.output))
         except UserError:
             # What is finished stays so, whatever the process that holds the lock is going to do.
-            manifest = finished_manifest(stage.output, plan.head, options.overwrite)
+            manifest = look_at_stage(stage.output, plan.head, options.overwrite).manifest
             if manifest is None:
                 raise
-            return manifest
+            return cast(M, manifest)
         return _run_planned(stage, plan, options, show_progress)
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from .. import storage
 from ..errors import RunError, UserError
-from ..manifests import Manifest
+from ..manifests import Manifest, StoredHead
 from ..parsing import parse_json
 from ..storage.directory import WORK
 from ..storage.stage import (
@@ -29,6 +29,7 @@ from ..storage.stage import (
     StageDirectory,
     begin_stage,
     read_any_manifest,
+    read_head,
     write_manifest,
 )
 from .phases import Phase
@@ -53,8 +54,8 @@ M = TypeVar("M", bound=Manifest)
 class StagePlan(Generic[S]):
     """The work of a stage, known once its inputs are read."""
 
-    head: dict[str, Any]
-    """The first part of the manifest; see `storage.stage.manifest_head`."""
+    head: StoredHead
+    """See `storage.stage.manifest_head`."""
     setup: S
     """Facts about the inputs that all phases need: a small dataclass."""
     units: Sequence[Unit[Any]]
@@ -82,9 +83,9 @@ class Stage(Generic[S, M]):
         """Yield the phases in their order."""
 
     @abstractmethod
-    def results(self, directory: StageDirectory) -> dict[str, Any]:
-        """Return what the manifest says about the finished work; raise `UserError` if too much of
-        the input was bad.
+    def manifest(self, directory: StageDirectory, head: StoredHead) -> M:
+        """Return the manifest of the finished work; raise `UserError` if too much of the input was
+        bad.
         """
 
     @abstractmethod
@@ -108,12 +109,12 @@ def open_stage(
 ) -> tuple[StageDirectory, M | None]:
     """Begin or resume a stage; return its directory, and its manifest if it is finished already.
 
-    Raise `UserError` if the directory belongs to other work; see `storage.stage.check_output`.
+    Raise `UserError` if the directory belongs to other work; see `storage.stage.look_at_stage`.
     """
-    directory = StageDirectory(stage.output, plan.head["fingerprint"], plan.setup, time.time())
+    directory = StageDirectory(stage.output, plan.head.fingerprint, plan.setup, time.time())
     manifest = begin_stage(stage.output, plan.head, overwrite)
     if manifest is not None:
-        return directory, manifest
+        return directory, cast(M, manifest)
     clear_errors(directory)
     for name, content in plan.files.items():
         directory.write_bytes(name, content)
@@ -181,9 +182,11 @@ def finish_stage(stage: Stage[Any, M]) -> M:
         return cast(M, read_any_manifest(stage.output))
     with errors_written_down(directory, "finish"):
         # Not from `stage.plan`, which would read the inputs again, perhaps on another machine.
-        head = msgspec.json.decode(storage.read_bytes(directory.file(HEAD_FILE)))
-        manifest = {**head, **stage.results(directory)}
-        return cast(M, write_manifest(directory, manifest, time.time() - directory.opened))
+        head = read_head(stage.output)
+        if head is None:
+            raise RunError(f"{directory.file(HEAD_FILE)} is missing: rerun to resume.")
+        manifest = stage.manifest(directory, head)
+        return write_manifest(directory, manifest, time.time() - directory.opened)
 
 
 def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:

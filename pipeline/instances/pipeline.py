@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from msgspec import to_builtins
-
 from ..config import BuildConfig, RunOptions
 from ..execution.counters import Counters, count_of
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
@@ -16,7 +14,14 @@ from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
 from ..execution.units import Unit
-from ..manifests import DocumentsManifest, InstancesManifest, InstancesTokenizer, MixtureGroup
+from ..manifests import (
+    DocumentsManifest,
+    InstancesManifest,
+    InstancesTokenizer,
+    MixtureGroup,
+    StoredHead,
+    manifest_fields,
+)
 from ..mixture import plan_mixture
 from ..storage import absolute, join
 from ..storage.shards import SPLITS
@@ -83,21 +88,22 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
                 units.append(Unit(shard.name, shard.bytes, documents))
         return units
 
-    def results(self, directory: StageDirectory) -> dict[str, Any]:
-        """Return counts, mixture and shards."""
+    def manifest(self, directory: StageDirectory, head: StoredHead) -> InstancesManifest:
+        """Return the manifest, with counts, mixture and shards."""
         setup: InstancesSetup = directory.setup
         built = BuildShards.records(directory)
         counters = Counters()
         for record in built:
             counters.add(record.counters)
         groups_of_shards = (record.groups for record in built)
-        return {
+        return InstancesManifest(
+            **manifest_fields(head, self.config),
             **counters.to_record(),
-            "languages": setup.languages,
-            "tokenizer": to_builtins(setup.tokenizer),
-            "mixture": to_builtins(sum_groups(setup.mixture, groups_of_shards)),
-            "shards": to_builtins([record.shard for record in built]),
-        }
+            languages=setup.languages,
+            tokenizer=setup.tokenizer,
+            mixture=sum_groups(setup.mixture, groups_of_shards),
+            shards=[record.shard for record in built],
+        )
 
     def absolute(self) -> Self:
         """Return the stage with absolute paths."""

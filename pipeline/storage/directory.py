@@ -16,11 +16,10 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,6 @@ from typing import Any, BinaryIO
 
 from .. import storage
 from ..errors import UserError
-from ..parsing import parse_json
 
 WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
@@ -176,7 +174,7 @@ class OutputDirectory:
             yield file
 
     def _disk(self) -> str:
-        """Return the place that is full if there is no space for a file."""
+        """Return the path whose disk a failed write has filled."""
         if storage.is_remote(self.path):
             # Where it is written before it is uploaded; on a cluster, one of many machines'.
             return f"the temporary folder (TMPDIR) of {socket.gethostname()}"
@@ -221,87 +219,10 @@ class OutputDirectory:
 
 
 def _flush_files(folder: Path) -> None:
-    """Have all files below a folder written to the disk, lest a power failure leave empty ones."""
+    """Have all files below a folder written to the disk, so that a power failure cannot
+    leave empty ones.
+    """
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-
-
-@contextmanager
-def claimed(
-    path: str,
-    identity: Mapping[str, Any],
-    identity_file: str,
-    own_files: Iterable[str],
-    *,
-    overwrite: bool = False,
-    has_work: Callable[[], bool] = lambda: True,
-    advice: str = "",
-) -> Iterator[OutputDirectory]:
-    """Hold a local directory, locked, as the output of the work that `identity` describes.
-
-    `identity` is plain JSON, stored in `identity_file`. The same identity resumes. Work of another
-    one is deleted (`own_files`, no others) with `overwrite`, or if `has_work` says that nothing
-    would be lost; else `UserError` names the fields that differ, with `advice`. It is also raised
-    for files of others.
-    """
-    directory = OutputDirectory(path)
-    with locked(path):
-        if not storage.exists(directory.file(identity_file)):
-            refuse_foreign(path)
-            resumes = False
-        elif overwrite:
-            resumes = False
-        else:
-            stored = _read_identity(directory.file(identity_file))
-            changes = changed_fields(stored, identity)
-            if changes and has_work():
-                raise other_settings(path, changes, advice)
-            resumes = not changes
-        directory.remove(WORK)  # of a process that was killed
-        if not resumes:
-            # The identity is deleted last: until then, files that a kill leaves have an owner.
-            directory.remove(*own_files, identity_file)
-            directory.write_json(identity_file, identity)
-        yield directory
-
-
-def _read_identity(path: str) -> dict[str, Any]:
-    next_step = "Choose another `output`, or start over with `overwrite`."
-    return parse_json(storage.read_bytes(path), dict[str, Any], path, next_step)
-
-
-def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return the fields in which two identities differ, in words."""
-    changes = []
-    # The names of both, in the order of the stored ones and then new ones.
-    for name in {**stored, **wanted}:
-        before = stored.get(name)
-        now = wanted.get(name)
-        if before != now:
-            changes.append(f"{name} was {before}, now {now}")
-    return changes
-
-
-def other_settings(path: str, changes: Sequence[str], advice: str = "") -> UserError:
-    """Return the error that refuses an output of another identity."""
-    return UserError(
-        f"{path} was written with other settings ({'; '.join(changes)}). "
-        f"Choose another `output`, or start over with `overwrite`{advice}."
-    )
-
-
-def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
-    """Raise `UserError` for a file or folder that is neither hidden nor named like `but`."""
-    names = []
-    if storage.is_remote(path):
-        names = storage.file_names(path)
-    elif os.path.isdir(path):
-        names = sorted(os.listdir(path))
-    for name in names:
-        is_ours = but is not None and but.fullmatch(name)
-        if not name.startswith(".") and not is_ours:
-            raise UserError(
-                f"{path} already contains other files ({name}, …). Choose another `output`."
-            )

@@ -3,7 +3,7 @@
 The files tell the state of a directory::
 
     (nothing, or only hidden files)    new
-    .work/plan.json                    begun: the first fields of the manifest to come
+    .work/head.json                    begun: the first fields of the manifest to come
     manifest.json                      finished, even if a kill has left .work/ beside it
 """
 
@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from .. import storage
 from ..data_card import CARD, data_card
@@ -28,25 +27,17 @@ from ..manifests import (
     AnyManifest,
     DocumentsShard,
     Manifest,
-    Plan,
+    StoredHead,
     VocabularyManifest,
     parse_manifest,
 )
 from ..parsing import parse_json
-from .directory import (
-    WORK,
-    OutputDirectory,
-    canonical_json,
-    changed_fields,
-    digest_of,
-    other_settings,
-    refuse_foreign,
-)
+from .claim import Found, State, changed_fields, decide, other_file
+from .directory import WORK, OutputDirectory, canonical_json, digest_of
 
-OutputState = Literal["new", "begun", "finished"]
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
-HEAD_FILE = f"{WORK}/plan.json"
+HEAD_FILE = f"{WORK}/head.json"
 """What the stage was asked to do, while its work goes on: the first part of the manifest."""
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 WORD_COUNTS_FILE = "word_counts.parquet"
@@ -71,21 +62,22 @@ class StageDirectory(OutputDirectory):
 
 
 def write_manifest(
-    directory: OutputDirectory, manifest: dict[str, Any], seconds: float
-) -> Manifest:
+    directory: OutputDirectory, manifest: AnyManifest, seconds: float
+) -> AnyManifest:
     """Write the manifest, the last file of a stage, and delete what is temporary.
 
-    Return the manifest, checked. The time goes into a file of its own, as manifests hold none.
+    Return it with its digest. The time goes into a file of its own, as manifests hold none.
     """
-    content = canonical_json(manifest)
-    checked = parse_manifest(content, directory.file(MANIFEST))
-    if not isinstance(checked, VocabularyManifest):
-        directory.write_bytes(CARD, data_card(checked).encode())
+    # Fields at their defaults are left out, but for the version and options.
+    always = {"schema_version": manifest.schema_version, "config": _plain(manifest.config)}
+    content = canonical_json({**to_builtins(manifest), **always})
+    if not isinstance(manifest, VocabularyManifest):
+        directory.write_bytes(CARD, data_card(manifest).encode())
     directory.write_bytes(TIMINGS, canonical_json({"seconds": round(seconds, 3)}))
     # From here on the stage is finished; a kill before the next line only leaves litter.
     directory.write_bytes(MANIFEST, content)
     directory.remove(WORK)
-    return checked
+    return structs.replace(manifest, digest=digest_of(content))
 
 
 def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
@@ -140,7 +132,7 @@ def describe_absence(directory: str) -> str:
 
 def unfinished_stage(directory: str) -> str | None:
     """Return the name of the stage that has begun in a directory and not ended, or None."""
-    head = _read_head(directory)
+    head = read_head(directory)
     if head is None or storage.exists(storage.join(directory, MANIFEST)):
         return None
     return head.stage
@@ -173,82 +165,73 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
 
 def manifest_head(
     stage: str, config: Any, inputs: Sequence[dict[str, Any]], *libraries: str
-) -> dict[str, Any]:
-    """Return the first fields of a manifest: the stage, its configuration, inputs and libraries,
-    and the fingerprint of them all.
+) -> StoredHead:
+    """Return the head of a manifest: the stage, its configuration, inputs and libraries, and the
+    fingerprint of them all.
 
     The output depends on the `libraries`, and on NumPy and PyArrow.
     """
     versions = {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)}
     work = {
         "stage": stage,
-        # As read back from a file: tuples are lists there, and would differ from them.
-        "config": json.loads(json.dumps(asdict(config))),
+        "config": _plain(config),
         "inputs": list(inputs),
         "versions": versions,
     }
-    return {**work, "fingerprint": digest_of(work), "schema_version": SCHEMA_VERSION}
+    return StoredHead(**work, fingerprint=digest_of(work), schema_version=SCHEMA_VERSION)
 
 
-def check_output(path: str, head: dict[str, Any], overwrite: bool) -> OutputState:
+def _plain(config: Any) -> dict[str, Any]:
+    """Return all options of a stage as read back from a file: tuples are lists there, and would
+    differ from them.
+    """
+    return json.loads(json.dumps(asdict(config)))
+
+
+class StageClaim(NamedTuple):
+    """The state of a stage's work in its output directory."""
+
+    state: State
+    manifest: Manifest | None
+    """Of finished work."""
+
+
+def look_at_stage(path: str, head: StoredHead, overwrite: bool) -> StageClaim:
     """Return the state of the work of `head` in the directory `path`; change nothing.
 
-    Raise `UserError` if the directory holds anything else. It may be overwritten with `overwrite`,
-    or if no unit of it is done: most often it is the same command, corrected.
+    Raise `UserError` if the directory holds anything else, or the finished work is damaged.
     """
     manifest = _read_manifest(path)
-    if manifest is None:
-        stored_head = _read_head(path, HEAD_FILE)
-    else:
-        stored_head = _read_head(path, MANIFEST)
-    if stored_head is None:
-        refuse_foreign(path)
-        return "new"
-    if overwrite:
-        return "new"
-    changes = _stage_changes(msgspec.to_builtins(stored_head), head, with_versions=manifest is None)
-    if changes:
-        # Nothing is lost if no unit is done.
-        if manifest is None and not _has_records(path):
-            refuse_foreign(path, but=_STAGE_FILES)
-            return "new"
-        raise other_settings(path, changes)
-    if manifest is None:
-        return "begun"
+    stored = read_head(path, HEAD_FILE if manifest is None else MANIFEST)
+    found = Found(
+        changes=None if stored is None else _changes(stored, head, with_versions=manifest is None),
+        is_finished=manifest is not None,
+        # Of work that has just begun, nothing is lost.
+        has_results=manifest is not None or _has_records(path),
+        other_file=other_file(path, but=None if stored is None else _STAGE_FILES),
+    )
+    state = decide(path, found, overwrite=overwrite)
+    if state != "finished" or manifest is None:
+        return StageClaim(state, None)
     damage = _damage(path, manifest)
     if damage:
         raise UserError(f"{damage}: recreate all of {path} with `overwrite`.")
-    return "finished"
+    return StageClaim(state, structs.replace(manifest, already_finished=True))
 
 
-def finished_manifest(path: str, head: dict[str, Any], overwrite: bool) -> Any:
-    """Return the manifest if the work of `head` is finished in the directory `path`, else None.
+def begin_stage(path: str, head: StoredHead, overwrite: bool) -> Manifest | None:
+    """Begin or resume the work of `head` in the directory `path`, which the caller has locked.
 
-    Raise `UserError` as `check_output` does.
-    """
-    if check_output(path, head, overwrite) != "finished":
-        return None
-    manifest = _read_manifest(path)
-    if manifest is None:  # removed by another process just now
-        return None
-    return structs.replace(manifest, already_finished=True)
-
-
-def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
-    """Begin or resume the work of `head` in the directory `path`.
-
-    Return the manifest if the stage is already finished, else None. Raise `UserError` as
-    `check_output` does. The caller has locked the directory.
+    Return the manifest if the stage is already finished. Raise `UserError` as `look_at_stage` does.
     """
     directory = OutputDirectory(path)
-    state = check_output(path, head, overwrite)
-    if state == "finished":
+    claim = look_at_stage(path, head, overwrite)
+    if claim.state == "finished":
         directory.remove(WORK)  # left by a process that was killed in `write_manifest`
-        return finished_manifest(path, head, overwrite)
-    if state == "new":
+    elif claim.state == "new":
         clear_stage(path)
-        directory.write_bytes(HEAD_FILE, canonical_json(head))
-    return None
+        directory.write_bytes(HEAD_FILE, canonical_json(to_builtins(head)))
+    return claim.manifest
 
 
 def refuse_input(output: str, *inputs: str) -> None:
@@ -275,8 +258,8 @@ def _real_path(path: str) -> str:
 
 def refuse_other_files(path: str) -> None:
     """Raise `UserError` if the directory `path` has files, but no stage has begun in it."""
-    if _read_head(path) is None and _read_manifest(path) is None:
-        refuse_foreign(path)
+    if read_head(path) is None and _read_manifest(path) is None:
+        decide(path, Found(changes=None, other_file=other_file(path)), overwrite=False)
 
 
 def clear_stage(path: str) -> None:
@@ -297,25 +280,26 @@ def _read_manifest(directory: str) -> Manifest | None:
     return None
 
 
-def _read_head(directory: str, name: str = HEAD_FILE) -> Plan | None:
+def read_head(directory: str, name: str = HEAD_FILE) -> StoredHead | None:
+    """Return the head of the work that has begun in a directory, or with `name` that of its
+    manifest; None if there is none.
+    """
     path = storage.join(directory, name)
     with suppress(FileNotFoundError):  # another process may remove it at any time
         if storage.exists(path):
-            return parse_json(storage.read_bytes(path), Plan, path)
+            return parse_json(storage.read_bytes(path), StoredHead, path)
     return None
 
 
-def _stage_changes(
-    stored: dict[str, Any], wanted: dict[str, Any], with_versions: bool
-) -> list[str]:
-    """Return for people how two heads differ; other library versions count only for resuming."""
-    if stored["stage"] != wanted["stage"]:
-        return [f"it was written by `clozeworks {stored['stage']}`"]
-    changes = changed_fields(stored["config"], wanted["config"])
+def _changes(stored: StoredHead, wanted: StoredHead, with_versions: bool) -> list[str]:
+    """Describe how two heads differ; other library versions count only for resuming."""
+    if stored.stage != wanted.stage:
+        return [f"it was written by `clozeworks {stored.stage}`"]
+    changes = changed_fields(stored.config, wanted.config)
     if with_versions:
-        changes += changed_fields(stored["versions"], wanted["versions"])
-    if stored["inputs"] != wanted["inputs"]:
-        changed_input = _first_changed_input(stored["inputs"], wanted["inputs"])
+        changes += changed_fields(stored.versions, wanted.versions)
+    if stored.inputs != wanted.inputs:
+        changed_input = _first_changed_input(stored.inputs, wanted.inputs)
         changes.append(f"the inputs changed: {changed_input}")
     return changes
 

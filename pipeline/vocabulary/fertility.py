@@ -4,7 +4,7 @@ fewer tokens, its unknown tokens, and its longest and rarest ones.
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.models import BPE, Model
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from ..manifests import FertilityReport
 from .byte_level import CHARACTERS
 from .tokenize import TEXTS_PER_CALL, WORDS_PER_TEXT, bert_tokenizer
 from .vocabulary import Vocabulary
@@ -30,13 +31,11 @@ class _Text(NamedTuple):
     frequency: int
 
 
-def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
+def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport:
     """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's
     normalisation).
 
-    Return plain values: counts of words and tokens, `tokens_per_word` (the fertility),
-    `unknown_share` (of [UNK] among the tokens), the number of ordinary tokens that never occur, the
-    longest that do, and the rarest with their counts.
+    `tokens_per_word` is the fertility.
     """
     token_counts = np.zeros(len(vocabulary), np.int64)
     for text, encoding in _encode(_texts_of(words, vocabulary), _model(vocabulary)):
@@ -57,19 +56,19 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     # Ties go to the tokens learned last: words say more than the single characters that come first.
     by_count = np.lexsort((-occurring, token_counts[occurring]))
     rarest = occurring[by_count]
-    return {
-        "num_words": num_words,
-        "num_distinct_words": words.num_rows,
-        "num_tokens": num_tokens,
-        "tokens_per_word": num_tokens / max(1, num_words),
-        "characters_per_token": _num_characters(words) / max(1, num_tokens),
-        "unknown_share": num_unknown / max(1, num_tokens),
-        "num_tokens_absent": len(ordinary) - len(occurring),
-        "longest_tokens": [tokens[token_id] for token_id in longest[:_NUM_EXAMPLES]],
-        "rarest_tokens": [
+    return FertilityReport(
+        num_words=num_words,
+        num_distinct_words=words.num_rows,
+        num_tokens=num_tokens,
+        tokens_per_word=num_tokens / max(1, num_words),
+        characters_per_token=_num_characters(words) / max(1, num_tokens),
+        unknown_share=num_unknown / max(1, num_tokens),
+        num_tokens_absent=len(ordinary) - len(occurring),
+        longest_tokens=[tokens[token_id] for token_id in longest[:_NUM_EXAMPLES]],
+        rarest_tokens=[
             (tokens[token_id], int(token_counts[token_id])) for token_id in rarest[:_NUM_EXAMPLES]
         ],
-    }
+    )
 
 
 def fertility_by_size(

@@ -7,10 +7,9 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import msgspec
 import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
@@ -25,11 +24,15 @@ from ..execution.units import Record, Unit
 from ..manifests import (
     DocumentsManifest,
     FertilityReport,
+    File,
+    StoredHead,
     VocabularyManifest,
+    VocabularyReport,
+    VocabularyTokenizer,
     WordPieceReport,
+    manifest_fields,
 )
 from ..mixture import plan_mixture
-from ..parsing import convert_values
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
 from ..storage.directory import WORK
@@ -104,17 +107,18 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
             ],
         )
 
-    def results(self, directory: StageDirectory) -> dict[str, Any]:
-        """Return what was learned."""
+    def manifest(self, directory: StageDirectory, head: StoredHead) -> VocabularyManifest:
+        """Return the manifest, with what was learned."""
         setup: VocabularySetup = directory.setup
         [learned] = Learn.records(directory)
-        return {
-            "accents": msgspec.to_builtins(setup.accents),
-            "mixture": msgspec.to_builtins(setup.mixture),
-            "tokenizer": learned.tokenizer,
-            "report": learned.report,
-            "word_counts": learned.word_counts,
-        }
+        return VocabularyManifest(
+            **manifest_fields(head, self.config),
+            accents=setup.accents,
+            mixture=setup.mixture,
+            tokenizer=learned.tokenizer,
+            report=learned.report,
+            word_counts=learned.word_counts,
+        )
 
     def absolute(self) -> Self:
         """Return the stage with absolute paths."""
@@ -123,11 +127,11 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
 
 @dataclass(frozen=True, kw_only=True)
 class Learned(Record):
-    """The record of the one unit that learns: values of the manifest."""
+    """The record of the one unit that learns: parts of the manifest."""
 
-    tokenizer: dict[str, Any]
-    report: dict[str, Any]
-    word_counts: dict[str, Any]
+    tokenizer: VocabularyTokenizer
+    report: VocabularyReport
+    word_counts: File
 
 
 @dataclass(frozen=True)
@@ -164,25 +168,19 @@ class Learn(Phase[None, Learned]):
         validation_words = read_counts(directory, "validation", range(setup.num_buckets))
         validation = fertility_report(validation_words, vocabulary)
         by_size = fertility_by_size(validation_words, vocabulary, learned_from.num_merges)
-        by_size.append((len(vocabulary), validation["tokens_per_word"]))
-        normalization = vocabulary.normalization
-        tokenizer = {**normalization._asdict(), "fingerprint": vocabulary.fingerprint}
-        if not normalization.apostrophes:
-            del tokenizer["apostrophes"]  # as in manifests from before these rules
+        by_size.append((len(vocabulary), validation.tokens_per_word))
         return Learned(
             files=(WORD_COUNTS_FILE, *files),
-            tokenizer=tokenizer,
-            report={
-                "num_tokens": len(vocabulary),
-                "learned_from": asdict(learned_from),
-                "validation": validation,
-                "tokens_per_word_by_size": by_size,
-            },
-            word_counts={
-                "name": WORD_COUNTS_FILE,
-                "bytes": written.num_bytes,
-                "sha256": written.sha256,
-            },
+            tokenizer=VocabularyTokenizer(
+                **vocabulary.normalization._asdict(), fingerprint=vocabulary.fingerprint
+            ),
+            report=VocabularyReport(
+                num_tokens=len(vocabulary),
+                learned_from=learned_from,
+                validation=validation,
+                tokens_per_word_by_size=by_size,
+            ),
+            word_counts=File(name=WORD_COUNTS_FILE, bytes=written.num_bytes, sha256=written.sha256),
         )
 
 
@@ -259,5 +257,4 @@ def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     paths = shard_paths(documents, corpus, "validation")
     splitter = vocabulary.splitter()
     counts = [merge_counts(count_tables(sentences_of(path), splitter)) for path in paths]
-    report = fertility_report(merge_counts(counts), vocabulary)
-    return convert_values(report, FertilityReport)
+    return fertility_report(merge_counts(counts), vocabulary)

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, Plan, parse_manifest
+from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, StoredHead, parse_manifest
 from clozeworks.pipeline.parsing import parse_json
 from manifest_fixture import make_manifest
 from msgspec.structs import replace
@@ -97,15 +97,17 @@ def test_a_shard_is_a_plain_file_name(name: str):
         parse(make_manifest("build", [{**SHARDS[0], "name": name}]))
 
 
-def test_a_plan_is_the_head_of_a_manifest():
-    plan = {
+def test_a_head_is_the_first_part_of_a_manifest():
+    head = {
         name: MANIFESTS[2][name]
         for name in ("stage", "config", "inputs", "versions", "fingerprint")
     }
-    assert msgspec.to_builtins(parse_json(json.dumps(plan).encode(), Plan, "plan.json")) == plan
-    del plan["inputs"]
-    with pytest.raises(UserError, match=r"plan.json is damaged.*missing required field inputs"):
-        parse_json(json.dumps(plan).encode(), Plan, "plan.json")
+    assert (
+        msgspec.to_builtins(parse_json(json.dumps(head).encode(), StoredHead, "head.json")) == head
+    )
+    del head["inputs"]
+    with pytest.raises(UserError, match=r"head.json is damaged.*missing required field inputs"):
+        parse_json(json.dumps(head).encode(), StoredHead, "head.json")
 
 
 @pytest.mark.slow

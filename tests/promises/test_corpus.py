@@ -195,8 +195,8 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
     typed = typed_command(texts, config, output, beam_options)
     moments = random.Random(5)
     first_of_stage = moments.choice(FOLDERS[:2])
-    plan = output / first_of_stage / ".work" / "plan.json"
-    process = start_until(typed, plan.exists, delay_s=moments.random() / 4)
+    head = output / first_of_stage / ".work" / "head.json"
+    process = start_until(typed, head.exists, delay_s=moments.random() / 4)
     with suppress(ProcessLookupError):  # it has ended already
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

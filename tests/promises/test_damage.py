@@ -24,7 +24,7 @@ from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.parsing import parse_json
-from clozeworks.pipeline.storage.directory import claimed
+from clozeworks.pipeline.storage.claim import claimed
 from clozeworks.pipeline.storage.stage import read_any_manifest
 from manifest_fixture import make_manifest
 from torture.mutations import WHOLE, changed

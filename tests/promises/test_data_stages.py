@@ -145,7 +145,7 @@ def kill(
     )
     work = output / ".work"
     while process.poll() is None and not (
-        (work / "plan.json").exists() and len(list(work.glob(pattern))) >= num_records
+        (work / "head.json").exists() and len(list(work.glob(pattern))) >= num_records
     ):
         time.sleep(0.005)
     time.sleep(delay_s)

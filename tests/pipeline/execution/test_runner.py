@@ -323,11 +323,11 @@ def test_a_finished_stage_is_left_as_it_is_even_while_it_is_locked(tmp_path: Pat
 def test_beside_another_process_a_finished_stage_is_only_read(tmp_path: Path):
     run(tmp_path, square, RunOptions(workers=1))
     (tmp_path / ".work").mkdir()
-    (tmp_path / ".work" / "plan.json").write_text("of the other process")
+    (tmp_path / ".work" / "head.json").write_text("of the other process")
     stage = NumberStage(output=str(tmp_path))
     other_process = lock_by_another_process(tmp_path)
     assert run_stage(stage, RunOptions(workers=1)).already_finished
-    assert (tmp_path / ".work" / "plan.json").exists()
+    assert (tmp_path / ".work" / "head.json").exists()
     os.close(other_process)
     assert run_stage(stage, RunOptions(workers=1)).already_finished
     assert not (tmp_path / ".work").exists()

@@ -309,7 +309,7 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
     shutil.copytree(vocab, unfinished)
     (unfinished / "manifest.json").unlink()
     (unfinished / ".work").mkdir()
-    (unfinished / ".work" / "plan.json").write_text(json.dumps(make_manifest("vocab")))
+    (unfinished / ".work" / "head.json").write_text(json.dumps(make_manifest("vocab")))
     with pytest.raises(UserError, match="vocab is unfinished: rerun the `clozeworks vocab`"):
         build(documents, str(unfinished), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()

@@ -10,10 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from clozeworks.pipeline import storage
@@ -22,11 +19,8 @@ from clozeworks.pipeline.storage import files
 from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
     canonical_json,
-    changed_fields,
-    claimed,
     digest_of,
     locked,
-    refuse_foreign,
     write_file,
 )
 from object_stores import object_store
@@ -49,24 +43,6 @@ def test_a_lock_is_on_the_directory_that_is_at_the_path(tmp_path: Path):
             assert not path.exists()
     with locked(str(path)):
         assert path.is_dir()
-
-
-def test_only_files_of_ones_own_are_deleted(tmp_path: Path):
-    claim = partial(
-        claimed, str(tmp_path / "out"), identity_file="run.json", own_files=("weights",)
-    )
-    with claim({"seed": 0}) as directory:
-        directory.write_bytes("weights", b"0")
-        (tmp_path / "out" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="seed was 0, now 1"), claim({"seed": 1}):
-        pass
-    with claim({"seed": 0}):
-        assert (tmp_path / "out" / "weights").exists()
-    with claim({"seed": 1}, overwrite=True):
-        assert sorted(path.name for path in (tmp_path / "out").glob("[!.]*")) == [
-            "notes.txt",
-            "run.json",
-        ]
 
 
 def test_a_folder_is_replaced_whole(tmp_path: Path):
@@ -267,84 +243,6 @@ def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "shard").read_bytes() == b"whole"
 
 
-@pytest.fixture
-def claim(tmp_path: Path) -> Callable[..., AbstractContextManager[OutputDirectory]]:
-    """Claim the folder ``out`` for an identity."""
-    own_files = ("weights",)
-    return partial(claimed, str(tmp_path / "out"), identity_file="run.json", own_files=own_files)
-
-
-def test_the_same_identity_goes_on_without_what_a_kill_left(claim: Any, tmp_path: Path):
-    with claim({"seed": 0}) as directory:
-        directory.write_bytes("weights", b"0")
-        directory.write_bytes(".work/half", b"half")
-    with claim({"seed": 0}):
-        assert (tmp_path / "out" / "weights").read_bytes() == b"0"
-        assert not (tmp_path / "out" / ".work").exists()
-
-
-def test_another_identity_is_refused_by_its_fields(claim: Any):
-    with claim({"seed": 0, "steps": 5}):
-        pass
-    with (
-        pytest.raises(UserError) as raised,
-        claim({"seed": 1, "rate": 2}, advice=", or go on with `checkpoint`"),
-    ):
-        pass
-    assert str(raised.value).endswith(
-        "out was written with other settings (seed was 0, now 1; steps was 5, now None; "
-        "rate was None, now 2). Choose another `output`, or start over with `overwrite`, "
-        "or go on with `checkpoint`."
-    )
-
-
-def test_another_identity_takes_over_if_nothing_is_lost(claim: Any, tmp_path: Path):
-    with claim({"seed": 0}) as directory:
-        directory.write_bytes("weights", b"0")
-    with claim({"seed": 1}, has_work=lambda: False):
-        assert not (tmp_path / "out" / "weights").exists()
-    with pytest.raises(UserError, match="seed was 1, now 0"), claim({"seed": 0}):
-        pass
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_directory_of_others_is_refused(claim: Any, tmp_path: Path, overwrite: bool):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".DS_Store").touch()  # hidden files are nobody's work
-    with claim({"seed": 0}):
-        pass
-    (tmp_path / "out" / "run.json").rename(tmp_path / "out" / "thesis.tex")
-    with (
-        pytest.raises(UserError, match=r"already contains other files \(thesis\.tex, …\)"),
-        claim({"seed": 0}, overwrite=overwrite),
-    ):
-        pass
-    assert (tmp_path / "out" / "thesis.tex").exists()
-
-
-def test_a_damaged_identity_is_refused_until_it_is_overwritten(claim: Any, tmp_path: Path):
-    with claim({"seed": 0}):
-        pass
-    (tmp_path / "out" / "run.json").write_text('{"seed":')
-    with (
-        pytest.raises(UserError, match=r"run\.json .*or start over with `overwrite`"),
-        claim({"seed": 0}),
-    ):
-        pass
-    with claim({"seed": 1}, overwrite=True):
-        pass
-    with claim({"seed": 1}):
-        pass
-
-
-def test_foreign_files_in_a_bucket_are_refused(s3: str):
-    refuse_foreign(f"{s3}/empty")
-    OutputDirectory(f"{s3}/out").write_bytes("train-0.parquet", b"0")
-    refuse_foreign(f"{s3}/out", but=re.compile(r"train-\d\.parquet"))
-    with pytest.raises(UserError, match=r"out already contains other files \(train-0\.parquet, …"):
-        refuse_foreign(f"{s3}/out")
-
-
 def test_a_bucket_is_written_to_without_a_lock(s3: str):
     with locked(f"{s3}/run"), locked(f"{s3}/run"), write_file(f"{s3}/run/page.html") as file:
         file.write(b"page")
@@ -356,4 +254,3 @@ def test_a_digest_depends_on_the_value_alone():
     assert digest_of({"a": 1, "b": "é"}) == digest_of({"b": "é", "a": 1})
     assert digest_of({"a": 1}) != digest_of({"a": 2})
     assert digest_of(canonical_json([1, 2])) == digest_of([1, 2])
-    assert changed_fields({"a": 1}, {"a": 1}) == []

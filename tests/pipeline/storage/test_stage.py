@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
+from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest, StoredHead
 from clozeworks.pipeline.storage.directory import OutputDirectory
 from clozeworks.pipeline.storage.stage import (
     begin_stage,
-    check_output,
-    finished_manifest,
+    look_at_stage,
     manifest_head,
     read_manifest,
     refuse_input,
     unfinished_stage,
     write_manifest,
 )
-from manifest_fixture import make_manifest
+from manifest_fixture import make_manifest, parsed
 from manifest_fixture import write_manifest as write_manifest_of
+from msgspec import structs
 from object_stores import object_store
 
 RECORD = ".work/build/00000.json"
@@ -30,9 +30,9 @@ RECORD = ".work/build/00000.json"
 
 def head_of(
     config: BuildConfig | None = None, numpy: str = "1", inputs: tuple[str, ...] = ("a", "b")
-) -> dict[str, Any]:
+) -> StoredHead:
     head = manifest_head("build", config or BuildConfig(), [{"name": name} for name in inputs])
-    return {**head, "versions": {"numpy": numpy}}
+    return structs.replace(head, versions={"numpy": numpy})
 
 
 def begin(path: Path, config: BuildConfig | None = None, overwrite: bool = False) -> Any:
@@ -42,7 +42,7 @@ def begin(path: Path, config: BuildConfig | None = None, overwrite: bool = False
 
 def finish(path: Path, *shards: dict[str, Any]) -> InstancesManifest:
     """Write the manifest of a build."""
-    manifest = make_manifest("build", list(shards), **head_of())
+    manifest = parsed(make_manifest("build", list(shards), **structs.asdict(head_of())))
     written = write_manifest(OutputDirectory(str(path)), manifest, seconds=1.5)
     assert isinstance(written, InstancesManifest)
     return written
@@ -73,10 +73,10 @@ def test_the_state_of_a_directory_is_looked_up_without_changing_it(tmp_path: Pat
     for step in (lambda: None, lambda: begin(tmp_path), lambda: finish(tmp_path)):
         step()
         files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        states.append(check_output(str(tmp_path), head_of(), overwrite=False))
-        assert check_output(str(tmp_path), other_seed, overwrite=True) == "new"
-        is_finished = finished_manifest(str(tmp_path), head_of(), overwrite=False) is not None
-        assert is_finished == (states[-1] == "finished")
+        claim = look_at_stage(str(tmp_path), head_of(), overwrite=False)
+        states.append(claim.state)
+        assert look_at_stage(str(tmp_path), other_seed, overwrite=True).state == "new"
+        assert (claim.manifest is not None) == (claim.state == "finished")
         assert unfinished_stage(str(tmp_path)) == ("build" if states[-1] == "begun" else None)
         assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert states == ["new", "begun", "finished"]
@@ -148,7 +148,8 @@ def test_unfinished_work_of_other_libraries_is_refused(tmp_path: Path):
 def test_finished_work_of_other_libraries_stays_finished(tmp_path: Path):
     begin(tmp_path)
     finish(tmp_path)
-    assert begin_stage(str(tmp_path), head_of(numpy="2"), overwrite=False).already_finished
+    manifest = begin_stage(str(tmp_path), head_of(numpy="2"), overwrite=False)
+    assert manifest is not None and manifest.already_finished
 
 
 def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):

@@ -54,7 +54,7 @@ def test_fertility_by_size_is_that_of_smaller_vocabularies(learn):
     words = merge_counts(count_tables(HELD_OUT, largest.splitter()))
     by_size = fertility_by_size(words, largest, num_merges)
     expected = [
-        (size, fertility_report(words, learn(size)[0])["tokens_per_word"]) for size in (1000, 2000)
+        (size, fertility_report(words, learn(size)[0]).tokens_per_word) for size in (1000, 2000)
     ]
     assert by_size == expected
     assert len({tokens_per_word for _, tokens_per_word in by_size}) == 2

@@ -286,7 +286,7 @@ def test_korean_keeps_its_syllables_and_nearly_all_characters():
     assert sum("가" <= token.removeprefix("##")[0] <= "힣" for token in tokens) > 8_000
     assert 1_000 < report.num_alphabet < 6_000
     unknown, unknown_of_few = (
-        fertility_report(sample, Vocabulary(tuple(learned), keep))["unknown_share"]
+        fertility_report(sample, Vocabulary(tuple(learned), keep)).unknown_share
         for learned in (tokens, learn(limit_alphabet=1000)[0])
     )
     assert unknown < 0.003 < 0.01 < unknown_of_few
@@ -295,13 +295,12 @@ def test_korean_keeps_its_syllables_and_nearly_all_characters():
 def test_fertility_report():
     words = pa.table({"word": ["s", "cafes", "xyz"], "count": [5, 2, 1]})
     report = fertility_report(words, vocabulary_of())
-    assert (report["num_words"], report["num_tokens"], report["num_distinct_words"]) == (8, 10, 3)
-    assert report["tokens_per_word"] == 10 / 8
-    assert report["unknown_share"] == 1 / 10
-    assert report["longest_tokens"] == ["cafe", "s", "##s"]
-    assert report["rarest_tokens"] == [("##s", 2), ("cafe", 2), ("s", 5)]
-    assert report["num_tokens_absent"] == len(PIECES) - 3
-    json.dumps(report)
+    assert (report.num_words, report.num_tokens, report.num_distinct_words) == (8, 10, 3)
+    assert report.tokens_per_word == 10 / 8
+    assert report.unknown_share == 1 / 10
+    assert report.longest_tokens == ["cafe", "s", "##s"]
+    assert report.rarest_tokens == [("##s", 2), ("cafe", 2), ("s", 5)]
+    assert report.num_tokens_absent == len(PIECES) - 3
 
 
 def test_fertility_of_no_words():
@@ -309,6 +308,6 @@ def test_fertility_of_no_words():
         fertility_report(
             pa.table({"word": pa.array([], pa.string()), "count": pa.array([], pa.int64())}),
             vocabulary_of(),
-        )["tokens_per_word"]
+        ).tokens_per_word
         == 0
     )

@@ -188,7 +188,7 @@ def test_fertility_equals_the_tokenizers_trainer():
     peer_tokens = sorted(peer.get_vocab(), key=peer.get_vocab().__getitem__)
     words = count_words(held_out, normalization)
     ours, theirs = (
-        fertility_report(words, Vocabulary(tuple(vocabulary), normalization))["tokens_per_word"]
+        fertility_report(words, Vocabulary(tuple(vocabulary), normalization)).tokens_per_word
         for vocabulary in (tokens, peer_tokens)
     )
     assert len(set(tokens) & set(peer_tokens)) > 0.98 * 5000
