@@ -12,12 +12,15 @@ makes a row of each.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from ..ragged import divide_up, flat_column, indices_of, offsets_of, owners, places, ranges
-from ..schemas import SEQUENCE_STARTS
+
+if TYPE_CHECKING:
+    # The benchmark on a GPU machine has its rows at hand, and no PyArrow.
+    import pyarrow as pa
 
 Index = np.ndarray | slice
 
@@ -86,7 +89,7 @@ _MASK_COLUMNS = ("masked_positions", "masked_ids")
 _DOCUMENT_COLUMNS = ("document_a", "document_b")
 
 
-def rows_of(batch: pa.RecordBatch | pa.Table) -> Rows:
+def rows_of(batch: "pa.RecordBatch | pa.Table") -> Rows:
     """Return instances as they are stored (see `schemas`), without their documents and pass if the
     batch lacks these columns.
 
@@ -105,7 +108,7 @@ def rows_of(batch: pa.RecordBatch | pa.Table) -> Rows:
         "masked_ids": masked_ids,
         "num_masked": np.diff(masked_offsets),
     }
-    if SEQUENCE_STARTS in batch.schema.names:
+    if "sequence_starts" in batch.schema.names:
         columns |= _packed_columns(batch, lengths)
     else:
         names = ("segment_b_start", "next_sentence_label", *_DOCUMENT_COLUMNS)
@@ -116,9 +119,9 @@ def rows_of(batch: pa.RecordBatch | pa.Table) -> Rows:
 
 
 def _packed_columns(
-    batch: pa.RecordBatch | pa.Table, lengths: np.ndarray
+    batch: "pa.RecordBatch | pa.Table", lengths: np.ndarray
 ) -> Mapping[str, np.ndarray]:
-    sequence_starts, sequence_offsets = _flat(batch, SEQUENCE_STARTS)
+    sequence_starts, sequence_offsets = _flat(batch, "sequence_starts")
     columns = {
         "segment_b_start": lengths,
         "next_sentence_label": np.zeros(len(lengths), np.uint8),
@@ -134,9 +137,9 @@ def _packed_columns(
     return columns
 
 
-def _flat(batch: pa.RecordBatch | pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _flat(batch: "pa.RecordBatch | pa.Table", name: str) -> tuple[np.ndarray, np.ndarray]:
     column = batch[name]
-    if isinstance(column, pa.ChunkedArray):
+    if hasattr(column, "combine_chunks"):  # of a table
         column = column.combine_chunks()
     return flat_column(column)
 

@@ -42,7 +42,8 @@ def start(*command: str, prepare: Callable[[], None] | None = None) -> "subproce
 
 def finish(process: "subprocess.Popen[str]") -> None:
     _, errors = process.communicate(timeout=TIME_LIMIT_S)
-    assert (process.returncode, errors) == (0, "")
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
 
 
 def stop(

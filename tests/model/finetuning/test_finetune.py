@@ -107,8 +107,9 @@ def test_the_best_of_all_runs_is_kept(trained, data, capsys):
     assert summary["highest"] == summary["best"]["scores"]["accuracy"] == max(accuracies) > 0.9
     assert summary["best"]["learning_rate"] == 2e-3
     assert summary["best"]["seed"] == (0 if accuracies[0] >= accuracies[1] else 1)
-    assert summary["lowest"] == min(accuracies)
-    assert summary["median"] == pytest.approx(sum(sorted(accuracies)[1:3]) / 2)
+    # Over the seeds at the best rate: those of another would say how bad that rate is.
+    assert summary["lowest"] == min(accuracies[:2])
+    assert summary["median"] == pytest.approx(sum(accuracies[:2]) / 2)
     assert summary["baseline"] == {"accuracy": 0.5}
     assert summary["word_baseline"]["accuracy"] > 0.9
     assert summary["degenerate_runs"] == sum(accuracy <= 0.5 for accuracy in accuracies)
