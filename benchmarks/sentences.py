@@ -3,11 +3,14 @@ against sentencex alone.
 
     python -m benchmarks.sentences [LANGUAGE...]
     python -m benchmarks.sentences --documents DIRECTORY...
+    python -m benchmarks.sentences --gold FILE [--errors]
 
 The sentences are in ``tests/fixtures/sentence_patterns.toml``: of the kind that Wikipedia has, each
 in paragraphs between plain ones, with numbers in the language's digits. Prints mis-splits per 1,000
 sentences, and the first of ours. With ``--documents`` it counts, in what `clozeworks ingest` wrote,
-ends that are wrong by their looks, such as a sentence that begins with a small letter.
+ends that are wrong by their looks, such as a sentence that begins with a small letter. With
+``--gold`` it compares with treebanks, beside the peers that are installed (see
+`benchmarks.treebanks`); ``--errors`` prints the ends that are false or missed.
 """
 
 import re
@@ -19,6 +22,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import sentencex
 from clozeworks.pipeline.sources.sentences import language_code, split_sentences
+
+from .treebanks import print_table
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "fixtures"))
 from sentence_patterns import PATTERNS, count_mis_splits
@@ -95,6 +100,9 @@ def count_documents(*directories: str) -> None:
 def main(*languages: str) -> None:
     if languages[:1] == ("--documents",):
         count_documents(*languages[1:])
+        return
+    if languages[:1] == ("--gold",):
+        print_table(Path(languages[1]), shows_errors="--errors" in languages)
         return
     print("| language | pattern | sentences | sentencex | ours |\n|---|---|---|---|---|")
     totals = {alone: 0, ours: 0}
