@@ -51,6 +51,11 @@ def warn_about_documents(manifest: "DocumentsManifest") -> None:
         documents = count_of(num_unknown, "document")
         split = "sentences are split as in English; give --language for them"
         warn(f"the language of {documents} is unknown: {split}")
+    if num_books := counts.get("books_with_many_headings", 0):
+        books = count_of(num_books, "book")
+        first = examples["books_with_many_headings"][0]
+        advice = "look at it with --explain: its lines may be wrapped in an unknown way"
+        warn(f"over 3% of {books} left out as headings, for example of {first}; {advice}")
     for reason, what in REMOVED.items():
         if num_removed := counts.get(reason, 0):
             warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")

@@ -22,7 +22,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, islice
 from operator import itemgetter
 from typing import BinaryIO
 
@@ -48,6 +48,17 @@ LONGEST_BLOCK_LINES = 5000
 LONGEST_WRAPPED_LINE = 10_000
 LONGEST_PARAGRAPH = 1_000_000
 WRAP_WIDTH = 100
+LINES_OF_PART = 200
+"""A book's lines are judged by as many: parts of it may be wrapped, and others not."""
+MOST_HEADINGS = 0.03
+"""The share of a book that headings may be, before they are warned about."""
+FEW_HEADINGS = 2000
+"""Characters; a short text may be half title."""
+
+# Share of the lines that end a sentence: nearly all if each is a sentence, few if they are wrapped.
+_MOST_ENDS_IN_WRAPPED = 0.6
+_MOST_ENDS_IN_UNEVEN = 0.3
+_SHORTEST_WRAPPING = 50
 
 _SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
 # "CHAPTER IV. The Storm", "Book the Second", "* EPILOGUE *"
@@ -147,7 +158,7 @@ def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocume
     if unit == "blank-line":
         return _numbered(_block_documents(text, width), text.name, f"{text.name}#0")
     texts = (without_drama(piece, counters) for piece in chain([text.head], text.rest))
-    paragraphs = _prose(_blocks(_lines(texts), width), counters)
+    paragraphs = _prose(_blocks(_lines(texts), width), text.name, counters)
     return _numbered(_cut(paragraphs), text.name, text.name)
 
 
@@ -189,7 +200,7 @@ def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocumen
         texts = (without_drama(piece, counters) for _, _, piece in pieces_of_book)
         blocks = _blocks(_lines(texts), width)
         blocks = gutenberg.without_apparatus(blocks, width, counters)
-        for paragraphs in _cut(_prose(blocks, counters)):
+        for paragraphs in _cut(_prose(blocks, text.name, counters)):
             yield RawDocument(
                 id=identity,
                 source="gutenberg",
@@ -289,23 +300,48 @@ def _decoded_line(line: bytes, counters: Counters) -> str:
         return line.decode("utf-8", "replace")
 
 
-def _width(head: list[str]) -> int:
+def _width(lines: list[str]) -> int:
     """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph
     or sentence.
     """
-    lines = [line.rstrip() for line in head if line.strip()]
+    lines = [line.rstrip() for line in lines if line.strip()]
     if not lines:
         return 0
     lengths = sorted(map(len, lines))
+    median = lengths[len(lengths) // 2]
     # Not the longest: a table or an address may be wider.
     width = lengths[len(lengths) * 95 // 100]
-    if width > WRAP_WIDTH:
-        return 0
     # Wrapping cuts sentences anywhere: few of its lines end with one.
-    num_sentence_ends = sum(map(ends_sentence, lines))
-    if num_sentence_ends > 0.6 * len(lines):
-        return 0
-    return width
+    share_of_ends = sum(map(ends_sentence, lines)) / len(lines)
+    if width <= WRAP_WIDTH:
+        return width if share_of_ends <= _MOST_ENDS_IN_WRAPPED else 0
+    # Some lines of an uneven wrapping, as of two lines joined where a page ends, are very long.
+    is_uneven = median <= WRAP_WIDTH and share_of_ends <= _MOST_ENDS_IN_UNEVEN
+    return median if is_uneven else 0
+
+
+def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the parts of a book whose lines are wrapped at `width`, each with its own width.
+
+    A part is judged anew where its lines are much longer than in the beginning, or much shorter.
+    """
+    remaining = iter(lines)
+    while part := list(islice(remaining, LINES_OF_PART)):
+        mean_length = sum(map(len, part)) / len(part)
+        is_as_before = mean_length <= WRAP_WIDTH if width else mean_length > WRAP_WIDTH
+        yield width if is_as_before else _width_of_part(part, width), part
+
+
+def _width_of_part(lines: list[str], width: int) -> int:
+    """Return the width of a part; that of the book if there is no clear sign of another.
+
+    Verse and contents have short lines, too, so the lines of a wrapped part must be full.
+    """
+    own_width = _width(lines)
+    if width:
+        return own_width and width
+    is_full = sum(map(len, lines)) > own_width * len(lines) / 2
+    return own_width if own_width > _SHORTEST_WRAPPING and is_full else 0
 
 
 def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
@@ -365,21 +401,18 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
     """
     block: list[str] = []
     gap = 0
-    short_width = 0.75 * width
-    for line in lines:
-        if not line or line.isspace():
-            if block:
-                yield Block(block, gap)
-                block = []
-                gap = 0
-            gap += 1
-            continue
-        length = len(line)
-        if length >= short_width:
+    for part_width, part in _with_widths(lines, width):
+        for line in part:
+            if not line or line.isspace():
+                if block:
+                    yield Block(block, gap)
+                    block = []
+                    gap = 0
+                gap += 1
+                continue
             # A full line of wrapped text goes on in the next, even if it ends a sentence by chance.
-            ends_paragraph = not width or length > LONGEST_WRAPPED_LINE
-        else:
-            is_heading = _HEADING.match(line) is not None
+            is_full = len(line) >= 0.75 * part_width
+            is_heading = not is_full and _HEADING.match(line) is not None
             if is_heading and block and _SMALL_START.match(line):
                 # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
                 is_heading = False
@@ -387,19 +420,24 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
                 yield Block(block, gap)
                 block = []
                 gap = 0
-            ends_paragraph = is_heading or ends_sentence(line)
-        block.append(line)
-        if ends_paragraph or len(block) == LONGEST_BLOCK_LINES:
-            yield Block(block, gap)
-            block = []
-            gap = 0
+            block.append(line)
+            if is_full:
+                ends_paragraph = not part_width or len(line) > LONGEST_WRAPPED_LINE
+            else:
+                ends_paragraph = is_heading or ends_sentence(line)
+            if ends_paragraph or len(block) == LONGEST_BLOCK_LINES:
+                yield Block(block, gap)
+                block = []
+                gap = 0
     if block:
         yield Block(block, gap)
 
 
-def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
-    """Yield the blocks that are prose, each as one line; count what is left out."""
+def _prose(blocks: Iterable[Block], name: str, counters: Counters) -> Iterator[str]:
+    """Yield the blocks of a book that are prose, each as one line; count what is left out."""
     within_table = False
+    num_kept = 0
+    num_in_headings = 0
     for block in blocks:
         within_table = _is_table(block.lines) or (within_table and _is_cell(block))
         if within_table:
@@ -411,11 +449,16 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
         if len(text) < len(joined):
             counters.leave_out("marks", [joined], kept=text)
         if _is_prose(text, block.lines):
+            num_kept += len(text)
             yield text
             continue
+        num_in_headings += len(text)
         counters.leave_out("headings", [text])
         if _WORD.search(text):
             counters.count("headings_left_out")
+    num_characters = num_kept + num_in_headings
+    if num_in_headings > max(FEW_HEADINGS, MOST_HEADINGS * num_characters):
+        counters.note("books_with_many_headings", name)
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:

@@ -211,6 +211,44 @@ def test_a_paragraph_a_line_stays_so() -> None:
     ]
 
 
+UNEVEN_LINES = [
+    "When the old man came back from the town in the",
+    "evening, he was in quite another mood, for he had been at the table "
+    "of the great merchant, who had given",
+    "him wine from Greece and the promise that his Son",
+    "Anton Wohlfart should have a place in the Office of",
+    "the House of Schroeter, as soon as he was old enough for it and had learnt what",
+    "a young Merchant of the Town of Ostrau has to know.",
+]
+
+
+def test_lines_of_uneven_length_are_wrapped_all_the_same() -> None:
+    # Long lines as where two pages were joined: the 95th percentile is above a hundred.
+    text = "\n".join([*UNEVEN_LINES, ""] * 20)
+    counters = Counters()
+    assert read(text, counters)[0].paragraphs == [" ".join(UNEVEN_LINES)] * 20
+    assert not counters.counts["words_left_out_as_headings"]
+
+
+def test_parts_of_a_book_are_wrapped_in_their_own_way() -> None:
+    sentence = "The wind went on over the grey and empty fields of the north, and it was cold. "
+    whole = [(sentence * 4).strip()] * 400
+    assert read("\n".join([*UNEVEN_LINES * 80, "", *whole]))[0].paragraphs[-200:] == whole[:200]
+    wrapped = [*UNEVEN_LINES, ""] * 100
+    paragraphs = read("\n".join([*whole, *wrapped]))[0].paragraphs
+    assert paragraphs == whole + [" ".join(UNEVEN_LINES)] * 100
+
+
+def test_a_book_of_which_much_is_left_out_as_headings_is_noted() -> None:
+    prose = "The wind went on over the grey and empty fields of the north. " * 4
+    counters = Counters()
+    read("\n\n".join([prose, "Down the Grey River"] * 200), counters, "shelf/torn.txt")
+    assert counters.examples["books_with_many_headings"] == ["shelf/torn"]
+    counters = Counters()
+    read("\n\n".join([prose] * 10 + ["Down the Grey River"]), counters)
+    assert not counters.counts["books_with_many_headings"]
+
+
 def test_one_sentence_a_line_and_a_blank_line_between_documents() -> None:
     blocks = [
         [f"This is sentence {number} of document {block}." for number in range(4)]
