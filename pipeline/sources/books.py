@@ -22,7 +22,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, groupby, islice
+from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import BinaryIO
 
@@ -49,7 +49,8 @@ LONGEST_WRAPPED_LINE = 10_000
 LONGEST_PARAGRAPH = 1_000_000
 WRAP_WIDTH = 100
 LINES_OF_PART = 200
-"""A book's lines are judged by as many: parts of it may be wrapped, and others not."""
+LONGEST_PART = 100_000
+"""A book's lines are judged in parts, because some may be wrapped and others not."""
 MOST_HEADINGS = 0.03
 """The share of a book that headings may be, before they are warned about."""
 FEW_HEADINGS = 2000
@@ -325,11 +326,24 @@ def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[s
 
     A part is judged anew where its lines are much longer than in the beginning, or much shorter.
     """
-    remaining = iter(lines)
-    while part := list(islice(remaining, LINES_OF_PART)):
+    for part in _parts(lines):
         mean_length = sum(map(len, part)) / len(part)
         is_as_before = mean_length <= WRAP_WIDTH if width else mean_length > WRAP_WIDTH
         yield width if is_as_before else _width_of_part(part, width), part
+
+
+def _parts(lines: Iterable[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    num_characters = 0
+    for line in lines:
+        part.append(line)
+        num_characters += len(line)
+        if len(part) == LINES_OF_PART or num_characters > LONGEST_PART:
+            yield part
+            part = []
+            num_characters = 0
+    if part:
+        yield part
 
 
 def _width_of_part(lines: list[str], width: int) -> int:
