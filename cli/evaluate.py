@@ -1,6 +1,8 @@
 """Define the command ``clozeworks evaluate``."""
 
 import json
+import os
+from glob import glob
 from typing import Any, Literal
 
 import click
@@ -10,6 +12,7 @@ from ..pipeline.wording import in_words
 from .glossary import METRICS, PRETRAINING, epilog
 from .options import device_option
 from .summary import CommandSummary, figure, warn
+from .training_progress import training_progress
 
 BASELINE = "baseline_"
 """Begins the names of what constant answers reach."""
@@ -39,6 +42,11 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
     show_default=True,
     help="Encoding of labelled examples that are not UTF-8; auto detects it.",
 )
+@click.option(
+    "--pair-columns",
+    metavar="GOOD,BAD",
+    help="Columns of minimal pairs; the default is sentence_good,sentence_bad.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @device_option
 def evaluate(
@@ -49,6 +57,7 @@ def evaluate(
     context: int | None,
     metric: Literal["squad", "korquad"] | None,
     encoding: str,
+    pair_columns: str | None,
     as_json: bool,
     device: str,
 ) -> CommandSummary | None:
@@ -59,43 +68,88 @@ def evaluate(
     rows of over 512 tokens also the loss by position. A fine-tuned model is measured on labelled
     examples with the metrics of its task. Beside each figure stands what the best constant answer
     reaches on the same rows: for masked words the one that knows only how frequent each token is.
+
+    A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
+    JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first
+    has the higher pseudo-log-likelihood, with its 95% interval.
     """
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
+        if split or batch_size or context or pair_columns:
+            raise UserError(
+                "--split, --batch-size, --context and --pair-columns are for pre-trained models, "
+                f"but {model} is a fine-tuned model."
+            )
         from ..model.finetuning.evaluate import evaluate_task
 
-        if split or batch_size or context:
-            raise UserError(
-                "--split, --batch-size and --context are for instances, but "
-                f"{model} is a fine-tuned model."
-            )
         measured = evaluate_task(model, data, device, metric, encoding=encoding)
-        where = {}
     else:
-        from ..model.checkpoint import read_config
-        from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
-
-        read_config(model)  # a mistyped model is refused before its data are looked at
-        if storage.exists(data):
-            raise UserError(
-                f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): "
-                "fine-tune it with `clozeworks finetune`, or give a directory of instances."
-            )
         if metric:
             raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
-        split = split or "validation"
-        measured = evaluate_pretrained(model, data, split, device, batch_size, context)
-        where = {"split": split}
-        if split == "train":
-            warn(
-                f"{model} may have been trained on these rows, which flatters it: the split "
-                "validation is held out"
-            )
+        from ..model.checkpoint import read_config
+
+        read_config(model)  # a mistyped model is refused before its data are looked at
+        if _are_pairs(data):
+            columns = _columns(pair_columns)
+            measured = _evaluate_pairs(model, data, columns, device)
+        else:
+            measured = _evaluate_instances(model, data, split, device, batch_size, context)
     if as_json:
-        click.echo(json.dumps({**where, **measured}, indent=2))
+        click.echo(json.dumps(measured, indent=2))
         return None
-    return CommandSummary("evaluate", model, [("data", data), *where.items(), *_rows(measured)])
+    return CommandSummary("evaluate", model, [("data", data), *_rows(measured)])
+
+
+def _are_pairs(data: str) -> bool:
+    """Return whether `data` is a table, or a folder of JSON Lines, and not one of instances."""
+    if os.path.isdir(data):
+        return not glob(os.path.join(data, "manifest.json")) and bool(
+            glob(os.path.join(data, "*.jsonl"))
+        )
+    return os.path.isfile(data)
+
+
+def _columns(pair_columns: str | None) -> tuple[str, str]:
+    from ..model.scoring.minimal_pairs import COLUMNS
+
+    if pair_columns is None:
+        return COLUMNS
+    names = pair_columns.split(",")
+    if len(names) != 2:
+        raise UserError(f"--pair-columns {pair_columns} is not two names with a comma between.")
+    return names[0], names[1]
+
+
+def _evaluate_pairs(model: str, data: str, columns: tuple[str, str], device: str) -> dict[str, Any]:
+    from ..model.scoring.minimal_pairs import evaluate_minimal_pairs
+
+    with training_progress() as report:
+
+        def show(num_done: int, num_sentences: int) -> None:
+            report({"stage": "sentences", "step": num_done, "steps": num_sentences})
+
+        return evaluate_minimal_pairs(model, data, device, columns=columns, progress=show)
+
+
+def _evaluate_instances(
+    model: str,
+    data: str,
+    split: str | None,
+    device: str,
+    batch_size: int | None,
+    context: int | None,
+) -> dict[str, Any]:
+    from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
+
+    split = split or "validation"
+    if split == "train":
+        warn(
+            f"{model} may have been trained on these rows, which flatters it: the split "
+            "validation is held out"
+        )
+    measured = evaluate_pretrained(model, data, split, device, batch_size, context)
+    return {"split": split, **measured}
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
@@ -103,9 +157,20 @@ def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
     for name, value in measured.items():
         if name.startswith(BASELINE):
             continue
-        shown = figure(value)
+        if isinstance(value, dict):
+            rows += _accuracies(name, value)
+            continue
+        shown = value if isinstance(value, str) else figure(value)
         if f"{BASELINE}{name}" in measured:
             by = "token frequencies" if name in UNIGRAM else "a constant answer"
             shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"
         rows.append((in_words(name), shown))
     return rows
+
+
+def _accuracies(name: str, value: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a row for the accuracy on pairs, or on those of each kind."""
+    if "accuracy" not in value:
+        return [row for kind, its in value.items() for row in _accuracies(f"… {kind}", its)]
+    interval = f"{value['low']:.1%} to {value['high']:.1%}"
+    return [(in_words(name), f"{value['accuracy']:.1%} ({interval}), {value['pairs']:,} pairs")]

@@ -105,8 +105,19 @@ def read_minimal_pairs(
             raise UserError(f"The folder {data} has no .jsonl files.")
     for file in files:
         for row in read_rows(file):
+            _check_columns(row, columns)
             good, bad = map(row.text, columns)
             yield MinimalPair(good, bad, dict(_groups(row)))
+
+
+def _check_columns(row: TableRow, columns: tuple[str, str]) -> None:
+    for column in columns:
+        if column not in row.values:
+            raise UserError(
+                f"{row.where}: there is no column {column}, only {', '.join(row.values)}. Minimal "
+                "pairs need two columns of sentences; labelled examples need a model that is "
+                "fine-tuned."
+            )
 
 
 def _groups(row: TableRow) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkpoint_fixture import make_checkpoint
+from clozeworks.cli.main import main
 from clozeworks.model.scoring.likelihood import SentenceScorer
 from clozeworks.model.scoring.minimal_pairs import (
     Accuracy,
@@ -53,3 +54,18 @@ def test_a_folder_and_other_columns_are_read(tmp_path):
         list(read_minimal_pairs(tmp_path))
     with pytest.raises(UserError, match=r"has no \.jsonl files"):
         list(read_minimal_pairs(tmp_path.parent))
+
+
+def test_the_command_prints_accuracy_by_kind_and_names_what_is_missing(tmp_path, capsys):
+    run = make_checkpoint(tmp_path / "run", [*"abcdefghijklmnopqrstuvwxyz", *ends()])
+    main(["evaluate", str(run), str(SAMPLE), "--device", "cpu"])
+    shown = capsys.readouterr().out
+    assert "120 pairs" in shown and "… subject-verb agreement" in shown
+    main(["evaluate", str(run), str(SAMPLE), "--device", "cpu", "--json"])
+    assert json.loads(capsys.readouterr().out)["field"]["morphology"]["pairs"] == 40
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(run), str(SAMPLE), "--pair-columns", "yes,no"])
+    assert "there is no column yes, only sentence_good" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(run), str(SAMPLE), "--pair-columns", "yes"])
+    assert "--pair-columns yes is not two names" in capsys.readouterr().err
