@@ -67,6 +67,14 @@ JOINS = (
         SMALL_LETTER,
         "Още през 1 век пр.| н.| е.| от римляните.",
     ),
+    # Who says a speech, after a dash. A list may have a hyphen after a full stop: "… men. - if …".
+    Join(
+        "*",
+        r"[?!…][.?!…]*['\"”“’)\]»]*",
+        f"(?:[-–—―]|--) ?{SMALL_LETTER}",
+        "- Co się stało?| - zapytała Anna.",
+    ),
+    Join("*", r"\.['\"”“’)\]»]*", f"(?:[–—―]|--) ?{SMALL_LETTER}", "—No lo sé.| —dijo Ana."),
     Join(
         "*",
         rf"(?:^|[\s(.-])[{UPPER_CASE}{LOWER_CASE}]\.",
