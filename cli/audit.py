@@ -42,6 +42,11 @@ MARKS = {
     metavar="FILE.html",
     help="Also write a web page with plots and examples.",
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="First read every file and compare its digest with the manifest's.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 @click.pass_context
 def audit(
@@ -50,6 +55,7 @@ def audit(
     other: str | None,
     documents: str | None,
     report: str | None,
+    verify: bool,
     as_json: bool,
 ) -> CommandSummary | None:
     """Measure instances, or documents, in DIRECTORY.
@@ -57,15 +63,18 @@ def audit(
     Instances are checked against their build options; the exit code is 1 if anything is out of
     tolerance. Documents are measured without a vocabulary: sizes, lengths, what was left out, and
     signs of bad text, such as markup. OTHER, a second directory of the same kind, is shown beside
-    the first.
+    the first. Checksums of pages are always verified; --verify compares whole files.
     """
-    from ..pipeline.storage.stage import read_any_manifest
+    from ..pipeline.storage.stage import read_any_manifest, verify_files
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
     directories = [directory]
     if other:
         directories.append(other)
+    if verify:
+        for each in directories:
+            verify_files(each)
     stage = read_any_manifest(directory).stage
     if stage == "vocab":
         raise UserError(

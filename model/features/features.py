@@ -204,7 +204,7 @@ def _next_texts(texts: Iterator[SentenceExample], extractor: Extractor) -> list[
 
 def _read_part(part: Path, schema: pa.Schema) -> pa.Table:
     try:
-        with pq.ParquetFile(part) as file:
+        with pq.ParquetFile(part, page_checksum_verification=True) as file:
             return file.read().cast(schema)
     except (OSError, ValueError, pa.ArrowException):
         raise UserError(f"{part} is damaged. Delete it and rerun; it resumes.") from None
@@ -213,4 +213,6 @@ def _read_part(part: Path, schema: pa.Schema) -> pa.Table:
 def _open_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     # A dictionary of words saves space; hidden states hardly repeat, so theirs would only cost.
     words: Any = [field.name for field in schema if pa.types.is_string(field.type)]
-    return pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=words)
+    return pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
+    )

@@ -25,11 +25,11 @@ from ...pipeline.instances.rows import (
     rows_of,
     sequences,
 )
-from ...pipeline.manifests import InstancesManifest
+from ...pipeline.manifests import InstancesManifest, InstancesShard
 from ...pipeline.ragged import offsets_of, sums
 from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.stage import read_manifest
-from ...pipeline.vocabulary.vocabulary import Vocabulary
+from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary
 
 COLUMNS = [
     "input_ids",
@@ -91,6 +91,13 @@ class InstanceDirectory:
         """Mean number of tokens in a row, without padding."""
         return sum(group.num_tokens for group in self.row_groups) / self.num_rows
 
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the token ids; raises `UserError` if the files in the directory are not
+        those that its manifest records.
+        """
+        return read_vocabulary(self.path, self.manifest.tokenizer.fingerprint)
+
     @property
     def has_pairs(self) -> bool:
         """Whether rows are sentence pairs with a next-sentence label."""
@@ -106,10 +113,11 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """
     path = str(path).rstrip("/")
     manifest = read_manifest(path, InstancesManifest)
-    names = sorted(shard.name for shard in manifest.shards if shard.split == split)
+    shards = [shard for shard in manifest.shards if shard.split == split]
+    shards.sort(key=lambda shard: shard.name)
     groups: list[RowGroup] = []
     with ThreadPoolExecutor(NUM_READERS) as pool:
-        for shard_groups in pool.map(lambda name: _row_groups(path, name), names):
+        for shard_groups in pool.map(lambda shard: _row_groups(path, shard), shards):
             groups.extend(shard_groups)
     if not any(group.num_rows for group in groups):
         raise UserError(
@@ -118,16 +126,27 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     return InstanceDirectory(path, tuple(groups), manifest)
 
 
-def _row_groups(path: str, shard: str) -> list[RowGroup]:
+def _row_groups(path: str, shard: InstancesShard) -> list[RowGroup]:
     try:
-        with storage.open_input(f"{path}/{shard}") as file:
+        with storage.open_input(f"{path}/{shard.name}") as file:
             footer = pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}/{shard} is damaged ({error}); {REBUILD}.") from None
-    # A list's values lie in a column such as input_ids.list.element.
-    columns = [
-        footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)
-    ]
+            # A list's values lie in a column such as input_ids.list.element.
+            columns = [
+                footer.schema.column(index).path.partition(".")[0]
+                for index in range(footer.num_columns)
+            ]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"{path}/{shard.name} is damaged ({error}); {REBUILD}.") from None
+    wanted = PACKED_COLUMNS if SEQUENCE_STARTS in columns else COLUMNS
+    for name in (*wanted, "duplicate"):
+        if name not in columns:
+            raise UserError(f"{path}/{shard.name} has no column {name!r}; {REBUILD}.")
+    num_rows = sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+    if not footer.num_rows == num_rows == shard.rows:
+        raise UserError(
+            f"{path}/{shard.name} has {num_rows:,} rows, but manifest.json records "
+            f"{shard.rows:,}; {REBUILD}."
+        )
     ids_column = columns.index("input_ids")
     duplicate_column = columns.index("duplicate")
     groups = []
@@ -139,7 +158,7 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
         if statistics is not None and statistics.has_min_max:
             duplicate = statistics.min  # and the greatest too: no row group has rows of two passes
         row_group = RowGroup(
-            shard=shard,
+            shard=shard.name,
             number=number,
             first_row=first_row,
             num_rows=group.num_rows,
@@ -160,7 +179,7 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
     try:
         with storage.open_input(path) as file:
             # With `pre_buffer` all columns of the group come in one request.
-            parquet = pq.ParquetFile(file, pre_buffer=True)
+            parquet = pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
             columns = PACKED_COLUMNS if group.is_packed else COLUMNS
             table = parquet.read_row_group(group.number, columns=columns, use_threads=False)
@@ -174,6 +193,8 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
         ) from None
     try:
         rows = rows_of(table)
+        if len(rows) != group.num_rows:
+            raise ValueError(f"{len(rows):,} of {group.num_rows:,} rows are left")
         check_rows(rows, directory.vocab_size)
         _check_training(rows, directory)
     except ValueError as error:

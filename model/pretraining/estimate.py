@@ -20,7 +20,6 @@ import torch
 
 from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
@@ -234,7 +233,7 @@ def _output_bytes(config: PretrainConfig, num_parameters: int, num_steps: int) -
 def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]) -> int:
     if config.checkpoint:
         stored = read_config(config.checkpoint)
-        vocabulary = read_vocabulary(directories[0].path)
+        vocabulary = directories[0].vocabulary
         shape = replace(stored, **shape_fields(stored, vocabulary))
     else:
         shape = new_model(config, directories).config

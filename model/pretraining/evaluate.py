@@ -105,7 +105,7 @@ def _check_length_fits(model: str | Path, directory: InstanceDirectory, max_leng
 def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> None:
     """Raise `UserError` unless the model directory `model` has the vocabulary of the instances."""
     own = read_vocabulary(str(model))
-    if own.tokens == read_vocabulary(directory.path).tokens:
+    if own.tokens == directory.vocabulary.tokens:
         return
     vocabulary = f"{model}/vocab.txt"
     if own.byte_level:

@@ -12,7 +12,7 @@ from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, select
 from ...pipeline.seeding import stable_hash
-from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
+from ...pipeline.vocabulary.vocabulary import Vocabulary, vocabulary_files
 from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..encoders.bert_config import ModelConfig
@@ -213,7 +213,7 @@ def set_up(
     """Resolve the defaults that depend on the device and the instances, and read the validation
     split.
     """
-    vocabulary = read_vocabulary(directories[0].path)  # all directories have the same
+    vocabulary = directories[0].vocabulary  # all directories have the same
     tokenizer = vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories))
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     mean_lengths = [directory.mean_length for directory in directories]

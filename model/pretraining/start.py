@@ -103,7 +103,7 @@ def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup
     embeddings come from.
     """
     old = read_vocabulary(checkpoint)
-    new = read_vocabulary(setup.phases[0].directory.path)
+    new = setup.phases[0].directory.vocabulary
     model, moved = move_to_vocabulary(model, old, new)
     counts = [
         f"{moved.copied:,} embeddings copied",
@@ -189,7 +189,7 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> P
         hidden_size=config.hidden_size,
         initializer_range=config.initializer_range,
         num_attention_heads=config.num_heads,
-        **shape_fields(kind, read_vocabulary(directories[0].path)),
+        **shape_fields(kind, directories[0].vocabulary),
         **_run_fields(config, kind),
     )
     # Training holds a parameter four times on its device: weight, gradient and two averages. For a

@@ -378,7 +378,7 @@ def _json_rows(path: Path, encoding: str) -> Iterator[TableRow]:
 
 def _parquet_rows(path: Path) -> Iterator[TableRow]:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             number = 0
             for batch in file.iter_batches():
                 for values in batch.to_pylist():

@@ -46,7 +46,7 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     `documents`. All checks hold if ``not audit(...).failed``.
     """
     manifest = read_manifest(instances, InstancesManifest)
-    vocabulary = read_vocabulary(instances)
+    vocabulary = read_vocabulary(instances, manifest.tokenizer.fingerprint)
     if documents is None:
         # Only to look up origins; measuring the documents as well costs a pass over their text.
         beside = documents_beside(instances)

@@ -1,8 +1,9 @@
 """Decode instances into readable form: tokens with their roles in the row."""
 
-from collections.abc import Iterator, Set
-from itertools import chain, islice
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
+from contextlib import closing
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..storage.shards import checked, open_shard, read_columns
 from ..vocabulary.vocabulary import Vocabulary
 from .measures import read_batch
 
+T = TypeVar("T")
 BATCH_ROWS = 16
 
 Role = Literal["special", "a", "b", "mask", "random", "kept"]
@@ -112,7 +114,8 @@ def first_examples(
     `documents` is known.
     """
     shard = next(shard.name for shard in manifest.shards if shard.split == "train")
-    instances = list(islice(_instances(storage.join(directory, shard), vocabulary), num_rows))
+    paths = [storage.join(directory, shard)]
+    instances = list(_first(paths, partial(_instances, vocabulary=vocabulary), num_rows))
     titles: dict[int, str] = {}
     if documents:
         # `document_a` and `document_b` are rows of the shard of documents with the same name.
@@ -151,8 +154,7 @@ def first_documents(
     Raise `UserError` if the manifest lists no such split or a shard is damaged.
     """
     paths = _shards_of(directory, manifest, split)
-    # A generator: a shard is opened only once the rows of those before it are used up.
-    return islice(chain.from_iterable(map(_documents, paths)), num_rows)
+    return _first(paths, _documents, num_rows)
 
 
 def first_instances(
@@ -164,8 +166,23 @@ def first_instances(
 ) -> Iterator[Instance]:
     """Yield the first rows of a split, of packed rows each document; else as `first_documents`."""
     paths = _shards_of(directory, manifest, split)
-    instances = (_instances(path, vocabulary) for path in paths)
-    return islice(chain.from_iterable(instances), num_rows)
+    return _first(paths, partial(_instances, vocabulary=vocabulary), num_rows)
+
+
+def _first(
+    paths: Sequence[str], read: Callable[[str], Generator[T, None, None]], num_rows: int
+) -> Iterator[T]:
+    """Yield the first rows of some shards; one is opened once those before it are used up."""
+    num_left = num_rows
+    for path in paths:
+        # Closed where it is left: threads of a reader that outlives the interpreter end the process
+        # with an abort, after all output.
+        with closing(read(path)) as rows:
+            for row in rows:
+                yield row
+                num_left -= 1
+                if num_left == 0:
+                    return
 
 
 def _shards_of(
@@ -181,13 +198,13 @@ def _shards_of(
     return paths
 
 
-def _documents(path: str) -> Iterator[dict[str, Any]]:
+def _documents(path: str) -> Generator[dict[str, Any], None, None]:
     with open_shard(path, "ingest") as file:
         for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
             yield from checked([batch], DOCUMENTS).to_pylist()
 
 
-def _instances(path: str, vocabulary: Vocabulary) -> Iterator[Instance]:
+def _instances(path: str, vocabulary: Vocabulary) -> Generator[Instance, None, None]:
     with open_shard(path, "build") as file:
         for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
             rows = read_batch(batch, len(vocabulary))

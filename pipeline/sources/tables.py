@@ -81,7 +81,9 @@ def read_table(
         stem = name[: -len(".parquet")]
     table = Table(name=name, stem=stem, source="parquet", text_column=config.text_column)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
-    parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    parquet = pq.ParquetFile(
+        file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
+    )
     schema = parquet.schema_arrow
     columns = _text_columns(schema, input_range.path, config.text_column)
     first_row = 0

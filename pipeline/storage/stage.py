@@ -7,6 +7,7 @@ The files tell the state of a directory::
     manifest.json                      finished, even if a kill has left .work/ beside it
 """
 
+import hashlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from msgspec import structs, to_builtins
 
@@ -26,6 +27,7 @@ from ..manifests import (
     SCHEMA_VERSION,
     AnyManifest,
     DocumentsShard,
+    File,
     Manifest,
     StoredHead,
     VocabularyManifest,
@@ -161,6 +163,28 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
         if isinstance(shard, DocumentsShard) and shard.rows and not shard.groups:
             return f"{directory} was written before documents had a language"
     return None
+
+
+def verify_files(directory: str) -> None:
+    """Read all files whose digests the manifest of a finished directory records.
+
+    Raise `UserError` naming the first one that has another digest.
+    """
+    manifest = read_any_manifest(directory)
+    files: Sequence[File] = ()
+    if isinstance(manifest, VocabularyManifest):
+        files = [manifest.word_counts]
+    else:
+        files = manifest.shards
+    for file in files:
+        path = storage.join(directory, file.name)
+        with storage.open_input(path) as source:
+            digest = hashlib.file_digest(cast(Any, source), "sha256").hexdigest()
+        if digest != file.sha256:
+            raise UserError(
+                f"{path} does not have the digest recorded in {MANIFEST}: recreate it with "
+                f"`clozeworks {manifest.stage} … --overwrite`."
+            )
 
 
 def manifest_head(

@@ -221,10 +221,11 @@ def byte_level_vocabulary(
     return load_vocabulary({"tokenizer.json": content}, "the vocabulary")
 
 
-def read_vocabulary(path: str) -> Vocabulary:
+def read_vocabulary(path: str, recorded: str | None = None) -> Vocabulary:
     """Return the vocabulary in a directory, or in a single ``vocab.txt`` or ``tokenizer.json``.
 
-    Raise `UserError` if there is no usable one, or if `clozeworks vocab` has not finished.
+    Raise `UserError` if there is no usable one, if `clozeworks vocab` has not finished, or if it
+    does not have the fingerprint `recorded` by the instances that it lies beside.
     """
     if unfinished_stage(path) == "vocab":
         raise UserError(
@@ -239,7 +240,13 @@ def read_vocabulary(path: str) -> Vocabulary:
             raise UserError(
                 f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
             )
-    return load_vocabulary(files, path)
+    vocabulary = load_vocabulary(files, path)
+    if recorded is not None and vocabulary.fingerprint != recorded:
+        raise UserError(
+            f"The vocabulary in {path} is not the one that its instances were built with: recreate "
+            "it with `clozeworks build … --overwrite`."
+        )
+    return vocabulary
 
 
 def _read_single_file(path: str) -> dict[str, bytes]:

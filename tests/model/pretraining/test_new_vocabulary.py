@@ -2,6 +2,7 @@
 stays.
 """
 
+import json
 import re
 import shutil
 from typing import Any
@@ -23,7 +24,7 @@ from clozeworks.model.pretraining.new_vocabulary import (
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
-from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary
 from instances_fixture import write_instances
 
 UNCASED, CASED = (
@@ -146,6 +147,9 @@ def test_another_vocabulary_of_the_same_size_has_no_averages_yet(tmp_path):
     for name in ("vocab.txt", "tokenizer.json"):
         content = (other / name).read_text()
         (other / name).write_text(re.sub(r"\bw(\d+)", r"v\1", content))
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["tokenizer"]["fingerprint"] = read_vocabulary(str(other)).fingerprint
+    (other / "manifest.json").write_text(json.dumps(manifest))
     options: dict[str, Any] = {**SHORT, "steps": 2, "schedule": "constant-with-decay"}
     steady = PretrainConfig(**TINY, **options, archive_every=1)
     pretrain(steady, [first], tmp_path / "model")

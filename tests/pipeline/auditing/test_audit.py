@@ -114,10 +114,10 @@ def spoil(directory: Path, manifest: dict, fault) -> None:
 
 def write_directory(directory: Path, manifest: dict) -> str:
     """Write beside the shards what else a directory of instances holds."""
-    rows = {shard["name"]: shard["rows"] for shard in manifest["shards"]}
-    write_manifest(directory, "build", rows, config=manifest["config"], counts=manifest["counts"])
     for name, content in vocabulary_files(VOCABULARY).items():
         (directory / name).write_bytes(content)
+    rows = {shard["name"]: shard["rows"] for shard in manifest["shards"]}
+    write_manifest(directory, "build", rows, config=manifest["config"], counts=manifest["counts"])
     return str(directory)
 
 
