@@ -29,7 +29,7 @@ from ...pipeline.manifests import InstancesManifest, InstancesShard
 from ...pipeline.ragged import offsets_of, sums
 from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.stage import read_manifest
-from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary
+from ...pipeline.vocabulary.vocabulary import Vocabulary, vocabulary_of_instances
 
 COLUMNS = [
     "input_ids",
@@ -96,7 +96,7 @@ class InstanceDirectory:
         """The vocabulary of the token ids; raises `UserError` if the files in the directory are not
         those that its manifest records.
         """
-        return read_vocabulary(self.path, self.manifest.tokenizer.fingerprint)
+        return vocabulary_of_instances(self.path, self.manifest.tokenizer.fingerprint)
 
     @property
     def has_pairs(self) -> bool:

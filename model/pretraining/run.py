@@ -10,6 +10,7 @@ README.md                 the model card, once the run is finished
 metrics.csv speed.csv loss.png logs/ summary.json timings.json
 """
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 import torch
+from msgspec import Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, Finite, parse_json
@@ -39,6 +41,12 @@ RESULTS = (SUMMARY, "checkpoints", "archive")
 """A run without any of these has nothing to lose, so its options may still be changed."""
 OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
 T = TypeVar("T")
+
+
+class _Recorded(Struct, frozen=True):
+    """The part of ``state.json`` that says whether other files of a checkpoint are whole."""
+
+    sha256: dict[str, str] = {}
 
 
 class Summary(TypedDict):
@@ -133,14 +141,29 @@ def save_checkpoint(
         with OutputDirectory(str(output)).write_folder(name) as folder:
             (folder / STATE).mkdir()
             save_model(folder, **model)
-            torch.save(optimizer, folder / STATE / OPTIMIZER)
-            write_json(folder / STATE / "state.json", state)
+            _save_optimizer(optimizer, folder)
+            write_json(folder / STATE / "state.json", {**state, "sha256": _digests(folder)})
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
         raise UserError(
             f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept."
         ) from None
     publish(output / name, output)
+
+
+def _save_optimizer(optimizer: Mapping[str, Any], folder: Path) -> None:
+    # Given a path, `torch.save` would put its temporary name into the file.
+    with (folder / STATE / OPTIMIZER).open("wb") as file:
+        torch.save(optimizer, file)
+
+
+def _digests(checkpoint: Path) -> dict[str, str]:
+    """Return the SHA-256 of what a run resumes from, by its path in the checkpoint."""
+    digests = {}
+    for name in (WEIGHTS, f"{STATE}/{OPTIMIZER}"):
+        with (checkpoint / name).open("rb") as file:
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def publish(checkpoint: Path, output: Path) -> None:
@@ -183,7 +206,7 @@ def save_archive(
         save_model(folder, **model)
         if optimizer is not None:
             (folder / STATE).mkdir()
-            torch.save(optimizer, folder / STATE / OPTIMIZER)
+            _save_optimizer(optimizer, folder)
 
 
 def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
@@ -197,8 +220,14 @@ def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
         content = path.read_bytes()
     except OSError:
         raise UserError(f"{path} is missing. {advice}") from None
+    state = parse_json(content, kind, path, advice)
+    recorded = parse_json(content, _Recorded, path, advice).sha256
     optimizer = load_tensors(folder / OPTIMIZER, advice)
-    return optimizer, parse_json(content, kind, path, advice)
+    if recorded:  # older checkpoints have none
+        for name, digest in _digests(checkpoint).items():
+            if digest != recorded.get(name):
+                raise UserError(f"{checkpoint}/{name} is damaged. {advice}")
+    return optimizer, state
 
 
 def advice_if_damaged(checkpoint: Path) -> str:

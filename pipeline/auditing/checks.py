@@ -15,7 +15,7 @@ from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, Mi
 from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
-from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
+from ..vocabulary.vocabulary import Vocabulary, vocabulary_of_instances
 from .beside import documents_beside, vocabulary_beside
 from .documents import audit_documents, documents_digest
 from .judging import at_most, exact, info, none, unknown, verdict_of
@@ -46,7 +46,7 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     `documents`. All checks hold if ``not audit(...).failed``.
     """
     manifest = read_manifest(instances, InstancesManifest)
-    vocabulary = read_vocabulary(instances, manifest.tokenizer.fingerprint)
+    vocabulary = vocabulary_of_instances(instances, manifest.tokenizer.fingerprint)
     if documents is None:
         # Only to look up origins; measuring the documents as well costs a pass over their text.
         beside = documents_beside(instances)

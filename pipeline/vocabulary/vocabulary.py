@@ -221,11 +221,10 @@ def byte_level_vocabulary(
     return load_vocabulary({"tokenizer.json": content}, "the vocabulary")
 
 
-def read_vocabulary(path: str, recorded: str | None = None) -> Vocabulary:
+def read_vocabulary(path: str) -> Vocabulary:
     """Return the vocabulary in a directory, or in a single ``vocab.txt`` or ``tokenizer.json``.
 
-    Raise `UserError` if there is no usable one, if `clozeworks vocab` has not finished, or if it
-    does not have the fingerprint `recorded` by the instances that it lies beside.
+    Raise `UserError` if there is no usable one, or if `clozeworks vocab` has not finished.
     """
     if unfinished_stage(path) == "vocab":
         raise UserError(
@@ -240,11 +239,18 @@ def read_vocabulary(path: str, recorded: str | None = None) -> Vocabulary:
             raise UserError(
                 f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
             )
-    vocabulary = load_vocabulary(files, path)
-    if recorded is not None and vocabulary.fingerprint != recorded:
+    return load_vocabulary(files, path)
+
+
+def vocabulary_of_instances(directory: str, fingerprint: str) -> Vocabulary:
+    """Return the vocabulary in a directory of instances; raise `UserError` if it does not have the
+    `fingerprint` that their manifest records.
+    """
+    vocabulary = read_vocabulary(directory)
+    if vocabulary.fingerprint != fingerprint:
         raise UserError(
-            f"The vocabulary in {path} is not the one that its instances were built with: recreate "
-            "it with `clozeworks build … --overwrite`."
+            f"The vocabulary in {directory} is not the one that its instances were built with: "
+            "recreate it with `clozeworks build … --overwrite`."
         )
     return vocabulary
 

@@ -196,8 +196,6 @@ def _without_times(file: Path) -> bytes:
         ).encode()
     if file.name == "results.csv":
         return b"\n".join(line.rpartition(b",")[0] for line in content.splitlines())
-    if file.name == "optimizer.pt":  # a zip archive with the name of its temporary file
-        return b""
     return content
 
 
