@@ -28,6 +28,8 @@ from clozeworks.pipeline.sources import (
     extracted,
     gutenberg,
     sentence_cuts,
+    sentence_joins,
+    sentence_quotes,
     sentence_rules,
     sentences,
 )
@@ -66,8 +68,7 @@ class Rule:
 
 
 def _forget_compiled_rules() -> None:
-    sentences._rules_of.cache_clear()
-    sentences._joins_of.cache_clear()
+    sentence_joins.join_rules_of.cache_clear()
 
 
 def _reading(name: str, replacements: dict[tuple[Any, str], Any]) -> Rule:
@@ -86,7 +87,7 @@ def _join(name: str, *examples: str) -> Rule:
         if not any(example in join.example for example in examples)
     )
     assert len(rest) == len(sentence_rules.JOINS) - len(examples)
-    return _splitting(name, {(sentences, "JOINS"): rest})
+    return _splitting(name, {(sentence_joins, "JOINS"): rest})
 
 
 def _same(text: str, *_: object) -> str:
@@ -95,10 +96,6 @@ def _same(text: str, *_: object) -> str:
 
 def _no(_: object) -> bool:
     return False
-
-
-def _whole(piece: str, *_: object) -> list[str]:
-    return [piece]
 
 
 RULES = (
@@ -147,19 +144,19 @@ RULES = (
         "units, eras, and others end", {(sentence_cuts, "endings_of"): lambda code: _NO_ENDINGS}
     ),
     _splitting("words of the document end", {(sentence_cuts, "_may_be_common"): _no}),
-    _splitting("numbers before what they number", {(sentences, "number_what_follows"): _same}),
-    _splitting("long quotations", {(sentences, "_cut_quotations"): _whole}),
-    _splitting("who asks", {(sentences, "SPEECH_TAGS"): {}}),
+    _splitting("numbers before what they number", {(sentences, "number_lines"): _same}),
+    _splitting("long quotations", {(sentence_quotes, "_QUOTATION"): _NEVER}),
+    _join("who asks", "Peter asked"),
     _join("acronyms", "ΠΑ.|ΣΟ.|Κ"),
     _join("numbers in other digits", "২৭.| ৩"),
     _join('"9. -10."', "9.| -10"),
     _join("Greek questions", "Τι θα πει;|"),
     _join("English: Ste., ed., Vol. II, var.", "Ste.|", "Vol.|", "var.|"),
-    _splitting("abbreviations of the language", {(sentences, "ABBREVIATIONS"): {}}),
-    _splitting("words like initials that end", {(sentences, "FINAL_WORDS"): {}}),
-    _splitting("marks that end nothing", {(sentences, "NO_ENDS"): {}}),
-    _splitting("gershayim", {(sentences, "GERSHAYIM"): frozenset()}),
-    _splitting("quotes from right to left", {(sentences, "MIRRORED_QUOTES"): frozenset()}),
+    _splitting("abbreviations of the language", {(sentence_joins, "ABBREVIATIONS"): {}}),
+    _splitting("words like initials that end", {(sentence_joins, "FINAL_WORDS"): {}}),
+    _splitting("marks that end nothing", {(sentence_joins, "NO_ENDS"): {}}),
+    _splitting("gershayim", {(sentence_quotes, "GERSHAYIM"): frozenset()}),
+    _splitting("quotes from right to left", {(sentence_quotes, "MIRRORED_QUOTES"): frozenset()}),
     _splitting("ends that sentencex lacks", {(sentences, "CUTS"): {}}),
 )
 

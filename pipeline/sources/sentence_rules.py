@@ -4,7 +4,6 @@
 - `ABBREVIATIONS`: words whose full stop does not end a sentence;
 - `FINAL_WORDS`: words as short as an initial that do end sentences;
 - `NO_ENDS`: punctuation at which sentencex splits, and which does not end a sentence in a language;
-- `SPEECH_TAGS`: who says a question or exclamation before, which is one sentence with it;
 - `CUTS`: ends of sentences that it does not know;
 - `endings_of`: abbreviations that often end a sentence.
 
@@ -51,6 +50,23 @@ _DE_NEW_SENTENCE = (
     r"Auf|Aus|Mit|Nach|Bei|Beim|Seit\w*|Ein\w*|Vo[mnr]|Zu[mr]?|Auch|Für|Als|Ab|Unter|Über|"
     r"Während|Sein\w*|Ihre?\w*|So|Wegen|Heute|Später|Hier)\b"
 )
+
+# Who says the question or exclamation before.
+_EN_SPEAKER = (
+    r"(?:I|(?:(?:Mr|Mrs|Miss|Dr|Sir|Lady|Lord|Aunt|Uncle|Captain|Madame)\.? )?"
+    r"(?!He|She|It|We|You|They|The|This|That|Nobody|Everybody|Then|And|But)[A-Z]\w+(?: [A-Z]\w+)?)"
+)
+# Verbs that follow [?!]["”’] at least 12 times in 178 books, and mostly as a tag.
+_EN_SAID = (
+    r" (?:\w+ly |had |then |again )?"
+    r"(?:(?:answered|asked|cried|declared|demanded|echoed|ejaculated|exclaimed|gasped|groaned"
+    r"|inquired|enquired|interrupted|murmured|muttered|protested|queried|questioned|remarked"
+    r"|repeated|replied|said|shouted|suggested|whispered)\b"
+    r"|(?:added|agreed|assented|began|continued|observed|persisted|pursued|returned|went on)"
+    r"(?=[,.;:]))"
+)
+# "Peter replied, "No."" answers the speech before, "Mary said that …" tells more.
+_EN_NEW_SPEECH = r" that\b|[^\"“‘.]{0,20}[,:] [\"“‘'][A-Z]"
 
 JOINS = (
     Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
@@ -122,6 +138,12 @@ JOINS = (
         'The fruits from "Prunus dulcis" var.| "amara" are always bitter.',
     ),
     Join(
+        "en",
+        "[?!][\"'”’] ",
+        f"{_EN_SPEAKER}{_EN_SAID}(?!{_EN_NEW_SPEECH})",
+        '"Where is it?"| Peter asked.',
+    ),
+    Join(
         "de",
         r"(?:^|[\s(])\d{1,2}\.",
         f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]",
@@ -133,7 +155,7 @@ JOINS = (
         f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って",
         "彼は「そうだ。」|と言った。",
     ),
-    Join("ja zh", r"[「『][^」』\n]*", r"[^「『\n]*[」』]", "『Dr.|スランプ』の連載を開始。"),
+    Join("ja zh", r"[「『][^」』\n]*", r"[^「『\n]{0,19}[」』]", "『Dr.|スランプ』の連載を開始。"),
     Join("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
     Join("ko", r"(?:^|[\s(~-])\d{1,4}\.", "", "그는 1990.| 10.| 3.| 에 태어났다."),
     Join(
@@ -144,27 +166,6 @@ JOINS = (
         '전권을 맡겨 달라."|고 요청하였다.',
     ),
 )
-
-
-SPEECH_TAGS = {
-    "en": re.compile(
-        r"(?:I|(?:(?:Mr|Mrs|Miss|Dr|Sir|Lady|Lord|Aunt|Uncle|Captain|Madame)\.? )?"
-        r"(?!He|She|It|We|You|They|The|This|That|Nobody|Everybody|Then|And|But)[A-Z]\w+"
-        r"(?: [A-Z]\w+)?)"
-        # Verbs that follow [?!]["”’] at least 12 times in 178 books, and mostly as a tag.
-        r" (?:\w+ly |had |then |again )?"
-        r"(?:(?:answered|asked|cried|declared|demanded|echoed|ejaculated|exclaimed|gasped|groaned"
-        r"|inquired|enquired|interrupted|murmured|muttered|protested|queried|questioned|remarked"
-        r"|repeated|replied|said|shouted|suggested|whispered)\b"
-        r"|(?:added|agreed|assented|began|continued|observed|persisted|pursued|returned|went on)"
-        r"(?=[,.;:]))"
-        # "Peter replied, "No."" answers the speech before, "Mary said that …" tells more.
-        r"(?! that\b|[^\"“‘.]{0,20}[,:] [\"“‘'][A-Z])"
-    ),
-}
-"""Who says the speech before, which ends with ``?`` or ``!`` and a quotation mark: '"Where?" | I
-asked.' Other languages put the verb first, in small letters, as `JOINS` sees.
-"""
 
 
 class _Words(Struct, frozen=True):
@@ -220,6 +221,17 @@ BEFORE_CAPITALS = frozenset(
 
 OWN_INITIALS = frozenset(("en", "ko", "ja", "zh"))
 """Languages without initials, or in which sentencex joins them itself ("vitamin C. The" is two)."""
+
+ENDS = {
+    **dict.fromkeys(("hi", "mr", "ne", "mai", "bho", "sa", "new", "or", "pa"), "।॥"),
+    **dict.fromkeys(("bn", "as", "bpy"), "।৷"),
+    **dict.fromkeys(("ar", "ary", "arz", "fa", "ckb"), "؟"),
+    **dict.fromkeys(("ur", "pnb", "ps"), "۔؟"),
+    **dict.fromkeys(("hy", "hyw"), "։"),
+    **dict.fromkeys(("am", "ti"), "።"),
+    **dict.fromkeys(("my", "shn", "mnw"), "။"),
+}
+"""Marks besides ``.``, ``!`` and ``?`` that end a sentence, at which quotations are cut."""
 
 NO_ENDS = {
     **dict.fromkeys(("hy", "hyw"), "․.՜՞"),

@@ -1,0 +1,245 @@
+"""Join what sentencex splits too eagerly.
+
+Here and in `sentence_cuts` a text is a string of lines: a sentence a line, and an empty line
+between paragraphs. To join two sentences is to remove a line break:
+
+    Mr.⏎Low came at 5.⏎He left.  becomes  Mr. Low came at 5.⏎He left.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+
+from .sentence_rules import (
+    ABBREVIATIONS,
+    BEFORE_CAPITALS,
+    FINAL_WORDS,
+    JOINS,
+    LAST_CASED,
+    LOWER_CASE,
+    NO_ENDS,
+    OWN_INITIALS,
+    SMALL_LETTER,
+    UPPER_CASE,
+    YEARS_END,
+    Join,
+)
+
+# What a rule sees before and after a break, so that long sentences do not cost more.
+_SEEN_BEFORE = 20
+_SEEN_AFTER = 80
+_LONGEST_ABBREVIATED = 60
+
+# sentencex leaves a quotation mark that opens a sentence at the end of the one before.
+_LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
+_OPENING = "[«„“\"'‘"
+_PARTS = re.compile("[-.–'’]")
+_NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
+_ABBREVIATING = (".", "․", "۔")
+# Abbreviations of years and centuries.
+_MAY_END = frozenset(("ст", "st"))
+
+# Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
+# with its vowel signs.
+_UNCASED = [chr(code) for code in range(0x590, 0x2000) if not 0x1100 <= code < 0x1200]
+UNCASED_LETTERS = "".join(
+    char for char in _UNCASED if unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ"
+)
+_JOINER = "".join(char for char in _UNCASED if unicodedata.combining(char) == 9)
+_SIGN = "".join(
+    char for char in _UNCASED if unicodedata.category(char) in ("Mn", "Mc") and char not in _JOINER
+)
+_SYLLABLE = (
+    f"[{UNCASED_LETTERS}][{_SIGN}ـ\u200c\u200d׳']*"
+    f"(?:[{_JOINER}][\u200c\u200d]?[{UNCASED_LETTERS}][{_SIGN}\u200c\u200d]*)*"
+)
+# "A", "Дж", "Sz": a capital, or one with a consonant.
+_INITIAL = re.compile(
+    f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}"
+)
+_NEXT_INITIAL = re.compile(rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]")
+_BEHIND_INITIAL = re.compile(rf"(?:^|[\s(]){_SYLLABLE}\. ?$")
+_LONGEST_INITIAL = 12
+_SHORTEST_PLAIN = 9
+
+# Letters behind which, and before which, no rule joins.
+_EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRules:
+    """The rules of one language."""
+
+    candidates: re.Pattern[str]
+    """Matches every line break that a rule may remove or move; most sentences end otherwise."""
+    patterns: re.Pattern[str]
+    """The patterns of `JOINS`; a line break stands for the end of the first piece."""
+    cased_patterns: re.Pattern[str]
+    """Those that hold in texts with capitals only."""
+    abbreviated: bool
+    """Whether to join initials and abbreviations; sentencex does it well for some languages."""
+    abbreviations: frozenset[str]
+    before_capitals: frozenset[str]
+    """Words after which a pattern may apply although a capital follows."""
+    final_words: frozenset[str]
+    no_ends: tuple[str, ...]
+    years_end: bool
+
+
+@cache
+def join_rules_of(code: str) -> JoinRules:
+    """Return the rules of a language, by sentencex's code."""
+    patterns = [rule for rule in JOINS if rule.languages == "*" or code in rule.languages.split()]
+    return JoinRules(
+        candidates=_candidates(code),
+        patterns=_any_of([rule for rule in patterns if rule.after != SMALL_LETTER]),
+        cased_patterns=_any_of([rule for rule in patterns if rule.after == SMALL_LETTER]),
+        abbreviated=code not in OWN_INITIALS,
+        abbreviations=ABBREVIATIONS.get(code, frozenset()),
+        before_capitals=BEFORE_CAPITALS if code == "en" else frozenset(),
+        final_words=FINAL_WORDS.get(code, frozenset()),
+        no_ends=tuple(NO_ENDS.get(code, "")),
+        years_end=code in YEARS_END,
+    )
+
+
+def _candidates(code: str) -> re.Pattern[str]:
+    """Compile what all joins have in common: no capital follows, or what precedes is no word of
+    several letters with its full stop, or it is a word of the language's lists.
+
+    It begins with a character, which makes the search fast.
+    """
+    words = ABBREVIATIONS.get(code, frozenset())
+    if code == "en":
+        words |= BEFORE_CAPITALS
+    may_join = [
+        f"(?![{UPPER_CASE}{_EASTERN_LETTERS}])",
+        rf"(?<![{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
+    ]
+    for _, same_length in groupby(sorted(words, key=len), key=len):
+        # A look-behind has a fixed length.
+        listed = "|".join(map(re.escape, same_length))
+        may_join.append(rf"(?<=[^\w](?i:{listed})\. \n)")
+    return re.compile(rf"\n(?<!\n\n)(?!\n)(?:{'|'.join(may_join)})")
+
+
+def _any_of(rules: list[Join]) -> re.Pattern[str]:
+    patterns = [f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules]
+    # A rule begins before the line break: to try each at all places after it would take longest.
+    return re.compile(rf"[^\n]*?(?:{'|'.join(patterns) or '(?!)'})")
+
+
+def join(lines: str, rules: JoinRules) -> str:
+    """Remove the line breaks within sentences.
+
+    An opening quotation mark at the end of a line moves to the line that it opens.
+    """
+    parts: list[str] = []
+    num_copied = 0
+    sentence_start = 0
+    last_joined = -1
+    for candidate in rules.candidates.finditer(lines):
+        position = candidate.start()
+        if not rules.abbreviated and _is_plain(lines, position, rules):
+            continue
+        line_start = lines.rfind("\n", 0, position) + 1
+        if line_start - 1 != last_joined:
+            sentence_start = line_start
+        before = lines[max(sentence_start, position - _LONGEST_ABBREVIATED) : position]
+        before = before.replace("\n", "")
+        following = lines[position + 1 : position + 1 + _SEEN_AFTER].partition("\n")[0]
+        if rules.abbreviated and _ends_abbreviated(before, following, rules):
+            goes_on = True
+        elif rules.abbreviated and _is_plain(lines, position, rules):
+            goes_on = False
+        elif before[-2:] in _LOST_QUOTES:
+            parts += [lines[num_copied : position - 1], "\n", before[-1]]
+            num_copied = position + 1
+            continue
+        else:
+            goes_on = _matches(before, following, lines, position, rules)
+        if goes_on:
+            parts.append(lines[num_copied:position])
+            num_copied = position + 1
+            last_joined = position
+    parts.append(lines[num_copied:])
+    return "".join(parts)
+
+
+def _is_plain(lines: str, position: int, rules: JoinRules) -> bool:
+    """Return whether no pattern can match at a break: "... a word.⏎Next ..."."""
+    last = lines[position - 3]
+    # "12.⏎Next" may be a date, and a short line an abbreviation.
+    if lines[position - 1] != " " or last.isdigit():
+        return False
+    if "\n" in lines[max(0, position - _SHORTEST_PLAIN) : position] or position < _SHORTEST_PLAIN:
+        return False
+    first = lines[position + 1]
+    if not first.isupper():
+        return first > LAST_CASED and first.isalpha() and last.isalpha()
+    if last in "?!" and lines[position - 2] not in "?!.":  # who said that may follow
+        return False
+    if not rules.before_capitals:
+        return True
+    return lines[lines.rfind(" ", 0, position - 2) + 1 : position - 2] not in rules.before_capitals
+
+
+def _matches(before: str, following: str, lines: str, position: int, rules: JoinRules) -> bool:
+    """Return whether a pattern matches at a break; `position` is where it is in `lines`."""
+    seen = f"{before[-_SEEN_BEFORE:]}\n{following}"
+    if rules.patterns.match(seen):
+        return True
+    if not rules.cased_patterns.match(seen):
+        return False
+    # In a text without capitals a small letter does not tell that a sentence goes on.
+    start = lines.rfind("\n\n", 0, position) + 1
+    end = lines.find("\n\n", position)
+    return not lines[start : end if end >= 0 else None].islower()
+
+
+def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
+    """Return whether a text ends with an initial or abbreviation, and its sentence goes on.
+
+    So it also does after a mark that does not end a sentence in this language.
+    """
+    # "in 1890 г. Later" has the mark ".", the word "г" and the number "1890 " before it.
+    #   before    i n   1 8 9 0   г .
+    #                             ^ ^ stop, where the mark is
+    #                             start
+    stop = len(before) - 1
+    if before.endswith(" "):
+        stop -= 1
+    mark = before[stop : stop + 1]
+    # An ellipsis may end a sentence in any language.
+    if mark in rules.no_ends and before[stop - 1 : stop] != ".":
+        return True
+    if mark not in _ABBREVIATING:
+        return False
+    start = max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1
+    word = before[start:stop].lstrip(_OPENING)
+    last_part = word
+    if not word.isalpha():
+        last_part = _PARTS.split(word)[-1]  # of "С.-Петерб" or "m.in"
+    abbreviations = rules.abbreviations
+    is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
+    if not is_listed and (mark == "۔" or not _is_initial(last_part)):
+        return False
+    word_start = stop - len(word)
+    if word in rules.final_words and not _BEHIND_INITIAL.search(before[:word_start][-15:]):
+        return False
+    # A name or another initial follows: "J. R. R. Tolkien".
+    if last_part[0].isupper() or _NEXT_INITIAL.match(following):
+        return True
+    if not _NUMERAL.search(before[max(0, word_start - 10) : word_start]):
+        return True
+    # After a number an abbreviation of one letter may end a sentence.
+    may_end = following[0].isupper() or rules.years_end
+    if not may_end:
+        return True
+    return is_listed and len(last_part) > 1 and last_part not in _MAY_END
+
+
+def _is_initial(word: str) -> bool:
+    return len(word) <= _LONGEST_INITIAL and _INITIAL.fullmatch(word) is not None
