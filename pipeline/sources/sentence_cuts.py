@@ -13,12 +13,24 @@ not depend on the documents beside it.
 
 import re
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from string import ascii_uppercase
+
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from .sentence_joins import UNCASED_LETTERS
 from .sentence_quotes import is_open, may_quote, quotation_around
-from .sentence_rules import ENDS, LAST_WORDS, UPPER_CASE, Endings, endings_of
+from .sentence_rules import (
+    ABBREVIATIONS,
+    BEFORE_NUMBERS,
+    ENDS,
+    LAST_WORDS,
+    MISSED_ENDS,
+    UPPER_CASE,
+    Endings,
+    endings_of,
+)
 
 # Capitals that end no sentence in any language: initials, of which a text has many.
 _INITIALS = "".join(capital for capital in ascii_uppercase if capital not in LAST_WORDS)
@@ -33,6 +45,8 @@ _ROMAN = re.compile("[IVXLC]+")
 # The patterns of a word see as much of the text before it.
 _LONGEST_ENDING = 24
 _LONGEST_DIRECTION = 3
+_SEEN_BEFORE = 40
+_SEEN_AFTER = 20
 
 MOST_WORDS = 200
 MOST_CHARACTERS = 200_000
@@ -68,12 +82,35 @@ class Document:
         return self._counts[text]
 
 
+@dataclass(frozen=True, slots=True)
+class _CutRules:
+    """The rules of one language."""
+
+    code: str
+    endings: Endings
+    patterns: tuple[re.Pattern[str], ...]
+    """Those of `MISSED_ENDS`; a line break stands for the end."""
+
+
+@cache
+def _cut_rules_of(code: str) -> _CutRules:
+    return _CutRules(
+        code=code,
+        endings=endings_of(code),
+        patterns=tuple(
+            re.compile(f"(?:{rule.before})\n(?:{rule.after})")
+            for rule in MISSED_ENDS
+            if rule.languages == "*" or code in rule.languages.split()
+        ),
+    )
+
+
 def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) -> str:
     """Add line breaks after the ends of sentences that sentencex missed.
 
     `split` returns the lines of a long quotation.
     """
-    endings = endings_of(code)
+    rules = _cut_rules_of(code)
     parts: list[str] = []
     num_copied = 0
     may_hold_quotations = may_quote(lines)
@@ -88,9 +125,7 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
             first, last = quotation
             parts += [lines[num_copied:first], split(lines[first:last])]
             num_copied = last
-        elif _may_end(end, endings) and not is_open(lines[start : end.end()]):
-            if not _ends(end, endings, document):
-                continue
+        elif _ends(end, start, rules, document):
             parts += [lines[num_copied : end.end()], "\n"]
             num_copied = end.end()
     parts.append(lines[num_copied:])
@@ -114,12 +149,32 @@ def _candidates(lines: str, code: str) -> list[re.Match[str]]:
     return sorted(found, key=re.Match.start)
 
 
-def _may_end(end: re.Match[str], endings: Endings) -> bool:
-    """Return whether a candidate has to be looked at; most are initials and titles."""
-    if end[0][0] != "." or not end["next"][0].isupper() or len(end["closers"]) > 1:
-        return False
-    word = _word_before(end.string, end.start())
-    return _may_be_common(word) or word in endings.last_words or _may_be_acronym(word)
+def _ends(end: re.Match[str], start: int, rules: _CutRules, document: Document) -> bool:
+    """Return whether a sentence ends at a candidate, in a line that begins at `start`."""
+    lines = end.string
+    if end[0][0] == "." and len(end["closers"]) <= 1 and end["next"][0].isupper():
+        word = _word_before(lines, end.start())
+        may_be_last = _may_be_last(word, rules.endings) and not is_open(lines[start : end.end()])
+        if may_be_last and _ends_with_word(word, end, rules.endings, document):
+            return True
+    before = lines[max(start, end.end() - _SEEN_BEFORE) : end.end()]
+    after = lines[end.end() + 1 : end.end() + 1 + _SEEN_AFTER]
+    for pattern in rules.patterns:
+        found = pattern.search(f"{before}\n{after}")
+        if found and not is_open(lines[start : end.end()]):
+            word = found.groupdict().get("word", "")
+            return not is_abbreviation(word, rules.code)
+    return False
+
+
+@lru_cache(maxsize=10_000)
+def is_abbreviation(word: str, code: str) -> bool:
+    """Return whether a word is in the language's lists of abbreviations, ours and sentencex's."""
+    none: frozenset[str] = frozenset()
+    lower = word.lower()
+    if lower in ABBREVIATIONS.get(code, none) or lower in BEFORE_NUMBERS.get(code, none):
+        return True
+    return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1
 
 
 def _word_before(lines: str, end: int) -> str:
@@ -139,9 +194,13 @@ def _may_be_acronym(word: str) -> bool:
     return word.isupper() and not word.isascii()
 
 
-def _ends(end: re.Match[str], endings: Endings, document: Document) -> bool:
+def _may_be_last(word: str, endings: Endings) -> bool:
+    """Return whether a word has to be looked at; most are initials and titles."""
+    return _may_be_common(word) or word in endings.last_words or _may_be_acronym(word)
+
+
+def _ends_with_word(word: str, end: re.Match[str], endings: Endings, document: Document) -> bool:
     """Return whether a word with a full stop, before a capital, ends a sentence."""
-    word = _word_before(end.string, end.start())
     if _may_be_common(word) and not document.is_abbreviation(word):
         return True
     before = end.string[max(0, end.start() - _LONGEST_ENDING) : end.start()]

@@ -106,8 +106,10 @@ def join_rules_of(code: str) -> JoinRules:
 
 
 def _candidates(code: str) -> re.Pattern[str]:
-    """Compile what all joins have in common: no capital follows, or what precedes is no word of
-    several letters with its full stop, or it is a word of the language's lists.
+    """Compile what all joins have in common.
+
+    No capital follows, or a short line precedes, or one that does not end with a word of several
+    letters, or ends with one of the language's lists.
 
     It begins with a character, which makes the search fast.
     """
@@ -116,7 +118,7 @@ def _candidates(code: str) -> re.Pattern[str]:
         words |= BEFORE_CAPITALS
     may_join = [
         f"(?![{UPPER_CASE}{_EASTERN_LETTERS}])",
-        rf"(?<![{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
+        rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
     ]
     for _, same_length in groupby(sorted(words, key=len), key=len):
         # A look-behind has a fixed length.

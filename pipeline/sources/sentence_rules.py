@@ -2,6 +2,7 @@
 
 - `JOINS`: patterns at which two pieces are one sentence;
 - `ABBREVIATIONS`: words whose full stop does not end a sentence;
+- `MISSED_ENDS`: patterns at which one piece is two sentences;
 - `FINAL_WORDS`: words as short as an initial that do end sentences;
 - `NO_ENDS`: punctuation at which sentencex splits, and which does not end a sentence in a language;
 - `CUTS`: ends of sentences that it does not know;
@@ -32,6 +33,22 @@ class Join(NamedTuple):
     after: str
     example: str
     """Real text; ``|`` marks where sentencex splits."""
+
+
+class Cut(NamedTuple):
+    """A line is two sentences where its first part ends with `before` and the rest begins with
+    `after`.
+
+    Both are regular expressions; `after` begins after the blank. The group ``word`` must not be an
+    abbreviation.
+    """
+
+    languages: str
+    """Codes of the languages of the rule, or ``*`` for all."""
+    before: str
+    after: str
+    example: str
+    """``|`` marks where sentencex does not split."""
 
 
 _QUOTE_END = r"[\"'”’」』》)）]"
@@ -68,6 +85,9 @@ _EN_SAID = (
 # "Peter replied, "No."" answers the speech before, "Mary said that …" tells more.
 _EN_NEW_SPEECH = r" that\b|[^\"“‘.]{0,20}[,:] [\"“‘'][A-Z]"
 
+# In these languages sentencex never ends a sentence before a number.
+_NUMBERS_CONTINUE = "ca oc cs da de als bar lb nds fi kk sk"
+
 JOINS = (
     Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
     Join(
@@ -76,7 +96,7 @@ JOINS = (
         r"[,;:)\]}/、，；：」』）】]",
         "the entries 2 −2 8 −92...| , is the double of the first",
     ),
-    Join("*", r"^\W*\d+\W*", "", "2.| A number alone is not a sentence."),
+    Join("*", r"^\W*\d+(?:\.\d+){0,8}\W*", "", "2.| A number alone is not a sentence."),
     Join(
         "*",
         rf"(?:[?!…]|\.\.|[\d{UPPER_CASE}{LOWER_CASE}]\.)['\"”“’)\]»]*",
@@ -168,6 +188,46 @@ JOINS = (
 )
 
 
+_CLOSERS = r"[\"'”’»)\]]*"
+_OPENERS = r"[\"“‘'«„(\[¿¡—–-]* ?"
+
+MISSED_ENDS = (
+    Cut(
+        "*",
+        rf"[^\W\d_]{_CLOSERS} ?(?:…|\.\.\.){_CLOSERS}",
+        # English "I" does not tell.
+        rf"{_OPENERS}(?!I\b)[{UPPER_CASE}]",
+        "Viņa klauvēja pie durvīm…| No atmiņas izgaisušas beigas.",
+    ),
+    # A bracket with several words, or between sentences: not "Astrocaryum (Mart.) Kuntze".
+    Cut(
+        "*",
+        r"[^()]{3} (?P<word>[^\W\d_]{2,})[.!?]\)",
+        rf"{_OPENERS}[{UPPER_CASE}]",
+        "(He had missed the train.)| But nobody cared.",
+    ),
+    Cut(
+        "*",
+        r"^ ?\((?P<word>[^\W\d_]{4,})[.!?]\)",
+        rf"{_OPENERS}[{UPPER_CASE}]",
+        "(Laughter.)| There is a painting on the wall.",
+    ),
+    Cut(
+        _NUMBERS_CONTINUE,
+        rf"(?P<word>[^\W\d_]{{3,}}){_CLOSERS}[.!?]{_CLOSERS}",
+        r"\d",
+        "Das Essen war gut.| 12 Personen kamen.",
+    ),
+    Cut(
+        "be bg ru uk",
+        r"\b\d{4} г\.",
+        # Not before a date: "5 января".
+        r"\d+ [а-яіў]{5,}\b(?<!аря)(?<!реля)(?<!уста)(?<!бря)(?<!ари)(?<!рил)(?<!уст)(?<!ври)",
+        "Он родился в 1933 г.| 47 человек получили дипломы.",
+    ),
+)
+
+
 class _Words(Struct, frozen=True):
     """Words of some languages: codes and words, each separated by white space."""
 
@@ -186,6 +246,7 @@ class _SentenceWords(Struct, frozen=True):
     """The content of ``sentence_words.toml``."""
 
     abbreviations: tuple[_Words, ...]
+    before_numbers: tuple[_Words, ...]
     final_words: tuple[_Words, ...]
     units: tuple[_Words, ...]
     others: tuple[_Phrases, ...]
@@ -206,6 +267,9 @@ _WORDS = toml.decode(
 
 ABBREVIATIONS = _by_language(_WORDS.abbreviations)
 """In lower case; before a capital, they may end a sentence after a number ("in 1890 г. Later")."""
+
+BEFORE_NUMBERS = _by_language(_WORDS.before_numbers)
+"""Abbreviations before a number, in languages in which numbers may begin a sentence."""
 
 FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""

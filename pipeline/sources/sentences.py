@@ -75,6 +75,8 @@ _LANGUAGE_OF_CODE = {
     "zh-yue": "zh",
 }
 
+_ITEM = re.compile(r"(?:\(\w{1,4}\)|[•◦▪■●]) (?=.)")
+
 _OPENERS = "「『（(“«"
 
 
@@ -166,7 +168,7 @@ class _Splitter:
         return _same_lines(texts, lines)
 
     def _lines(self, texts: list[str]) -> str:
-        pieces: list[list[str]] = [segment(self._code, text) for text in texts]
+        pieces = (_segment(text, self._code) for text in texts)
         lines = "\n\n".join(map("\n".join, pieces))
         lines = join(lines, self._joins)
         lines = number_lines(lines)
@@ -174,6 +176,18 @@ class _Splitter:
 
     def _quotation(self, text: str) -> str:
         return self._lines([text])
+
+
+def _segment(text: str, code: str) -> list[str]:
+    """Return the pieces of a paragraph that sentencex finds.
+
+    It would take all of a list's item for one sentence: "(2) The text. The rest."
+    """
+    item = _ITEM.match(text) if text[0] in "(•◦▪■●" else None
+    if not item:
+        return segment(code, text)
+    pieces = segment(code, text[item.end() :])
+    return [item[0] + pieces[0], *pieces[1:]]
 
 
 def _same_lines(texts: list[str], lines: str) -> list[str]:

@@ -9,7 +9,9 @@ from clozeworks.pipeline.sources.sentence_rules import (
     ABBREVIATIONS,
     BEFORE_CAPITALS,
     JOINS,
+    MISSED_ENDS,
     OWN_INITIALS,
+    Cut,
     Join,
 )
 from clozeworks.pipeline.sources.sentences import (
@@ -120,6 +122,59 @@ def test_no_rule_is_there_for_what_sentencex_does(rule: Join) -> None:
         for language in languages
     ]
     assert [piece.strip() for piece in rule.example.split("|")] in pieces
+
+
+@pytest.mark.parametrize("rule", MISSED_ENDS, ids=lambda rule: rule.example)
+def test_each_rule_cuts_its_example(rule: Cut) -> None:
+    sentences = [sentence.strip() for sentence in rule.example.split("|")]
+    languages = ["lv", "es", "en"] if rule.languages == "*" else rule.languages.split()
+    for language in languages:
+        assert split_sentences([" ".join(sentences)], language) == sentences
+    assert any(len(segment(language, " ".join(sentences))) == 1 for language in languages)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        # A number begins a sentence.
+        ("de", "Wir haben ihn sehr genossen.|7 Tage Erholung im Haus am See sind schön."),
+        ("de", "Das Essen war gut.|17.45 Uhr hatte ich bestellt."),
+        ("de", "Siehe Abb. 3 und Nr. 5 und Bd. 2 vom 5. Mai 1990."),
+        ("fi", "Kolme tuntia kului.|12 ihmistä tuli."),
+        ("sk", "Jedlo bolo dobré.|5. októbra 1962 odišiel do Ríma."),
+        ("kk", "Ол Алматыда туған.|2007 жылы көшіп кетті."),
+        ("be", "Ён нарадзіўся ў 1933 г.|47 чалавек атрымалі дыпломы."),
+        ("ru", "Он родился в 1933 г. 5 января его крестили."),
+        # A paragraph begins with the number of an item.
+        ("en", "(2) The contribution is made by the kingdom.|The member is responsible for it."),
+        ("de", "(3) Das ist ein Satz.|Hier kommt ein zweiter.|Und ein dritter."),
+        ("en", "• It is late.|We must go."),
+        # A bracket holds a sentence.
+        ("en", "He was late.|(Had he missed the train?)|But nobody cared."),
+        ("pl", "Był spóźniony.|(Debiutował wierszem.)|Nie napisał nic."),
+        ("ru", "Он опоздал.|(Он пропустил поезд.)|Но это неважно."),
+        ("en", "The palm Astrocaryum vulgare (Mart.) Kuntze is here."),
+        ("en", "He worked for Acme (now Acme Corp.) Limited."),
+        # An ellipsis.
+        ("en", "He could not go on…|One day he left the house."),
+        ("hy", "Ընկերներ չունեմ...|Դե, ով կուզենա ընկերություն անե։"),
+        ("uk", "Відмовити він не міг і надалі…|Якось уранці він пішов."),
+        ("en", "Kant (...) Hegel and [...] Marx are read."),
+        # A long quotation in Korean.
+        (
+            "ko",
+            "그는 말했다: “흑표당원들은 오클랜드의 빈민가를 영토로, 경찰을 침입자로 규정하였다."
+            "|그들은 지역 사회의 수호를 목적으로 삼았다.|그 슬로건은 이목을 모았다.”라고 말했다.",
+        ),
+        # Who says it, after a dash.
+        ("pl", "— Co się stało? — zapytała Anna.|— Nic!"),
+        ("es", "—No lo sé. —dijo Ana.|Y se fue."),
+        ("fr", "Les hommes meurent.|- si vous y tenez."),
+    ],
+)
+def test_gold(language: str, text: str) -> None:
+    sentences = text.split("|")
+    assert split_sentences([" ".join(sentences)], language) == sentences
 
 
 @pytest.mark.parametrize(
