@@ -36,7 +36,6 @@ from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import Scattered
 from clozeworks.pipeline.documents.shard_plan import plan_shards
 from clozeworks.pipeline.execution import tables
-from clozeworks.pipeline.execution.estimates import PART_TEXT_BYTES
 from clozeworks.pipeline.execution.units import Unit
 from clozeworks.pipeline.sources.formats import choose_range_bytes
 from clozeworks.pipeline.sources.records import InputRange
@@ -184,7 +183,7 @@ def compute(num_bytes: int) -> list[str]:
         sum(len(each.payload.partitions(chosen)) for each in units) / chosen.num_document_partitions
     )
     reads += max(len(each.payload.names()) > 1 for each in units)  # dealt out, and read again
-    parts = max(1, num_bytes // num_units // PART_TEXT_BYTES)
+    parts = max(1, num_bytes // num_units // scatter.PART_TEXT_BYTES)
     reads += (
         num_units
         * len(units)
