@@ -90,7 +90,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     processes."""
     import torch
     from clozeworks.model.config import PretrainConfig
-    from clozeworks.model.pretraining.pretrain import _make_global_batch
+    from clozeworks.model.pretraining.global_batches import GlobalBatches
     from clozeworks.model.pretraining.setup import open_directories, set_up
     from clozeworks.model.pretraining.start import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
@@ -109,7 +109,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     setup = set_up(config, directories, Ranks(0, 1, device))
     model, updater, _ = start(setup, None)
     steps = count()
-    batches = prefetch(lambda step: _make_global_batch(setup, step), count())
+    batches = prefetch(GlobalBatches.of(setup, model.config).make, count())
 
     def train(seconds: float) -> Rate:
         num_tokens = 0

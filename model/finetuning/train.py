@@ -1,16 +1,14 @@
 """Train a task's model on its features; an interrupted training resumes exactly.
 
 An update takes one batch of features; `training.update` says how it is divided into micro-batches
-and between ranks.
-
-Shapes: N features, B rows, L padded length.
+and between ranks, `training.loop` what happens between updates.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,35 +17,31 @@ import torch
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ...pipeline.seeding import rng_for
 from ..checkpoint import load_tensors
 from ..mirror import upload
-from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
+from ..tasks.batches import Feature, TaskBatch
 from ..tasks.head import Recipe, Scores, TaskModel
 from ..training.compilation import compiles, distinct_sizes
 from ..training.device import (
     drain_every,
     kept_generators,
-    oom_as_user_error,
     peak_memory,
     pinned_attention,
     product_dtype,
-    rows_per_micro_batch,
     tokens_at_once,
-    trim_memory,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
-from ..training.loop import StopRequest, prefetch
+from ..training.loop import Ended, StopRequest, Work, train
 from ..training.optim import learning_rate, make_optimizer
 from ..training.processor import kept_threads, use_threads
 from ..training.ranks import Ranks
 from ..training.update import Loss, Update, Updater
+from .batches import FinetuneBatch, batch_rows, loss_of, micro_batches
 from .config import FinetuneConfig
 
 CHECKPOINT = "checkpoint.pt"
 METRICS = ("step", "split", "learning_rate", "loss", "gradient_norm")
 SPEED = ("step", "examples_per_second", "tokens_per_second", "data_wait", "peak_memory_gb")
-POOL_BATCHES = 16
 REPORT_EVERY = 10
 
 
@@ -117,6 +111,18 @@ class Best:
             self.weights = weights()
 
 
+@dataclass
+class FinetuneState:
+    """Everything that a training remembers besides weights and optimiser."""
+
+    step: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list[float])
+    """Since the last report: with them a resumed run reports the same means."""
+    num_threads: int | None = None
+    best: Best = field(default_factory=Best)
+
+
 class Trained(NamedTuple):
     """A finished training."""
 
@@ -144,7 +150,6 @@ def train_model(
     """
     config = training.config
     ranks = training.ranks
-    num_steps = training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     updater: Updater[TaskBatch] = Updater(
         model,
@@ -153,191 +158,182 @@ def train_model(
         dtype=product_dtype(config.precision, ranks.device),
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
-    # The losses since the last report: with them a resumed run reports the same means.
-    step, spent_s, losses, num_threads, best = _load(training, model, updater)
-    stop = stop or StopRequest()
+    state = _load(training, model, updater)
     model.train()
     if compiles(config.compile, ranks.device):
         # The head, which varies with the task, is a small part of the time.
         model.encoder.compile_parts()
-    lengths = np.array([feature.length for feature in training.features])
-    # All steps' rows, also those done before an interruption: then `order[step]` is the same batch
-    # as in an undisturbed run.
-    all_batches = batch_rows(lengths, training.recipe.batch_size, training.seed)
-    order = list(islice(all_batches, num_steps))
-    most_tokens = tokens_at_once(model.encoder.config, ranks.device)
-    batches = prefetch(
-        lambda step: _make_batches(training, order[step], most_tokens), range(step, num_steps)
-    )
-
     with (
         kept_generators(ranks.device),
         kept_threads(),
-        _open_log(training, step) as log,
-        closing(batches),
+        _open_log(training, state.step) as log,
         pinned_attention(),
         distinct_sizes(),
-        stop,
     ):
-        num_threads = use_threads(num_threads, ranks.device)
-        if step == 0 and training.evaluate_start:
-            best.start = _measure(training, model, step, best, log)
-        clock = Clock(spent=spent_s)
-        while step < num_steps:
-            with clock.waiting():
-                micro_batches = next(batches)
-            with oom_as_user_error("batch_size" if training.whole_batches else "micro_batch_size"):
-                updater.update(
-                    step,
-                    micro_batches,
-                    lambda micro_batch: _loss(model, micro_batch),
-                    training.rate(step),
-                    stop_asked=stop.is_requested,
-                )
-            rows = order[step]
-            clock.count(num_rows=len(rows), num_tokens=int(lengths[rows].sum()))
-            step += 1
-            trim_memory(ranks.device, step)
-
-            is_last = step == num_steps
-            is_reported = is_last or step % REPORT_EVERY == 0
-            is_saved = step % config.checkpoint_every == 0
-            is_evaluated = training.is_evaluated(step)
-            is_drained = step % drain_every(ranks.device) == 0
-            # Reading an update's loss waits for a GPU to finish it.
-            if not (is_reported or is_saved or is_evaluated or is_drained):
-                continue
-            updates = updater.drain()
-            losses += [_finite_loss(update, training.peak_rate) for update in updates]
-            stops = any(update.stop_asked for update in updates)
-            if is_reported:
-                rates = clock.rates() | peak_memory(ranks.device)
-                speed = {name: rates[name] for name in SPEED if name in rates}
-                learned = {
-                    "loss": sum(losses) / len(losses),
-                    "learning_rate": training.rate(step - 1),
-                }
-                report({"step": step, "steps": num_steps, **learned, **speed})
-                if log:
-                    learned["gradient_norm"] = updates[-1].gradient_norm
-                    log.metrics(step, "train", learned)
-                    log.speed(step, speed)
-                losses.clear()
-                clock.start_interval()
-            if is_evaluated:
-                with clock.evaluating():
-                    _measure(training, model, step, best, log)
-                if not is_last and _is_patience_over(training, best):
-                    break
-            if log and (stops or (is_saved and not is_last)):
-                log.flush()
-                state = {
-                    "model": model.state_dict(),
-                    "optimizer": updater.state_dict(),
-                    "step": step,
-                    "seconds": clock.elapsed(),
-                    "losses": losses,
-                    "num_threads": num_threads,
-                    "best": vars(best),
-                }
-                _save(training, state)
-            if stops:
-                return None
-    return Trained(clock.elapsed(), step, best)
+        state.num_threads = use_threads(state.num_threads, ranks.device)
+        work = FinetuneWork(training, model, updater, state, log, report, stop or StopRequest())
+        if state.step == 0 and training.evaluate_start:
+            state.best.start = work.measure()
+        if train(work) is Ended.STOPPED:
+            return None
+        return Trained(work.clock.elapsed(), state.step, state.best)
 
 
-def _measure(
-    training: Training, model: TaskModel, step: int, best: Best, log: RunLog | None
-) -> Scores:
-    """Return the scores on dev; the first rank measures, and the others wait at their next sum."""
-    if training.ranks.rank > 0 or training.evaluate is None:
-        return {}
-    scores = training.evaluate()
-    if log:
-        log.add_columns(scores)
-        log.metrics(step, "dev", scores)
+class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
+    """The updates of a fine-tuning, and what is due in between."""
 
-    def copied_weights() -> dict[str, Tensor]:
-        return {name: weight.cpu().clone() for name, weight in model.state_dict().items()}
+    def __init__(
+        self,
+        training: Training,
+        model: TaskModel,
+        updater: Updater[TaskBatch],
+        state: FinetuneState,
+        log: RunLog | None,
+        report: ProgressCallback,
+        stop: StopRequest,
+    ):
+        self.training = training
+        self.model = model
+        self.updater = updater
+        self.state = state
+        self.device = training.ranks.device
+        self.clock = Clock(spent=state.seconds)
+        self.stop = stop
+        self.memory_option = "batch_size" if training.whole_batches else "micro_batch_size"
+        self._log = log
+        """None on all ranks but the first, which alone writes."""
+        self._show = report
+        self._most_tokens = tokens_at_once(model.encoder.config, self.device)
+        self._lengths = np.array([feature.length for feature in training.features])
+        # All steps' rows, also those done before an interruption: then `order[step]` is the same
+        # batch as in an undisturbed run.
+        all_batches = batch_rows(self._lengths, training.recipe.batch_size, training.seed)
+        self._order = list(islice(all_batches, training.num_steps))
 
-    best.add(next(iter(scores.values())), step, copied_weights)
-    return scores
+    @property
+    def step(self) -> int:
+        """Number of updates done."""
+        return self.state.step
 
+    def steps_left(self) -> range:
+        """Return the indices of the updates to come."""
+        return range(self.state.step, self.training.num_steps)
 
-def _is_patience_over(training: Training, best: Best) -> bool:
-    patience = training.config.patience
-    if patience is None:
-        return False
-    # Only the first rank has measured; its 1 or 0 reaches the others as a sum.
-    ranks = training.ranks
-    is_over = ranks.rank == 0 and best.num_since >= patience
-    return ranks.sum(torch.tensor([float(is_over)], device=ranks.device)).item() > 0
+    def make_batch(self, step: int) -> FinetuneBatch:
+        """Return the examples of the update with this index."""
+        rows = self._order[step]
+        features = [self.training.features[row] for row in rows]
+        asked = self.training.config.micro_batch_size
+        if self.training.whole_batches:
+            asked = len(features)
+        batches = micro_batches(features, self.training.ranks, asked, self._most_tokens)
+        return FinetuneBatch(batches, len(rows), int(self._lengths[rows].sum()))
 
+    def loss(self, batch: FinetuneBatch, micro_batch: TaskBatch) -> Loss:
+        """Return the loss of a micro-batch."""
+        return loss_of(self.model, micro_batch)
 
-def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every
-    row once.
+    def rate(self) -> float:
+        """Return the learning rate of the next update."""
+        return self.training.rate(self.state.step)
 
-    Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches
-    are shuffled: a batch has rows of similar length and so little padding, but each epoch has other
-    batches.
-    """
-    pool_rows = POOL_BATCHES * batch_size
-    for epoch in count():
-        rng = rng_for(seed, "finetune", "order", epoch)
-        order = rng.permutation(len(lengths))
-        batches = []
-        # Lengths with 2 batches of 2 rows to a pool:
-        #
-        #     shuffled    9 3 4 8   7 2 6 1
-        #     sorted      3 4 8 9   1 2 6 7
-        #     batches    (3 4)(8 9)(1 2)(6 7), which are shuffled once more
-        for start in range(0, len(order), pool_rows):
-            pool = order[start : start + pool_rows]
-            pool = pool[np.argsort(lengths[pool], kind="stable")]
-            for first in range(0, len(pool), batch_size):
-                batches.append(pool[first : first + batch_size])
-        for index in rng.permutation(len(batches)):
-            yield batches[index]
+    def count(self, batch: FinetuneBatch) -> None:
+        """Count an update: examples and tokens."""
+        self.clock.count(num_rows=batch.num_examples, num_tokens=batch.num_tokens)
+        self.state.step += 1
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all updates are done."""
+        return self.step >= self.training.num_steps
 
-def _make_batches(training: Training, rows: np.ndarray, most_tokens: int) -> list[TaskBatch]:
-    """Return this rank's part of the batch of these rows, in micro-batches of rows of similar
-    length, of `most_tokens` with padding unless the config has their size.
-    """
-    rank, num_ranks, device = training.ranks
-    features = [training.features[row] for row in rows]
-    features_here = features[rank::num_ranks]
-    if not features_here:
-        # A rank without a row computes one that counts nothing, so that all ranks have the same
-        # gradients to sum: each waits for all the others at every bucket.
-        return [make_batch(features[:1])._replace(share=0.0)]
+    @property
+    def _is_reported(self) -> bool:
+        return self.is_over or self.step % REPORT_EVERY == 0
 
-    num_batch_targets = max(1, num_targets(features))
-    feature_tokens = max(feature.length * len(feature.rows) for feature in features_here)
-    size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, most_tokens)
-    if training.whole_batches:
-        size = len(features_here)
-    micro_batches = []
-    for first in range(0, len(features_here), size):
-        chosen = features_here[first : first + size]
-        micro_batch = make_batch(chosen)._replace(share=num_targets(chosen) / num_batch_targets)
-        if device.type == "cuda":
-            # Copies from pinned memory to a GPU are asynchronous.
-            micro_batch = micro_batch.map(Tensor.pin_memory)
-        micro_batches.append(micro_batch)
-    return micro_batches
+    @property
+    def _is_saved(self) -> bool:
+        return self.step % self.training.config.checkpoint_every == 0 and not self.is_over
 
+    def is_due(self) -> bool:
+        """Return whether anything is due after this number of updates."""
+        is_drained = self.step % drain_every(self.device) == 0
+        is_evaluated = self.training.is_evaluated(self.step)
+        return self._is_reported or self._is_saved or is_evaluated or is_drained
 
-def _loss(model: TaskModel, batch: TaskBatch) -> Loss:
-    outputs = model(batch)
-    if batch.share:
-        # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the
-        # batch's targets, it adds up to the mean over the batch.
-        loss = model.loss(outputs, batch) * batch.share
-    else:
-        loss = outputs.float().sum() * 0.0  # a mean over no targets would be NaN
-    return Loss(loss, loss.detach().double()[None])
+    def add(self, update: Update) -> None:
+        """Keep the loss of an update; raises `UserError` if it or the gradient is not finite."""
+        self.state.losses.append(_finite_loss(update, self.training.peak_rate))
+
+    def report(self, update: Update) -> None:
+        """Show and log the mean loss since the last report, if one is due."""
+        if not self._is_reported:
+            return
+        rates = self.clock.rates() | peak_memory(self.device)
+        speed = {name: rates[name] for name in SPEED if name in rates}
+        learned = {
+            "loss": sum(self.state.losses) / len(self.state.losses),
+            "learning_rate": self.training.rate(self.step - 1),
+        }
+        self._show({"step": self.step, "steps": self.training.num_steps, **learned, **speed})
+        if self._log:
+            learned["gradient_norm"] = update.gradient_norm
+            self._log.metrics(self.step, "train", learned)
+            self._log.speed(self.step, speed)
+        self.state.losses.clear()
+        self.clock.start_interval()
+
+    def evaluate(self) -> bool:
+        """Measure the model on dev if that is due; return whether patience is left."""
+        if not self.training.is_evaluated(self.step):
+            return True
+        with self.clock.evaluating():
+            self.measure()
+        return self.is_over or not self._is_patience_over()
+
+    def measure(self) -> Scores:
+        """Return the scores on dev; the first rank measures, and the others wait at their next
+        sum.
+        """
+        if self.training.ranks.rank > 0 or self.training.evaluate is None:
+            return {}
+        scores = self.training.evaluate()
+        if self._log:
+            self._log.add_columns(scores)
+            self._log.metrics(self.step, "dev", scores)
+
+        def copied_weights() -> dict[str, Tensor]:
+            weights = self.model.state_dict()
+            return {name: weight.cpu().clone() for name, weight in weights.items()}
+
+        self.state.best.add(next(iter(scores.values())), self.step, copied_weights)
+        return scores
+
+    def _is_patience_over(self) -> bool:
+        patience = self.training.config.patience
+        if patience is None:
+            return False
+        # Only the first rank has measured; its 1 or 0 reaches the others as a sum.
+        ranks = self.training.ranks
+        is_over = ranks.rank == 0 and self.state.best.num_since >= patience
+        return ranks.sum(torch.tensor([float(is_over)], device=ranks.device)).item() > 0
+
+    def save(self, *, stops: bool) -> None:
+        """Write a checkpoint if it is due, or where the training stops."""
+        if not self._log or not (stops or self._is_saved):
+            return
+        self._log.flush()
+        state = self.state
+        state.seconds = self.clock.elapsed()
+        _save(
+            self.training,
+            {
+                "model": self.model.state_dict(),
+                "optimizer": self.updater.state_dict(),
+                **vars(state),
+                "best": vars(state.best),
+            },
+        )
 
 
 def _finite_loss(update: Update, peak_rate: float) -> float:
@@ -366,23 +362,24 @@ def _open_log(training: Training, step: int) -> Any:
     return RunLog(training.directory, step or -1, columns, SPEED)
 
 
-def _load(
-    training: Training, model: TaskModel, updater: Updater[TaskBatch]
-) -> tuple[int, float, list[float], int | None, Best]:
-    """Load an interrupted training; return the steps done, their seconds, the losses since the last
-    report, the number of threads, and the best measurement on dev.
-    """
+def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> FinetuneState:
+    """Load an interrupted training, if there is one; return its state."""
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
-        return 0, 0.0, [], None, Best()
+        return FinetuneState()
     advice = "Delete it to restart this run."
     saved = load_tensors(path, advice)
     try:
         model.load_state_dict(saved["model"])
         updater.load_state_dict(saved["optimizer"])
-        # Checkpoints of earlier versions have no number of threads and no measurements.
-        best = Best(**saved.get("best", {}))
-        return saved["step"], saved["seconds"], saved["losses"], saved.get("num_threads"), best
+        return FinetuneState(
+            step=saved["step"],
+            seconds=saved["seconds"],
+            losses=saved["losses"],
+            # Checkpoints of earlier versions have no number of threads and no measurements.
+            num_threads=saved.get("num_threads"),
+            best=Best(**saved.get("best", {})),
+        )
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
 

@@ -19,11 +19,10 @@ from ..encoders.bert_config import ModelConfig
 from ..encoders.config import CONFIGS
 from ..encoders.modernbert_config import ModernBertConfig
 from ..tokenizer import trained_length, with_settings
-from ..training.device import MICRO_BATCH_TOKENS, host_memory, product_dtype, rows_per_micro_batch
+from ..training.device import host_memory, product_dtype
 from ..training.ranks import Ranks
-from .batches import PretrainBatch, pack_batches
 from .data import InstanceDirectory, open_instances, read_split
-from .evaluate import NUM_SUMS, check_vocabulary_fits, evaluation_batches
+from .evaluate import NUM_SUMS, check_vocabulary_fits
 from .run import check_metrics
 from .schedule import Schedule, make_schedule
 from .sequence import Masks, RowSequence
@@ -70,10 +69,6 @@ class PretrainSetup:
     tokenizer: dict[str, bytes]
     dtype: torch.dtype = torch.float32
     """Number format of matrix products."""
-    packs: bool = False
-    """Whether batches of rows are packed, not padded."""
-    tokens_at_once: int = MICRO_BATCH_TOKENS["cpu"]
-    """Of a micro-batch, unless the config has its size in rows."""
 
     @property
     def objective(self) -> str:
@@ -87,20 +82,6 @@ class PretrainSetup:
         """
         phase, index = self.schedule.phase(step)
         return self.phases[phase], index * self.config.batch_size
-
-    def rows_at_once(self, sequence: RowSequence) -> int:
-        """Return the size of a micro-batch of rows of `sequence`."""
-        max_length = sequence.directory.max_length
-        return rows_per_micro_batch(self.config.micro_batch_size, max_length, self.tokens_at_once)
-
-    def evaluation_batches(self, phase: int) -> list[PretrainBatch]:
-        """Return this rank's part of the rows that are evaluated in a phase."""
-        rows = self.validation[phase]
-        if not self.packs or not len(rows):
-            return evaluation_batches(rows, self.objective, self.config.micro_batch_size)
-        sequence = self.phases[phase]
-        rows_at_once = self.rows_at_once(sequence)
-        return pack_batches(rows, rows_at_once, sequence.directory.max_length, self.objective)
 
 
 def encoder_kind(config: PretrainConfig) -> type[ModelConfig] | type[ModernBertConfig]:

@@ -1,12 +1,141 @@
-"""Pieces of both training loops: batches made ahead of time, and a way to stop early."""
+"""The loop of pre-training and fine-tuning: batches are made ahead of time, an update follows the
+other, and the losses are looked at only when something is due.
+"""
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self, TypeVar
+from contextlib import closing
+from enum import Enum
+from typing import Generic, Protocol, Self, TypeVar
+
+import torch
+
+from .device import oom_as_user_error, trim_memory
+from .logs import Clock
+from .update import BatchT, Loss, Update, Updater
 
 T = TypeVar("T")
+BatchT_co = TypeVar("BatchT_co", covariant=True)
+
+
+class GlobalBatch(Protocol[BatchT_co]):
+    """What one update computes, over all ranks."""
+
+    @property
+    def batches(self) -> Sequence[BatchT_co]:
+        """This rank's micro-batches."""
+        ...
+
+
+StepT = TypeVar("StepT", bound=GlobalBatch)
+
+
+class Ended(Enum):
+    """Why a training ended."""
+
+    DONE = "its last update is done"
+    EARLY = "nothing is to be gained by more"
+    STOPPED = "it was asked to stop; all is saved"
+
+
+class Work(ABC, Generic[StepT, BatchT]):
+    """What a training computes in an update, and what is due after it."""
+
+    memory_option: str
+    """The option to lower if an update does not fit into memory."""
+    updater: Updater[BatchT]
+    device: torch.device
+    clock: Clock
+    stop: "StopRequest"
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """Number of updates done."""
+
+    @abstractmethod
+    def steps_left(self) -> Iterable[int]:
+        """Return the indices of the updates to come."""
+
+    @abstractmethod
+    def make_batch(self, step: int) -> StepT:
+        """Return what the update with this index computes; called in another thread."""
+
+    @abstractmethod
+    def loss(self, batch: StepT, micro_batch: BatchT) -> Loss:
+        """Return the loss of one of the micro-batches."""
+
+    @abstractmethod
+    def rate(self) -> float:
+        """Return the learning rate of the next update."""
+
+    @abstractmethod
+    def count(self, batch: StepT) -> None:
+        """Count an update that has been launched, in `step` and on the clock."""
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether no update is left."""
+
+    @abstractmethod
+    def is_due(self) -> bool:
+        """Return whether anything is due after the last update, by the number of updates alone."""
+
+    @abstractmethod
+    def add(self, update: Update) -> None:
+        """Count the losses of an update; raises `UserError` if they are not finite."""
+
+    @abstractmethod
+    def report(self, update: Update) -> None:
+        """Report and log the figures up to this update, if that is due."""
+
+    @abstractmethod
+    def evaluate(self) -> bool:
+        """Measure the model on held-out data, if that is due; return whether to go on."""
+
+    @abstractmethod
+    def save(self, *, stops: bool) -> None:
+        """Write a checkpoint if that is due, as it is where the training stops."""
+
+
+def train(work: Work[StepT, BatchT]) -> Ended:
+    """Update until the work is over, or it is asked to stop."""
+    batches = prefetch(work.make_batch, work.steps_left())
+    work.clock.restart()  # whatever came before is not training
+    with closing(batches), work.stop:
+        while not work.is_over:
+            with work.clock.waiting():
+                batch = next(batches)
+            with oom_as_user_error(work.memory_option):
+                work.updater.update(
+                    work.step,
+                    batch.batches,
+                    lambda micro_batch, batch=batch: work.loss(batch, micro_batch),
+                    work.rate(),
+                    stop_asked=work.stop.is_requested,
+                    seconds=work.clock.elapsed(),
+                )
+            work.count(batch)
+            trim_memory(work.device, work.step)
+            # After most updates nothing is due, and a GPU gets its next one at once: to look at a
+            # loss is to wait until it is computed.
+            if not work.is_due():
+                continue
+            updates = work.updater.drain()
+            for update in updates:
+                work.add(update)
+            work.report(updates[-1])
+            if not work.evaluate():
+                return Ended.EARLY
+            stops = any(update.stop_asked for update in updates)
+            work.save(stops=stops)
+            if stops:
+                return Ended.STOPPED
+    return Ended.DONE
 
 
 def prefetch(

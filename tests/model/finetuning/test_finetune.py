@@ -653,9 +653,7 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(
     )
     with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
         evaluate_task(trained[0], tmp_path, "cpu")
-    with pytest.raises(
-        UserError, match=r"dev\.tsv is a file, but .*checkpoint is not a fine-tuned model"
-    ):
+    with pytest.raises(UserError, match=r"dev\.tsv, .*labelled examples need a model that is fine"):
         evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)
 
 

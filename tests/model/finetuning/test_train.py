@@ -18,11 +18,11 @@ import torch
 from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.encoders.heads import IGNORED
-from clozeworks.model.finetuning import train as loop
+from clozeworks.model.finetuning.batches import batch_rows, micro_batches
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.task_model import make_model
-from clozeworks.model.finetuning.train import Training, batch_rows, train_model
+from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.head import Recipe, TaskModel
@@ -79,9 +79,9 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpoint):
-    training = make_training(sentences(32))
-    assert len(loop._make_batches(training, np.arange(32), 4096)) == 1
-    parts = loop._make_batches(training, np.arange(32), 100)
+    features = sentences(32)
+    assert len(micro_batches(features, ALONE, asked=None, most_tokens=4096)) == 1
+    parts = micro_batches(features, ALONE, asked=None, most_tokens=100)
     assert all(part.input_ids_BL.numel() <= 100 for part in parts)
     assert sum(len(part.input_ids_BL) for part in parts) == 32
 
@@ -89,8 +89,7 @@ def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpo
 def test_ranks_without_a_row_count_nothing(checkpoint):
     features = sentences(3)
     ranks = [Ranks(rank, 4, torch.device("cpu")) for rank in range(4)]
-    trainings = [Training(features, FinetuneConfig(), RECIPE, 1e-3, 3, each) for each in ranks]
-    parts = [loop._make_batches(training, np.arange(3), 4096) for training in trainings]
+    parts = [micro_batches(features, each, asked=None, most_tokens=4096) for each in ranks]
     assert [[part.share for part in own] for own in parts] == [[1 / 3]] * 3 + [[0]]
 
 

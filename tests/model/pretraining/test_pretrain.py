@@ -17,10 +17,11 @@ import transformers
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.pretraining import pretrain as loop
+from clozeworks.model.pretraining import work
 from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
+from clozeworks.model.pretraining.global_batches import GlobalBatches
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.training.logs import Clock
 from clozeworks.model.training.loop import StopRequest
@@ -366,13 +367,13 @@ def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypa
 def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5, validation_rows=9))
     seen: list[tuple[int, int]] = []
-    original: Any = loop._evaluate
+    original: Any = work.PretrainWork.evaluate_phase
 
-    def watch(run: Any, phase: int) -> Any:
-        seen.append((run.state.step, phase))
-        return original(run, phase)
+    def watch(updates: Any, phase: int) -> Any:
+        seen.append((updates.step, phase))
+        return original(updates, phase)
 
-    monkeypatch.setattr(loop, "_evaluate", watch)
+    monkeypatch.setattr(work.PretrainWork, "evaluate_phase", watch)
     config = make_config(phase_shares=(0.5, 0.5), evaluate_every=3)
     summary = pretrain(config, [instances, longer], tmp_path / "run")
     # The first is on the rows of the last, so that before and after compare.
@@ -392,7 +393,7 @@ def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monk
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     steps = []
-    original: Any = loop.save_checkpoint
+    original: Any = work.save_checkpoint
 
     def watch(output: Path, model: Any, optimizer: Any, state: dict[str, Any]) -> None:
         steps.append(state["step"])
@@ -401,7 +402,7 @@ def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monk
     def minute_per_step(numbers: dict) -> None:
         now[0] += 60
 
-    monkeypatch.setattr(loop, "save_checkpoint", watch)
+    monkeypatch.setattr(work, "save_checkpoint", watch)
     config = make_config(checkpoint_every=None, checkpoint_minutes=3.5, evaluate_every=100)
     pretrain(config, [instances], tmp_path, minute_per_step)
     assert steps == [4, 8, 12]
@@ -562,13 +563,13 @@ def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch)
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
     config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
     seen = {}
-    original = loop._make_global_batch
+    original = GlobalBatches.make
 
-    def watch(setup, step):
-        seen[step] = setup.first_row(step)
-        return original(setup, step)
+    def watch(batches, step):
+        seen[step] = batches.setup.first_row(step)
+        return original(batches, step)
 
-    monkeypatch.setattr(loop, "_make_global_batch", watch)
+    monkeypatch.setattr(GlobalBatches, "make", watch)
     pretrain(config, [instances, longer], tmp_path / "run")
     assert [sequence.directory.max_length for sequence, _ in seen.values()] == [24] * 9 + [40] * 3
     assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]

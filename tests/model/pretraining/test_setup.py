@@ -12,6 +12,7 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import setup, start
 from clozeworks.model.pretraining.data import open_instances, read_split
+from clozeworks.model.pretraining.global_batches import GlobalBatches
 from clozeworks.model.pretraining.setup import open_directories, resolved, set_up
 from clozeworks.model.pretraining.start import new_model
 from clozeworks.model.training.device import find_device, host_memory
@@ -96,7 +97,8 @@ def test_the_ranks_share_the_rows_of_an_evaluation(instances):
             set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)
         ]
         assert [
-            sum(len(batch.input_ids) for batch in setup.evaluation_batches(0)) for setup in setups
+            sum(len(batch.input_ids) for batch in GlobalBatches(setup, False, 4096).held_out(0))
+            for setup in setups
         ] == sizes
 
 
@@ -106,7 +108,8 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
         config = PretrainConfig(micro_batch_size=asked, device="cpu")
         directories = open_directories(config, [instances, longer])
         setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
-        assert [setup.rows_at_once(sequence) for sequence in setup.phases] == sizes
+        batches = GlobalBatches(setup, False, 4096)
+        assert [batches.rows_at_once(sequence) for sequence in setup.phases] == sizes
 
 
 def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path):

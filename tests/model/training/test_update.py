@@ -15,12 +15,10 @@ from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
-from clozeworks.model.finetuning import train
-from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.pretraining import pretrain
+from clozeworks.model.finetuning.batches import loss_of, micro_batches
+from clozeworks.model.pretraining.global_batches import GlobalBatches
 from clozeworks.model.pretraining.setup import open_directories, set_up
 from clozeworks.model.tasks.batches import Feature, make_batch, num_targets
-from clozeworks.model.tasks.head import Recipe
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import ranks as module_of_ranks
@@ -84,19 +82,17 @@ def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
         micro_batch_size=micro_batch_size,
     )
     setup = set_up(config, open_directories(config, [instances]), ranks)
-    batch = pretrain._make_global_batch(setup, 0)
+    batch = GlobalBatches.of(setup, SHAPE).make(0)
     model = BertForPreTraining(SHAPE)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
     return Work(model, batch.batches, lambda micro_batch: batch.loss(model, micro_batch))
 
 
 def finetuning(_: str, ranks: Ranks, micro_batch_size: int) -> Work:
-    config = FinetuneConfig(device="cpu", micro_batch_size=micro_batch_size)
-    training = train.Training(tagged(), config, Recipe(FEATURES, 1.0, (1e-3,)), 1e-3, 0, ranks)
     model = TokenClassifier(SHAPE, 3)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
-    batches = train._make_batches(training, np.arange(FEATURES), 4096)
-    return Work(model, batches, lambda micro_batch: train._loss(model, micro_batch))
+    batches = micro_batches(list(tagged()), ranks, micro_batch_size, 4096)
+    return Work(model, batches, lambda micro_batch: loss_of(model, micro_batch))
 
 
 def tagged() -> list[Feature]:

@@ -1,0 +1,280 @@
+"""What a pre-training logs, evaluates and saves between its updates."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...pipeline.errors import UserError
+from ..encoders.heads import PretrainModel
+from ..mirror import upload
+from ..training.curve import draw_curve
+from ..training.device import (
+    drain_every,
+    oom_as_user_error,
+    peak_memory,
+    update_flops,
+)
+from ..training.logs import Clock, ProgressCallback, RunLog
+from ..training.loop import StopRequest, Work
+from ..training.snapshot import SnapshotWriter
+from ..training.update import Loss, Update, Updater
+from .batches import PretrainBatch
+from .evaluate import NUM_SUMS, metrics, sum_losses
+from .global_batches import GlobalBatch, GlobalBatches
+from .run import save_archive, save_best, save_checkpoint
+from .setup import PretrainSetup, PretrainState
+
+
+class PretrainWork(Work[GlobalBatch, PretrainBatch]):
+    """The updates of a pre-training, and what is due in between."""
+
+    memory_option = "micro_batch_size"
+
+    def __init__(
+        self,
+        setup: PretrainSetup,
+        model: PretrainModel,
+        updater: Updater[PretrainBatch],
+        state: PretrainState,
+        *,
+        output: Path,
+        log: RunLog | None,
+        writer: SnapshotWriter,
+        clock: Clock,
+        report: ProgressCallback,
+        stop: StopRequest,
+    ):
+        self.setup = setup
+        self.model = model
+        self.updater = updater
+        self.state = state
+        self.device = setup.ranks.device
+        self.clock = clock
+        self.stop = stop
+        self._output = output
+        self._log = log
+        """None on all ranks but the first, which alone writes."""
+        self._writer = writer
+        self._show = report
+        self._batches = GlobalBatches.of(setup, model.config)
+        self._saved_at = time.monotonic()
+        """When the last checkpoint was begun."""
+
+    # What an update computes.
+
+    @property
+    def step(self) -> int:
+        """Number of updates done."""
+        return self.state.step
+
+    def steps_left(self) -> Iterable[int]:
+        """Return the indices of the updates to come; a budget of hours ends by the clock."""
+        num_steps = self.setup.schedule.num_steps
+        if num_steps is None:
+            return count(self.state.step)
+        return range(self.state.step, num_steps)
+
+    def make_batch(self, step: int) -> GlobalBatch:
+        """Return the rows of the update with this index."""
+        return self._batches.make(step)
+
+    def loss(self, batch: GlobalBatch, micro_batch: PretrainBatch) -> Loss:
+        """Return the loss of a micro-batch."""
+        return batch.loss(self.model, micro_batch)
+
+    def rate(self) -> float:
+        """Return the learning rate of the next update."""
+        return self.setup.schedule.learning_rate(self.state.step, self.state.seconds)
+
+    def count(self, batch: GlobalBatch) -> None:
+        """Count an update: rows, tokens, FLOPs."""
+        num_tokens = int(batch.lengths.sum())
+        self.state.step += 1
+        self.state.num_rows += batch.num_rows
+        self.state.num_tokens += num_tokens
+        self.clock.count(
+            num_rows=batch.num_rows,
+            num_tokens=num_tokens,
+            num_padded=batch.num_padded,
+            flops=update_flops(self.model.config, batch.lengths, batch.num_predicted),
+        )
+
+    # What is due in between.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget of steps or hours is used up."""
+        return self.setup.schedule.is_over(self.state.step, self.state.seconds)
+
+    def is_due(self) -> bool:
+        """Return whether anything is due after this number of updates."""
+        config = self.setup.config
+        every = (
+            self.setup.schedule.log_every,
+            config.evaluate_every,
+            config.checkpoint_every,
+            config.archive_every,
+            drain_every(self.device),
+        )
+        is_last = self.step == self.setup.schedule.num_steps
+        return is_last or any(map(self._is_multiple_of, every))
+
+    def _is_multiple_of(self, every: int | None) -> bool:
+        return every is not None and self.step % every == 0
+
+    def add(self, update: Update) -> None:
+        """Add up the losses of an update; raises `UserError` naming its rows if they are not
+        finite.
+        """
+        if not update.is_finite:
+            raise _not_finite(self.setup, update)
+        # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
+        sums = zip(self.state.sums, update.sums, strict=True)
+        self.state.sums = [before + new for before, new in sums]
+        self.state.seconds = 0.0
+        if self.setup.config.hours is not None:
+            self.state.seconds = update.seconds
+
+    def report(self, update: Update) -> None:
+        """Show all figures since the last line of the log, and write that line if it is due."""
+        figures = self._figures()
+        self._show(figures)
+        if not (self._is_multiple_of(self.setup.schedule.log_every) or self.is_over):
+            return
+        if self._log:
+            learned = figures | {"gradient_norm": update.gradient_norm}
+            self._log.metrics(self.step, "train", learned)
+            self._log.speed(self.step, figures)
+        self.state.sums = [0.0] * NUM_SUMS
+        self.clock.start_interval()
+
+    def _figures(self) -> dict[str, Any]:
+        """Return the figures; with a budget of hours, the number of steps is an estimate."""
+        state = self.state
+        schedule = self.setup.schedule
+        steps = schedule.num_steps
+        if schedule.budget_s is not None:
+            seconds_left = max(0.0, schedule.budget_s - state.seconds)
+            seconds_per_step = self.clock.seconds() / self.clock.num_steps
+            steps = state.step + round(seconds_left / seconds_per_step)
+        losses = metrics(torch.tensor(state.sums, dtype=torch.float64))
+        del losses["loss"]  # the sum of two losses, which says less than either
+        return {
+            "step": state.step,
+            "steps": steps,
+            **losses,
+            "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
+            **self.clock.rates(),
+            **peak_memory(self.device),
+        }
+
+    def evaluate(self) -> bool:
+        """Measure the model on held-out rows of the phase, if that is due."""
+        if self._is_multiple_of(self.setup.config.evaluate_every) or self.is_over:
+            phase, _ = self.setup.schedule.phase(self.step - 1)
+            with self.clock.evaluating():
+                self.evaluate_phase(phase)
+        return True
+
+    def evaluate_phase(self, phase: int) -> dict[str, float]:
+        """Return the metrics on the held-out rows of a phase; log them, and keep the model if it is
+        the best of the phase so far.
+        """
+        setup = self.setup
+        with oom_as_user_error(self.memory_option):
+            sums = sum_losses(self.model, self._batches.held_out(phase), self.device, setup.dtype)
+        values = metrics(setup.ranks.sum(sums))
+        self.state.final = values
+        if self._log:
+            self._log.metrics(self.step, "validation", values)
+            self._log.flush()
+            # It takes a second, beside training.
+            self._writer.submit(lambda _: draw_curve(self._output))
+        # Before the first step there is nothing to keep: the model is the one that it starts from.
+        if self.step and self._is_best(phase, values["loss"]):
+            self._keep_best(values)
+        return values
+
+    def _is_best(self, phase: int, loss: float) -> bool:
+        best = self.state.best
+        if best is None:
+            return True
+        best_phase, _ = self.setup.schedule.phase(int(best["step"]) - 1)
+        # Losses on the rows of different phases do not compare.
+        return best_phase != phase or loss < best["loss"]
+
+    def _keep_best(self, values: dict[str, float]) -> None:
+        best = {"step": self.step, **values}
+        self.state.best = best
+        if self._log:
+            self._writer.submit(
+                lambda files: save_best(self._output, files, best), self._model_files()
+            )
+
+    def save(self, *, stops: bool) -> None:
+        """Write the archive and a checkpoint if they are due: by steps, minutes, and at the end."""
+        if not self._log:
+            return
+        config = self.setup.config
+        with self.clock.saving():
+            if self._is_multiple_of(config.archive_every):
+                self._archive()
+            # Only the first rank saves, so that its clock alone counts.
+            is_time = time.monotonic() >= self._saved_at + 60 * config.checkpoint_minutes
+            is_due = self._is_multiple_of(config.checkpoint_every) or is_time
+            if is_due or stops or self.is_over:
+                self._save_checkpoint(self._log)
+
+    def _archive(self) -> None:
+        step = self.step
+        optimizer = None
+        if self.setup.config.can_be_prolonged:
+            optimizer = self.updater.state_dict()
+
+        def write(copy: tuple[dict[str, Any], dict[str, Any] | None]) -> None:
+            model_files, optimizer_copy = copy
+            save_archive(self._output, model_files, step, optimizer_copy)
+
+        self._writer.submit(write, (self._model_files(), optimizer))
+
+    def _save_checkpoint(self, log: RunLog) -> None:
+        """Write a checkpoint in the background; its lines of the log are on the disk before it."""
+        log.flush()
+        state = asdict(self.state)
+
+        def write(copy: tuple[dict[str, Any], dict[str, Any]]) -> None:
+            model_files, optimizer = copy
+            save_checkpoint(self._output, model_files, optimizer, state)
+            upload(self._output)
+
+        self._writer.submit(write, (self._model_files(), self.updater.state_dict()))
+        self._saved_at = time.monotonic()
+
+    def _model_files(self) -> dict[str, Any]:
+        return {
+            "weights": self.model.state_dict(),
+            "config": self.model.config.to_hf(),
+            "tokenizer": self.setup.tokenizer,
+        }
+
+
+def _not_finite(setup: PretrainSetup, update: Update) -> UserError:
+    """Return an error that names the rows of a step whose loss or gradient is not finite."""
+    sequence, first = setup.first_row(update.step)
+    located = sorted(sequence.locate(first + row) for row in range(setup.config.batch_size))
+    named = ", ".join(located[:8])
+    if len(located) > 8:
+        named += f" and {len(located) - 8} more"
+    # A gradient can overflow although the loss does not.
+    what = "gradient" if np.isfinite(update.sums).all() else "loss"
+    return UserError(
+        f"The {what} is not finite at step {update.step + 1}, on a batch of the rows {named} of "
+        f"{sequence.directory.path}; lower `learning_rate` or look at these rows. "
+        "The last checkpoint is kept."
+    )
