@@ -92,6 +92,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     from clozeworks.model.config import PretrainConfig
     from clozeworks.model.pretraining.global_batches import GlobalBatches
     from clozeworks.model.pretraining.setup import open_directories, set_up
+    from clozeworks.model.pretraining.spec import read_spec
     from clozeworks.model.pretraining.start import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
     from clozeworks.model.training.loop import prefetch
@@ -106,10 +107,10 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     )
     device = torch.device("cpu")
     directories = open_directories(config, [arguments.instances])
-    setup = set_up(config, directories, Ranks(0, 1, device))
+    setup = set_up(read_spec(config), directories, Ranks(0, 1, device))
     model, updater, _ = start(setup, None)
     steps = count()
-    batches = prefetch(GlobalBatches.of(setup, model.config).make, count())
+    batches = prefetch(GlobalBatches.of(setup).make, count())
 
     def train(seconds: float) -> Rate:
         num_tokens = 0

@@ -39,7 +39,8 @@ from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.sequence import RowSequence
-from clozeworks.model.pretraining.start import new_model
+from clozeworks.model.pretraining.spec import read_spec
+from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.tokenizer import tokenizer_files
 from clozeworks.model.training.optim import (
     MAX_GRADIENT_NORM,
@@ -189,7 +190,8 @@ def train_theirs(
     model: Any = transformers.BertForPreTraining(BertConfig(**shape)).train()
     if not own_weights:
         model.load_state_dict(
-            new_model(config, [directory]).state_dict(), strict=False
+            initial_model(read_spec(config).shape([directory]), config.seed).state_dict(),
+            strict=False,
         )  # less the copies of tied ones
         model.tie_weights()
     # PyTorch's AdamW without bias correction, as BERT's; test_optim.py holds it against the

@@ -5,38 +5,36 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
-from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, check_shape, logit_bytes
+from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, Shape, logit_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
-BERT_RANGES = {
-    **SHAPE_RANGES,
-    "type_vocab_size": COUNT,
-    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), RATE),
-    "layer_norm_eps": NOT_NEGATIVE,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Shape):
     """The encoder's shape, with the names and the defaults of ``transformers.BertConfig``
     (BERT-base, uncased).
+
+    >>> ModelConfig.named("tiny", num_hidden_layers=3, vocab_size=8000).intermediate_size
+    512
     """
 
     model_type: ClassVar[str] = "bert"
     title: ClassVar[str] = "BERT"
-    objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
-    """What it can be pre-trained on; the first is the default."""
     hf_prefix: ClassVar[str] = "Bert"
-    """How the names of its classes in ``transformers`` begin."""
+    objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
     default_dropout: ClassVar[float] = 0.1
-    """In pre-training."""
     corrects_bias: ClassVar[bool] = False
-    """Whether its pre-training corrects Adam's averages for their start at 0."""
-    tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
-    """What ``tokenizer_config.json`` has to say for this kind of model."""
+    sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        **SHAPE_RANGES,
+        "type_vocab_size": COUNT,
+        **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), RATE),
+        "layer_norm_eps": NOT_NEGATIVE,
+    }
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -52,11 +50,9 @@ class ModelConfig:
     layer_norm_eps: float = 1e-12
     initializer_range: float = 0.02
     pad_token_id: int = 0
-    is_decoder: bool = False
-    """Each token sees only those on its left (the paper's left-to-right ablation)."""
 
     def __post_init__(self) -> None:
-        check_shape(asdict(self), BERT_RANGES)
+        super().__post_init__()
         if self.hidden_act not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."
@@ -72,23 +68,6 @@ class ModelConfig:
         feed_forward = 2 * hidden * intermediate + intermediate + hidden
         layer = attention + feed_forward + 2 * layer_norm
         return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
-
-    @classmethod
-    def named(cls, size: str, **changes: Any) -> Self:
-        """Return one of `SIZES` with some fields changed (None leaves a field as it is).
-
-        >>> ModelConfig.named("tiny", num_hidden_layers=3, vocab_size=8000).intermediate_size
-        512
-        """
-        layers, hidden, heads = SIZES[size]
-        shape: dict[str, Any] = {
-            "num_hidden_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-        }
-        shape |= {name: value for name, value in changes.items() if value is not None}
-        shape.setdefault("intermediate_size", 4 * shape["hidden_size"])
-        return cls(**shape)
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
         """Return the FLOPs of a forward pass without heads on rows of these `lengths`, counting

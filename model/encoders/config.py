@@ -8,7 +8,7 @@ from .bert_config import ModelConfig
 from .modernbert_config import LEFT_TO_RIGHT_TYPE, ModernBertConfig
 
 EncoderConfig = ModelConfig | ModernBertConfig
-CONFIGS: Mapping[str, type[ModelConfig] | type[ModernBertConfig]] = {
+CONFIGS: Mapping[str, type[EncoderConfig]] = {
     config.model_type: config for config in (ModelConfig, ModernBertConfig)
 }
 """By ``model_type``, which is also what `PretrainConfig` calls them."""

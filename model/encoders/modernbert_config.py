@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
-from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, check_shape, logit_bytes
+from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, Shape, logit_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,19 +26,20 @@ LEFT_TO_RIGHT_TYPE = "modernbert-left-to-right"
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 DROPOUT_RATES = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
-MODERNBERT_RANGES = {
-    **SHAPE_RANGES,
-    **dict.fromkeys(("global_attn_every_n_layers", "local_attention"), COUNT),
-    **dict.fromkeys(("global_rope_theta", "local_rope_theta"), COUNT),
-    **dict.fromkeys(DROPOUT_RATES, RATE),
-    **dict.fromkeys(("norm_eps", "cls_token_id", "sep_token_id"), NOT_NEGATIVE),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertConfig:
+class ModernBertConfig(Shape):
     """The shape of a ModernBERT, with the names of ``transformers.ModernBertConfig`` before its
     version 5 and ModernBERT-base's defaults.
+
+    Sizes that are not ModernBERT's own get a feed-forward part with as many weights as BERT's: its
+    three matrices are 8/3 times as wide as the hidden size, to the nearest multiple of 64; narrower
+    ones get initial weights whose products are as large as in ModernBERT-base.
+
+    >>> mini = ModernBertConfig.named("mini")
+    >>> mini.intermediate_size, mini.initializer_range
+    (704, 0.0346)
     """
 
     model_type: ClassVar[str] = "modernbert"
@@ -50,6 +51,14 @@ class ModernBertConfig:
     # It has no segments: without this, `transformers` passes token types that the model refuses.
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
+    }
+    sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = MODERNBERT_SIZES
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        **SHAPE_RANGES,
+        **dict.fromkeys(("global_attn_every_n_layers", "local_attention"), COUNT),
+        **dict.fromkeys(("global_rope_theta", "local_rope_theta"), COUNT),
+        **dict.fromkeys(DROPOUT_RATES, RATE),
+        **dict.fromkeys(("norm_eps", "cls_token_id", "sep_token_id"), NOT_NEGATIVE),
     }
 
     vocab_size: int = 50368
@@ -82,11 +91,9 @@ class ModernBertConfig:
     pad_token_id: int = 50283
     cls_token_id: int = 50281
     sep_token_id: int = 50282
-    is_decoder: bool = False
-    """Each token sees only itself and those on its left, to learn the next one (``ltr``)."""
 
     def __post_init__(self) -> None:
-        check_shape(asdict(self), MODERNBERT_RANGES)
+        super().__post_init__()
         if self.hidden_activation != "gelu":
             raise UserError(
                 f"hidden_activation is {self.hidden_activation!r}, but only 'gelu' is known."
@@ -204,38 +211,23 @@ class ModernBertConfig:
         return fields
 
     @classmethod
-    def named(cls, size: str, **changes: Any) -> Self:
-        """Return one of `MODERNBERT_SIZES` with some fields changed (None leaves a field as it is).
-
-        Sizes that are not ModernBERT's own get a feed-forward part with as many weights as BERT's:
-        its three matrices are 8/3 times as wide as the hidden size, to the nearest multiple of 64;
-        narrower ones get initial weights whose products are as large as in ModernBERT-base.
-
-        >>> mini = ModernBertConfig.named("mini")
-        >>> mini.intermediate_size, mini.initializer_range
-        (704, 0.0346)
-        """
-        layers, hidden, heads = MODERNBERT_SIZES[size]
-        shape: dict[str, Any] = {
-            "num_hidden_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-        }
-        shape |= {name: value for name, value in changes.items() if value is not None}
+    def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:
         hidden = shape["hidden_size"]
         by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
-        shape.setdefault("intermediate_size", MODERNBERT_INTERMEDIATE.get(hidden, by_weights))
         # The fewer numbers a product adds up, the larger its weights have to be. ModernBERT's own
         # sizes keep theirs.
         by_width = cls.initializer_range * (cls.hidden_size / hidden) ** 0.5
-        shape.setdefault("initializer_range", max(cls.initializer_range, round(by_width, 4)))
+        fields = {
+            "intermediate_size": MODERNBERT_INTERMEDIATE.get(hidden, by_weights),
+            "initializer_range": max(cls.initializer_range, round(by_width, 4)),
+            # As in the published ones: masked words alone teach the first token nothing about its
+            # row.
+            "classifier_pooling": "mean",
+        }
         # ModernBERT itself was trained with 10,000 on rows of 1,024 tokens, then extended to 8,192.
-        longest = shape.get("max_position_embeddings", cls.max_position_embeddings)
-        if longest <= SHORT_ROWS:
-            shape.setdefault("global_rope_theta", cls.local_rope_theta)
-        # As in the published ones: masked words alone teach the first token nothing about its row.
-        shape.setdefault("classifier_pooling", "mean")
-        return cls(**shape)
+        if shape.get("max_position_embeddings", cls.max_position_embeddings) <= SHORT_ROWS:
+            fields["global_rope_theta"] = cls.local_rope_theta
+        return fields
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:

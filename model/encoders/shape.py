@@ -5,7 +5,8 @@ This module and those of the shapes import nothing heavy, to keep ``--help`` fas
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
 
@@ -41,28 +42,73 @@ SHAPE_RANGES = {
 """The least and the most that a field of every encoder's shape may be."""
 
 
-def check_shape(shape: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]]) -> None:
-    """Raise `UserError` for a field of an encoder's shape outside its range, and for fields that do
-    not fit together.
-    """
-    # A config.json may come from anywhere.
-    for name, (least, most) in ranges.items():
-        value = shape[name]
-        if not least <= value <= most:
-            limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
-            raise UserError(f"{name} is {value}, but must be {limits}.")
-    hidden_size = shape["hidden_size"]
-    num_heads = shape["num_attention_heads"]
-    if hidden_size % num_heads:
-        raise UserError(
-            f"A hidden size of {hidden_size} cannot be split over {num_heads} attention heads; "
-            "make it a multiple."
-        )
-    pad_id = shape["pad_token_id"]
-    if pad_id >= shape["vocab_size"]:
-        raise UserError(
-            f"pad_token_id is {pad_id}, but the vocabulary has {shape['vocab_size']} tokens."
-        )
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What the shapes of all encoders have, with the names of ``transformers``."""
+
+    model_type: ClassVar[str]
+    title: ClassVar[str]
+    """Its name for readers."""
+    objectives: ClassVar[tuple[str, ...]]
+    """What it can be pre-trained on; the first is the default."""
+    hf_prefix: ClassVar[str]
+    """How the names of its classes in ``transformers`` begin."""
+    default_dropout: ClassVar[float]
+    """In pre-training."""
+    corrects_bias: ClassVar[bool]
+    """Whether its pre-training corrects Adam's averages for their start at 0."""
+    tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
+    """What ``tokenizer_config.json`` has to say for this kind of model."""
+    sizes: ClassVar[Mapping[str, tuple[int, int, int]]]
+    """Layers, hidden size and heads by name."""
+    ranges: ClassVar[Mapping[str, tuple[float, float]]]
+    """The least and the most that a field may be."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    initializer_range: float
+    pad_token_id: int
+    is_decoder: bool = False
+    """Each token sees only itself and those on its left, to learn the next one (``ltr``)."""
+
+    def __post_init__(self) -> None:
+        # A config.json may come from anywhere.
+        for name, (least, most) in self.ranges.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                raise UserError(f"{name} is {value}, but must be {limits}.")
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"A hidden size of {self.hidden_size} cannot be split over "
+                f"{self.num_attention_heads} attention heads; make it a multiple."
+            )
+        if self.pad_token_id >= self.vocab_size:
+            raise UserError(
+                f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} "
+                "tokens."
+            )
+
+    @classmethod
+    def named(cls, size: str, **changes: Any) -> Self:
+        """Return one of `sizes` with some fields changed (None leaves a field as it is)."""
+        layers, hidden, heads = cls.sizes[size]
+        shape: dict[str, Any] = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+        }
+        shape |= {name: value for name, value in changes.items() if value is not None}
+        return cls(**(cls._fields_by_size(shape) | shape))
+
+    @classmethod
+    def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a new encoder that depend on the others."""
+        return {"intermediate_size": 4 * shape["hidden_size"]}
 
 
 def logit_bytes(vocab_size: int, is_decoder: bool) -> float:

@@ -20,18 +20,17 @@ import torch
 
 from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
+from ..encoders.config import EncoderConfig
 from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_batch
 from .data import InstanceDirectory, open_instances
-from .new_vocabulary import shape_fields
 from .pretrain import train_into
 from .run import SUMMARY, resumes_run
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
-from .setup import identity, open_directories, resolved
-from .start import new_model
+from .setup import identity, open_directories
+from .spec import read_spec
 
 TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
@@ -101,7 +100,8 @@ def estimate_pretraining(
     # torchrun's other processes would wait for this one's gradients.
     if "RANK" in os.environ:
         raise UserError("`dry_run` times a single process; run it without torchrun.")
-    config = resolved(config)
+    spec = read_spec(config)
+    config = spec.config
     directories = open_directories(config, instances)
     resumes = resumes_run(output, identity(config, directories), overwrite=overwrite)
     if resumes and storage.exists(storage.join(output, SUMMARY)):
@@ -115,7 +115,7 @@ def estimate_pretraining(
     seconds = training_s
     if schedule.budget_s is None:  # a budget of hours does not count evaluation
         seconds += _evaluation_seconds(config, phases[-1], num_steps)
-    num_parameters = _num_parameters(config, directories)
+    num_parameters = _num_parameters(spec.shape(directories))
     device = find_device(config.device)
     return PretrainEstimate(
         resumes=resumes,
@@ -230,12 +230,6 @@ def _output_bytes(config: PretrainConfig, num_parameters: int, num_steps: int) -
     return num_parameters * (BYTES_PER_CHECKPOINTED_WEIGHT + num_models * BYTES_PER_WEIGHT)
 
 
-def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]) -> int:
-    if config.checkpoint:
-        stored = read_config(config.checkpoint)
-        vocabulary = directories[0].vocabulary
-        shape = replace(stored, **shape_fields(stored, vocabulary))
-    else:
-        shape = new_model(config, directories).config
+def _num_parameters(shape: EncoderConfig) -> int:
     with torch.device("meta"):  # without memory
         return sum(parameter.numel() for parameter in make_pretrain_model(shape).parameters())

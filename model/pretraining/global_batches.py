@@ -11,7 +11,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ...pipeline.instances.rows import Rows, between, sequences
-from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
 from ..training.device import rows_per_micro_batch, tokens_at_once
 from ..training.update import Loss
@@ -53,8 +52,9 @@ class GlobalBatches:
     """Of a micro-batch, unless the config has its size in rows."""
 
     @classmethod
-    def of(cls, setup: PretrainSetup, shape: EncoderConfig) -> Self:
-        """Return the batches for a model of this shape."""
+    def of(cls, setup: PretrainSetup) -> Self:
+        """Return the batches of a run."""
+        shape = setup.shape
         device = setup.ranks.device
         return cls(setup, packs_rows(shape, device, setup.dtype), tokens_at_once(shape, device))
 
@@ -76,16 +76,17 @@ class GlobalBatches:
             batches=batches,
             num_rows=len(rows),
             lengths=by_sequence.lengths,
-            num_predicted=_num_predicted(by_sequence, self.setup.objective),
+            num_predicted=_num_predicted(by_sequence, self.setup.spec.objective),
             num_padded=num_padded_here * ranks.num_ranks,
         )
 
     def held_out(self, phase: int) -> list[PretrainBatch]:
         """Return this rank's part of the rows that are evaluated in a phase."""
         rows = self.setup.validation[phase]
+        objective = self.setup.spec.objective
         if self.packs and len(rows):
             return self._cut(rows, self.setup.phases[phase])
-        return evaluation_batches(rows, self.setup.objective, self.setup.config.micro_batch_size)
+        return evaluation_batches(rows, objective, self.setup.config.micro_batch_size)
 
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""
@@ -93,7 +94,7 @@ class GlobalBatches:
         return rows_per_micro_batch(asked, sequence.directory.max_length, self.tokens_at_once)
 
     def _cut(self, rows: Rows, sequence: RowSequence) -> list[PretrainBatch]:
-        objective = self.setup.objective
+        objective = self.setup.spec.objective
         rows_at_once = self.rows_at_once(sequence)
         if self.packs:
             return pack_batches(rows, rows_at_once, sequence.directory.max_length, objective)

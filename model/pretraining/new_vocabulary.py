@@ -15,11 +15,9 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
 from ...pipeline.vocabulary.vocabulary import Vocabulary
-from ..encoders.bert_config import ModelConfig
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
-from ..encoders.modernbert_config import ModernBertConfig
 
 
 class MovedTokens(NamedTuple):
@@ -60,7 +58,7 @@ def move_to_vocabulary(
 
 
 def shape_fields(
-    shape: EncoderConfig | type[ModelConfig] | type[ModernBertConfig], vocabulary: Vocabulary
+    shape: EncoderConfig | type[EncoderConfig], vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Return the fields of a shape of this kind that depend on the vocabulary."""
     return shape.vocabulary_fields(

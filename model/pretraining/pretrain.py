@@ -43,9 +43,9 @@ from .setup import (
     identity,
     identity_digest,
     open_directories,
-    resolved,
     set_up,
 )
+from .spec import read_spec
 from .start import start
 from .work import PretrainWork
 
@@ -86,7 +86,8 @@ def train_into(
 ) -> dict[str, Any]:
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
-    config = resolved(config)
+    spec = read_spec(config)
+    config = spec.config
     directories = open_directories(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
@@ -103,7 +104,7 @@ def train_into(
         _agree(ranks, config, directories, folder, checkpoint)
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder)  # the run may have been killed before it was
-        setup = set_up(config, directories, ranks)
+        setup = set_up(spec, directories, ranks)
         print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)
         state.num_threads = use_threads(state.num_threads, ranks.device)

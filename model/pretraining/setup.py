@@ -13,11 +13,8 @@ from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, select
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, vocabulary_files
-from ..checkpoint import read_config
 from ..config import PretrainConfig
-from ..encoders.bert_config import ModelConfig
-from ..encoders.config import CONFIGS
-from ..encoders.modernbert_config import ModernBertConfig
+from ..encoders.config import EncoderConfig
 from ..tokenizer import trained_length, with_settings
 from ..training.device import host_memory, product_dtype
 from ..training.ranks import Ranks
@@ -26,6 +23,7 @@ from .evaluate import NUM_SUMS, check_vocabulary_fits
 from .run import check_metrics
 from .schedule import Schedule, make_schedule
 from .sequence import Masks, RowSequence
+from .spec import ModelSpec
 
 # A batch is rows and their tensors, padded; while one is computed, others are prepared.
 BATCHES_IN_MEMORY = 6
@@ -59,22 +57,22 @@ class PretrainState:
 class PretrainSetup:
     """Everything that stays the same throughout a run."""
 
-    config: PretrainConfig
-    """As `resolved` returns it."""
+    spec: ModelSpec
+    shape: EncoderConfig
+    """Of the model."""
     ranks: Ranks
     schedule: Schedule
     phases: list[RowSequence]
     validation: list[Rows]
     """This rank's part of the rows that are evaluated, for each phase."""
     tokenizer: dict[str, bytes]
-    dtype: torch.dtype = torch.float32
+    dtype: torch.dtype
     """Number format of matrix products."""
 
     @property
-    def objective(self) -> str:
-        """The training objective."""
-        assert self.config.objective is not None
-        return self.config.objective
+    def config(self) -> PretrainConfig:
+        """The run's options."""
+        return self.spec.config
 
     def first_row(self, step: int) -> tuple[RowSequence, int]:
         """Return the sequence that the update with index `step` draws from, and the position of its
@@ -82,39 +80,6 @@ class PretrainSetup:
         """
         phase, index = self.schedule.phase(step)
         return self.phases[phase], index * self.config.batch_size
-
-
-def encoder_kind(config: PretrainConfig) -> type[ModelConfig] | type[ModernBertConfig]:
-    """Return the kind of encoder to train: the one asked for, or the checkpoint's; raises
-    `UserError` if they differ.
-    """
-    if config.checkpoint is None:
-        return CONFIGS[config.architecture or "bert"]
-    kind = type(read_config(config.checkpoint))
-    if config.architecture not in (None, kind.model_type):
-        raise UserError(
-            f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is a "
-            f"{kind.title}; leave it out."
-        )
-    return kind
-
-
-def resolved(config: PretrainConfig) -> PretrainConfig:
-    """Return `config` with the defaults that depend on the kind of encoder; raises `UserError` for
-    an objective that it cannot be trained on.
-    """
-    kind = encoder_kind(config)
-    objective = config.objective or kind.objectives[0]
-    if objective not in kind.objectives:
-        possible = " or ".join(kind.objectives)
-        raise UserError(
-            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
-            "it out."
-        )
-    dropout = config.dropout
-    if dropout is None:
-        dropout = kind.default_dropout
-    return replace(config, objective=objective, dropout=dropout)
 
 
 def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:
@@ -188,14 +153,16 @@ def identity_digest(config: PretrainConfig, directories: list[InstanceDirectory]
     return f"{stable_hash(json.dumps(identity(config, directories))):016x}"
 
 
-def set_up(
-    config: PretrainConfig, directories: list[InstanceDirectory], ranks: Ranks
-) -> PretrainSetup:
-    """Resolve the defaults that depend on the device and the instances, and read the validation
-    split.
+def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) -> PretrainSetup:
+    """Resolve what depends on the device and the instances, and read the validation split.
+
+    Raises `UserError` for a model that does not fit into memory.
     """
+    config = spec.config
+    shape = spec.shape(directories)
+    _check_memory(shape, ranks.device)
     vocabulary = directories[0].vocabulary  # all directories have the same
-    tokenizer = vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories))
+    tokenizer = vocabulary_files(vocabulary, _trained_length(spec, directories))
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     mean_lengths = [directory.mean_length for directory in directories]
     schedule = make_schedule(config, mean_lengths)
@@ -206,23 +173,38 @@ def set_up(
         sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
         sequences.append(sequence)
     return PretrainSetup(
-        config=config,
+        spec=spec,
+        shape=shape,
         ranks=ranks,
         schedule=schedule,
         phases=sequences,
         validation=held_out,
-        tokenizer=with_settings(tokenizer, encoder_kind(config).tokenizer_settings),
+        tokenizer=with_settings(tokenizer, spec.kind.tokenizer_settings),
         dtype=product_dtype(config.precision, ranks.device),
     )
 
 
-def _trained_length(checkpoint: str | None, directories: Sequence[InstanceDirectory]) -> int:
+def _check_memory(shape: EncoderConfig, device: torch.device) -> None:
+    """Raise `UserError` for a model that this machine cannot hold."""
+    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
+    # GPU the CPU only holds the initial weights.
+    num_copies = 1 if device.type == "cuda" else 4
+    needed = 4 * num_copies * shape.num_parameters()  # fp32
+    available = host_memory()
+    if needed > available:
+        model = f"A model of {shape.num_parameters():,} parameters"
+        needs = f"needs {gigabytes(needed)} of memory"
+        there_are = f"there are only {gigabytes(available)}"
+        raise UserError(f"{model} {needs}, but {there_are}; make it smaller.")
+
+
+def _trained_length(spec: ModelSpec, directories: Sequence[InstanceDirectory]) -> int:
     """Return the length of the longest rows that the model was or will be trained on."""
     longest = max(directory.max_length for directory in directories)
-    if checkpoint is None:
+    if spec.config.checkpoint is None or spec.stored is None:
         return longest
-    num_positions = read_config(checkpoint).max_position_embeddings
-    return max(longest, trained_length(checkpoint, num_positions))
+    num_positions = spec.stored.max_position_embeddings
+    return max(longest, trained_length(spec.config.checkpoint, num_positions))
 
 
 def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Rows:

@@ -2,30 +2,27 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
-from ..checkpoint import load_tensors, load_weights, read_config, read_model
-from ..config import PretrainConfig
+from ..checkpoint import load_tensors, load_weights, read_model
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainModel
 from ..mirror import local_copy
-from ..training.device import find_device, host_memory
 from ..training.optim import make_muon, make_optimizer
 from ..training.ranks import print_notice
 from ..training.update import Updater
 from .batches import PretrainBatch
-from .data import InstanceDirectory
 from .evaluate import NUM_SUMS
-from .new_vocabulary import move_to_vocabulary, shape_fields
+from .new_vocabulary import move_to_vocabulary
 from .run import OPTIMIZER, STATE, advice_if_damaged, read_state
-from .setup import PretrainSetup, PretrainState, encoder_kind, gigabytes, resolved
+from .setup import PretrainSetup, PretrainState
+from .spec import ModelSpec
 
 
 def start(
@@ -36,11 +33,11 @@ def start(
     """
     config = setup.config
     if checkpoint:
-        model = read_model(checkpoint, _run_fields(config, read_config(checkpoint)))
+        model = read_model(checkpoint)
     elif config.checkpoint:
         model = _model_from(config.checkpoint, setup)
     else:
-        model = new_model(config, [phase.directory for phase in setup.phases])
+        model = initial_model(setup.shape, config.seed)
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(setup.ranks.device)
     make = make_muon if config.optimizer == "muon" else make_optimizer
@@ -63,20 +60,19 @@ def start(
 
 def _model_from(checkpoint: str, setup: PretrainSetup) -> PretrainModel:
     """Return another run's model, fitted to the instances' vocabulary and lengths."""
-    model = _read_encoder(checkpoint, setup.config)
+    model = _read_encoder(checkpoint, setup.spec)
     if setup.config.vocabulary_from == "instances":
         model = _move_vocabulary(model, checkpoint, setup)
-    longest = max(phase.directory.max_length for phase in setup.phases)
-    return extended(model, longest)
+    return extended(model, setup.shape.max_position_embeddings)
 
 
-def _read_encoder(checkpoint: str, config: PretrainConfig) -> PretrainModel:
+def _read_encoder(checkpoint: str, spec: ModelSpec) -> PretrainModel:
     """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
     reported.
     """
-    stored = read_config(checkpoint)
-    shape = replace(stored, **_run_fields(config, stored))
-    model = _initialised(shape, config.seed)
+    assert spec.stored is not None
+    shape = replace(spec.stored, **spec.run_fields())
+    model = initial_model(shape, spec.config.seed)
     # Initialised whole first, so that the missing heads are what this seed gives a new model.
     missing = load_weights(model, checkpoint, new=tuple(model.heads))
     new_parts: dict[str, None] = {}  # in order, each once
@@ -166,48 +162,8 @@ def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:
     return True
 
 
-def _run_fields(config: PretrainConfig, shape: EncoderConfig | type) -> dict[str, Any]:
-    """Return the fields of a model's shape that the run decides, whatever a checkpoint says."""
-    resolved_config = resolved(config)
-    assert resolved_config.objective is not None and resolved_config.dropout is not None
-    return shape.run_fields(
-        resolved_config.objective, resolved_config.dropout, config.global_rope_theta
-    )
-
-
-def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> PretrainModel:
-    """Return the model that `config` describes, for the directories' vocabulary, with its initial
-    weights.
-    """
-    longest = max(directory.max_length for directory in directories)
-    kind = encoder_kind(config)
-    shape = kind.named(
-        config.model,
-        # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
-        max_position_embeddings=max(512, longest),
-        num_hidden_layers=config.num_layers,
-        hidden_size=config.hidden_size,
-        initializer_range=config.initializer_range,
-        num_attention_heads=config.num_heads,
-        **shape_fields(kind, directories[0].vocabulary),
-        **_run_fields(config, kind),
-    )
-    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
-    # GPU the CPU only holds the initial weights.
-    num_copies = 4
-    if find_device(config.device).type == "cuda":
-        num_copies = 1
-    needed = 4 * num_copies * shape.num_parameters()  # fp32
-    available = host_memory()
-    if needed > available:
-        model = f"A model of {shape.num_parameters():,} parameters"
-        needs = f"needs {gigabytes(needed)} of memory"
-        there_are = f"there are only {gigabytes(available)}"
-        raise UserError(f"{model} {needs}, but {there_are}; make it smaller.")
-    return _initialised(shape, config.seed)
-
-
-def _initialised(shape: EncoderConfig, seed: int) -> PretrainModel:
+def initial_model(shape: EncoderConfig, seed: int) -> PretrainModel:
+    """Return a model of this shape with its initial weights."""
     model = make_pretrain_model(shape)
     generator = torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1)
     initialise(model, shape, generator)

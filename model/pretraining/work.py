@@ -62,7 +62,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """None on all ranks but the first, which alone writes."""
         self._writer = writer
         self._show = report
-        self._batches = GlobalBatches.of(setup, model.config)
+        self._batches = GlobalBatches.of(setup)
         self._saved_at = time.monotonic()
         """When the last checkpoint was begun."""
 

@@ -13,7 +13,8 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.start import new_model
+from clozeworks.model.pretraining.spec import read_spec
+from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
 from instances_fixture import write_instances
@@ -57,7 +58,7 @@ def our_losses(instances: str, tmp_path_factory) -> list[float]:
 def trainer(
     instances: str, output: Path, first_batch: int = 0, **more: Any
 ) -> transformers.Trainer:
-    ours = new_model(CONFIG, [open_instances(instances)])
+    ours = initial_model(read_spec(CONFIG).shape([open_instances(instances)]), CONFIG.seed)
     shape: dict[str, Any] = {**asdict(ours.config), "attn_implementation": "eager"}
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**shape))
     theirs.load_state_dict(ours.state_dict(), strict=False)

@@ -22,7 +22,8 @@ from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.start import new_model
+from clozeworks.model.pretraining.spec import read_spec
+from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
@@ -158,7 +159,9 @@ def test_the_first_update_of_a_modernbert_is_not_larger(
     fields: dict[str, Any] = OPTIONS | SHAPE | {"architecture": architecture, "objective": "mlm"}
     fields |= {"steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
     config = PretrainConfig(**fields, optimizer=optimizer)
-    before = new_model(config, [open_instances(instances)]).state_dict()
+    before = initial_model(
+        read_spec(config).shape([open_instances(instances)]), config.seed
+    ).state_dict()
     pretrain(config, [instances], tmp_path / "run")
     after = read_model(tmp_path / "run").state_dict()
     embeddings = next(name for name in before if "embeddings" in name and name in after)

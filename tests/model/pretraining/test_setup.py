@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.pretraining import setup, start
+from clozeworks.model.pretraining import setup
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.global_batches import GlobalBatches
-from clozeworks.model.pretraining.setup import open_directories, resolved, set_up
-from clozeworks.model.pretraining.start import new_model
+from clozeworks.model.pretraining.setup import open_directories, set_up
+from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -29,7 +29,7 @@ def instances(tmp_path_factory) -> str:
 def make_setup(instances: str, **changes: Any):
     config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
     directories = open_directories(config, [instances] * (2 if "phase_shares" in changes else 1))
-    return set_up(config, directories, Ranks(0, 1, find_device("cpu")))
+    return set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
 
 
 def test_the_mean_length_is_read_from_the_footers(instances):
@@ -85,7 +85,7 @@ def test_next_sentences_need_pairs(tmp_path):
         UserError,
         match="was built with `pairing` none: it has no next sentences; use `objective` mlm",
     ):
-        open_directories(resolved(PretrainConfig()), [str(path)])
+        open_directories(read_spec(PretrainConfig()).config, [str(path)])
     assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
 
 
@@ -93,9 +93,9 @@ def test_the_ranks_share_the_rows_of_an_evaluation(instances):
     directories = [open_instances(instances)]
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
         config = PretrainConfig(steps=1, objective="mlm", device="cpu", evaluation_rows=rows)
-        setups = [
-            set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)
-        ]
+        spec = read_spec(config)
+        ranks = [Ranks(rank, 3, find_device("cpu")) for rank in range(3)]
+        setups = [set_up(spec, directories, each) for each in ranks]
         assert [
             sum(len(batch.input_ids) for batch in GlobalBatches(setup, False, 4096).held_out(0))
             for setup in setups
@@ -107,7 +107,7 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
     for asked, sizes in ((None, [4096 // 24, 4096 // 96]), (7, [7, 7])):
         config = PretrainConfig(micro_batch_size=asked, device="cpu")
         directories = open_directories(config, [instances, longer])
-        setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
+        setup = set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
         batches = GlobalBatches(setup, False, 4096)
         assert [batches.rows_at_once(sequence) for sequence in setup.phases] == sizes
 
@@ -126,7 +126,7 @@ def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path)
     ):
         config = PretrainConfig(device="cpu", checkpoint=checkpoint and str(checkpoint))
         directories = [open_instances(phase) for phase in phases]
-        setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
+        setup = set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
         assert json.loads(setup.tokenizer["tokenizer_config.json"])["model_max_length"] == expected
 
 
@@ -140,16 +140,12 @@ def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, 
 
 
 @pytest.mark.parametrize("shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}])
-def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
-    instances, shape, monkeypatch
-):
-    monkeypatch.setattr(start, "make_pretrain_model", lambda shape: pytest.fail("allocated"))
-    config = PretrainConfig(num_heads=2, device="cpu", **shape)
+def test_a_model_that_does_not_fit_in_memory_is_refused(instances, shape):
     with pytest.raises(
         UserError,
         match=r"^A model of [\d,]+ parameters needs [\d,]+ GB of memory, but there are only",
     ):
-        new_model(config, open_directories(config, [instances]))
+        make_setup(instances, num_heads=2, **shape)
 
 
 @pytest.mark.slow

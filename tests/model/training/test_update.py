@@ -18,6 +18,7 @@ from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.batches import loss_of, micro_batches
 from clozeworks.model.pretraining.global_batches import GlobalBatches
 from clozeworks.model.pretraining.setup import open_directories, set_up
+from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.tasks.batches import Feature, make_batch, num_targets
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TokenRow
@@ -81,8 +82,8 @@ def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
         device="cpu",
         micro_batch_size=micro_batch_size,
     )
-    setup = set_up(config, open_directories(config, [instances]), ranks)
-    batch = GlobalBatches.of(setup, SHAPE).make(0)
+    setup = set_up(read_spec(config), open_directories(config, [instances]), ranks)
+    batch = GlobalBatches.of(setup).make(0)
     model = BertForPreTraining(SHAPE)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
     return Work(model, batch.batches, lambda micro_batch: batch.loss(model, micro_batch))

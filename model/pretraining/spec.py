@@ -1,0 +1,87 @@
+"""What model a run trains, decided once: by its options and by the model that it starts from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...pipeline.errors import UserError
+from ..checkpoint import read_config
+from ..config import PretrainConfig
+from ..encoders.config import CONFIGS, EncoderConfig
+from .data import InstanceDirectory
+from .new_vocabulary import shape_fields
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The kind of encoder of a run, and what decides its shape."""
+
+    config: PretrainConfig
+    """The run's options, with the defaults that depend on the kind of encoder."""
+    kind: type[EncoderConfig]
+    stored: EncoderConfig | None
+    """The shape of the model in `config.checkpoint`; None for a new one."""
+
+    @property
+    def objective(self) -> str:
+        """The training objective."""
+        assert self.config.objective is not None
+        return self.config.objective
+
+    def run_fields(self) -> dict[str, Any]:
+        """Return the fields of the shape that the run decides, whatever a checkpoint says."""
+        assert self.config.dropout is not None
+        return self.kind.run_fields(
+            self.objective, self.config.dropout, self.config.global_rope_theta
+        )
+
+    def shape(self, directories: Sequence[InstanceDirectory]) -> EncoderConfig:
+        """Return the shape of the model, for the vocabulary and the rows of `directories`."""
+        config = self.config
+        longest = max(directory.max_length for directory in directories)
+        vocabulary = shape_fields(self.kind, directories[0].vocabulary)
+        if self.stored is None:
+            return self.kind.named(
+                config.model,
+                # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
+                max_position_embeddings=max(512, longest),
+                num_hidden_layers=config.num_layers,
+                hidden_size=config.hidden_size,
+                initializer_range=config.initializer_range,
+                num_attention_heads=config.num_heads,
+                **vocabulary,
+                **self.run_fields(),
+            )
+        if config.vocabulary_from == "checkpoint":
+            vocabulary = {}
+        longest = max(longest, self.stored.max_position_embeddings)
+        fields = {"max_position_embeddings": longest, **vocabulary, **self.run_fields()}
+        return replace(self.stored, **fields)
+
+
+def read_spec(config: PretrainConfig) -> ModelSpec:
+    """Return the kind of encoder to train: the one asked for, or the checkpoint's.
+
+    Raises `UserError` if they differ, and for an objective that it cannot be trained on.
+    """
+    stored = None
+    kind = CONFIGS[config.architecture or "bert"]
+    if config.checkpoint is not None:
+        stored = read_config(config.checkpoint)
+        kind = type(stored)
+        if config.architecture not in (None, kind.model_type):
+            raise UserError(
+                f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
+                f"a {kind.title}; leave it out."
+            )
+    objective = config.objective or kind.objectives[0]
+    if objective not in kind.objectives:
+        possible = " or ".join(kind.objectives)
+        raise UserError(
+            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
+            "it out."
+        )
+    dropout = config.dropout
+    if dropout is None:
+        dropout = kind.default_dropout
+    return ModelSpec(replace(config, objective=objective, dropout=dropout), kind, stored)
