@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
-from ..execution.tables import TemporaryTable
 from ..execution.units import Record, Unit
-from ..storage.stage import StageDirectory
 from .duplicates import decide
 from .held_out import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate
-from .layout import KeyRange, Layout, plan_keys
-from .scatter import check_input
+from .layout import IngestSetup, KeyRange, plan_keys
+from .scatter import Scatter
 from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 
 DOCUMENTS_PER_UNIT = 500_000
@@ -44,32 +43,28 @@ class Deduplicated(Record):
 
 
 @dataclass(frozen=True)
-class Deduplicate(Phase[KeyRange, Deduplicated]):
+class Deduplicate(Phase[IngestSetup, KeyRange, Deduplicated]):
     """List the documents to remove."""
 
-    num_shards: int | None
-    """`IngestConfig.shards`, the number that the user asked for."""
-    max_bad: float
-    also_removed: tuple[TemporaryTable, ...]
-    """Tables like `NEAR_DUPLICATES`, of texts to remove besides exact duplicates."""
+    scatter: Scatter
 
     name = "deduplicate"
     payload_type = KeyRange
     record_type = Deduplicated
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[KeyRange]]:
+    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[KeyRange]]:
         """Cut the keys into ranges of the texts' hashes."""
-        num_documents = check_input(directory, self.num_shards, self.max_bad)
+        num_documents = self.scatter.num_documents(directory)
         return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, directory.setup.layout)
 
-    def do(self, directory: StageDirectory, unit: Unit[KeyRange]) -> Deduplicated:
+    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[KeyRange]) -> Deduplicated:
         """Decide on the texts of a range."""
-        layout: Layout = directory.setup.layout
+        layout = directory.setup.layout
         partitions = unit.payload.partitions
         keys = pa.Table.from_batches(KEYS.read(directory, partitions), KEYS.schema)
         near_duplicates: list[pa.RecordBatch] = []
-        for table in self.also_removed:
-            near_duplicates.extend(table.read(directory, partitions))
+        if NEAR_DUPLICATES in self.reads:
+            near_duplicates.extend(NEAR_DUPLICATES.read(directory, partitions))
         decision = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
         removed = decision.removed
         with LEFT_OUT.write(directory, unit.name) as writer:

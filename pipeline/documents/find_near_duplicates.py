@@ -15,39 +15,37 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.units import Record, Unit
-from ..storage.stage import StageDirectory
-from .layout import KeyRange, plan_keys
+from .layout import IngestSetup, KeyRange, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import distinct, find_first, first_sketches, pair_up, similar_pairs
-from .scatter import check_input
+from .scatter import Scatter
 from .tables import BANDS, CANDIDATES, NEAR_DUPLICATES, SKETCHES
 
 BANDS_PER_UNIT = 2_000_000
 
 
 @dataclass(frozen=True)
-class FindCandidates(Phase[KeyRange, Record]):
+class FindCandidates(Phase[IngestSetup, KeyRange, Record]):
     """Pair up texts that share a band."""
 
     share: float
     """The share of their word 5-grams that near-duplicates have in common."""
-    num_shards: int | None
-    """`IngestConfig.shards`, the number that the user asked for."""
-    max_bad: float
+    scatter: Scatter
 
     name = "candidates"
     payload_type = KeyRange
     record_type = Record
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[KeyRange]]:
+    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[KeyRange]]:
         """Cut the bands into ranges of their hashes."""
-        num_documents = check_input(directory, self.num_shards, self.max_bad)
+        num_documents = self.scatter.num_documents(directory)
         num_bands, _ = choose_bands(self.share)
         return plan_keys("bands", num_bands * num_documents, BANDS_PER_UNIT, directory.setup.layout)
 
-    def do(self, directory: StageDirectory, unit: Unit[KeyRange]) -> Record:
+    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[KeyRange]) -> Record:
         """Write the pairs of texts that share a band in the unit's partitions."""
         batches = BANDS.read(directory, unit.payload.partitions)
         rows = pa.Table.from_batches(batches, BANDS.schema)
@@ -62,7 +60,7 @@ class FindCandidates(Phase[KeyRange, Record]):
 
 
 @dataclass(frozen=True)
-class FindClusters(Phase[None, Record]):
+class FindClusters(Phase[IngestSetup, None, Record]):
     """Join similar pairs, and list all but one document of each cluster as near-duplicates."""
 
     share: float
@@ -71,11 +69,11 @@ class FindClusters(Phase[None, Record]):
     payload_type = None
     record_type = Record
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[None]]:
+    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[None]]:
         """Plan the one unit."""
         return [Unit("clusters", cost=1, payload=None)]
 
-    def do(self, directory: StageDirectory, unit: Unit[None]) -> Record:
+    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[None]) -> Record:
         """Write the texts to remove as near-duplicates."""
         pairs = _read_pairs(directory)
         sketches = first_sketches(_read_sketches(directory, np.unique(pairs)))
@@ -95,7 +93,7 @@ class FindClusters(Phase[None, Record]):
         return Record(files=(NEAR_DUPLICATES.file(unit.name),))
 
 
-def _read_pairs(directory: StageDirectory) -> np.ndarray:
+def _read_pairs(directory: OpenedStage[IngestSetup]) -> np.ndarray:
     """Return the distinct pairs of texts (pairs, 2) that share a band, of all units."""
     pairs = np.empty((0, 2), np.uint64)
     for batch in CANDIDATES.read(directory):
@@ -107,7 +105,7 @@ def _read_pairs(directory: StageDirectory) -> np.ndarray:
     return pairs
 
 
-def _read_sketches(directory: StageDirectory, texts: np.ndarray) -> pa.Table:
+def _read_sketches(directory: OpenedStage[IngestSetup], texts: np.ndarray) -> pa.Table:
     """Return the sketches of some texts, of all documents that have them."""
     chosen: list[pa.RecordBatch] = []
     for batch in SKETCHES.read(directory):

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from .. import ragged
 from ..execution.counters import CounterRecord, Counters
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable
 from ..execution.units import Record, Unit
@@ -27,7 +28,7 @@ from ..storage.shards import write_parquet
 from ..storage.stage import StageDirectory
 from .deduplicate import Deduplicate
 from .duplicates import DUPLICATE, empty_left_out
-from .layout import check_shard_size
+from .layout import IngestSetup, check_shard_size
 from .scatter import Scatter
 from .shard_plan import ShardRun, plan_shards
 from .tables import LEFT_OUT, SCATTERED
@@ -60,7 +61,7 @@ class ByShard:
 
 
 @dataclass(frozen=True)
-class Gather(Phase[ShardRun, Gathered]):
+class Gather(Phase[IngestSetup, ShardRun, Gathered]):
     """Write the shards."""
 
     num_shards: int | None
@@ -70,7 +71,7 @@ class Gather(Phase[ShardRun, Gathered]):
     payload_type = ShardRun
     record_type = Gathered
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[ShardRun]]:
+    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[ShardRun]]:
         """Cut the hashes into shards."""
         return plan_shards(
             Scatter.records(directory),
@@ -79,7 +80,7 @@ class Gather(Phase[ShardRun, Gathered]):
             directory.setup.layout,
         )
 
-    def do(self, directory: StageDirectory, unit: Unit[ShardRun]) -> Gathered:
+    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[ShardRun]) -> Gathered:
         """Write the shards of a unit."""
         run = unit.payload
         counters = Counters()
@@ -111,14 +112,14 @@ def _of_these_shards(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterat
 
 
 def _deal(
-    directory: StageDirectory, unit: Unit[ShardRun], batches: Iterator[pa.RecordBatch]
+    directory: OpenedStage[IngestSetup], unit: Unit[ShardRun], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.Table]:
     """Yield the documents of each shard, in one piece."""
     num_shards = len(unit.payload.names())
     if num_shards == 1:
         yield pa.Table.from_batches(batches, SCATTERED.schema).combine_chunks()
         return
-    dealt = TemporaryTable("dealt", "gather", SCATTERED.schema, ByShard(unit.payload))
+    dealt = TemporaryTable("dealt", SCATTERED.schema, ByShard(unit.payload))
     with dealt.write(directory, unit.name) as writer:
         for batch in batches:
             writer.write(pa.Table.from_batches([batch]))

@@ -19,16 +19,16 @@ from ..config import IngestConfig, RunOptions
 from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
-from ..execution.tables import TemporaryTable
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs
 from ..storage import absolute, hub
-from ..storage.stage import StageDirectory, manifest_head
+from ..storage.stage import manifest_head
 from .deduplicate import Deduplicate
 from .duplicates import NEAR_DUPLICATE
 from .find_near_duplicates import FindCandidates, FindClusters
@@ -37,7 +37,15 @@ from .inputs import fingerprints, plan_ranges
 from .layout import SHARD_TEXT_BYTES, IngestSetup, choose_layout
 from .other_languages import check_languages
 from .scatter import Scatter
-from .tables import NEAR_DUPLICATES
+from .tables import (
+    BANDS,
+    CANDIDATES,
+    KEYS,
+    LEFT_OUT,
+    NEAR_DUPLICATES,
+    SCATTERED,
+    SKETCHES,
+)
 
 
 class InputFiles(NamedTuple):
@@ -60,17 +68,21 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
     name = "ingest"
     setup_type = IngestSetup
 
-    def phases(self) -> Iterator[Phase[Any, Any]]:
-        """Yield the phases in their order."""
+    def phases(self) -> Iterator[Phase[IngestSetup, Any, Any]]:
+        """Yield the phases in their order, with the tables that they read and write."""
         config = self.config
-        also_removed: tuple[TemporaryTable, ...] = ()
-        yield Scatter(config)
-        if config.near_duplicates is not None:
-            yield FindCandidates(config.near_duplicates, config.shards, self.max_bad)
-            yield FindClusters(config.near_duplicates)
-            also_removed = (NEAR_DUPLICATES,)
-        yield Deduplicate(config.shards, self.max_bad, also_removed)
-        yield Gather(config.shards)
+        share = config.near_duplicates
+        if share is None:
+            scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS))
+            yield scatter
+            yield Deduplicate(scatter, reads=(KEYS,), writes=(LEFT_OUT,))
+        else:
+            scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS, BANDS, SKETCHES))
+            yield scatter
+            yield FindCandidates(share, scatter, reads=(BANDS,), writes=(CANDIDATES,))
+            yield FindClusters(share, reads=(CANDIDATES, SKETCHES), writes=(NEAR_DUPLICATES,))
+            yield Deduplicate(scatter, reads=(KEYS, NEAR_DUPLICATES), writes=(LEFT_OUT,))
+        yield Gather(config.shards, reads=(SCATTERED, LEFT_OUT))
 
     def plan(self) -> StagePlan[IngestSetup]:
         """Find the input files, and cut them into ranges."""
@@ -110,7 +122,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             libraries.append("chardet")
         return libraries
 
-    def manifest(self, directory: StageDirectory, head: StoredHead) -> DocumentsManifest:
+    def manifest(self, directory: OpenedStage[IngestSetup], head: StoredHead) -> DocumentsManifest:
         """Return the manifest, with counts, languages and shards."""
         scattered = Scatter.records(directory)
         gathered = Gather.records(directory)

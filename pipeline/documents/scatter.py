@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..execution.counters import CounterRecord, Counters, sum_counters
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.tables import TableWriter
 from ..execution.units import Record, Unit
@@ -28,7 +29,7 @@ from ..sources.sentences import split_sentences
 from ..sources.wikitext.repair import GAP
 from ..storage.stage import StageDirectory
 from .duplicates import hash_text
-from .layout import Layout, check_shard_size
+from .layout import IngestSetup, check_shard_size
 from .near_duplicates import sketch_tables, sketch_text
 from .other_languages import OTHER_LANGUAGES, identify_language
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
@@ -52,27 +53,25 @@ class Scattered(Record):
 
 
 @dataclass(frozen=True)
-class Scatter(Phase[list[InputRange], Scattered]):
+class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
     """Read, clean and split documents, and write them by hash."""
 
     config: IngestConfig
+    max_bad: float
 
     name = "scatter"
     payload_type = list[InputRange]
     record_type = Scattered
 
-    def do(self, directory: StageDirectory, unit: Unit[list[InputRange]]) -> Scattered:
+    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[list[InputRange]]) -> Scattered:
         """Scatter the documents of some ranges."""
-        layout: Layout = directory.setup.layout
+        layout = directory.setup.layout
         counters = Counters()
         bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
         bucket_documents = np.zeros(layout.num_buckets + 1, np.int64)
-        tables = [SCATTERED, KEYS]
-        if self.config.near_duplicates is not None:
-            tables += [BANDS, SKETCHES]
         with ExitStack() as open_files:
             writers: dict[str, TableWriter] = {}
-            for table in tables:
+            for table in self.writes:
                 writer = open_files.enter_context(table.write(directory, unit.name))
                 writers[table.name] = writer
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
@@ -86,7 +85,7 @@ class Scatter(Phase[list[InputRange], Scattered]):
                 np.add.at(bucket_documents, buckets, 1)
                 del rows  # or these and the next ones would be in memory at once
         return Scattered(
-            files=tuple(table.file(unit.name) for table in tables),
+            files=tuple(table.file(unit.name) for table in self.writes),
             counters=counters.to_record(),
             bucket_bytes=bucket_bytes.tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
@@ -101,23 +100,23 @@ class Scatter(Phase[list[InputRange], Scattered]):
             writers[BANDS.name].write(bands)
             writers[SKETCHES.name].write(sketches)
 
+    def num_documents(self, directory: StageDirectory) -> int:
+        """Return the number of documents scattered, once the phase is finished.
 
-def check_input(directory: StageDirectory, num_shards: int | None, max_bad: float) -> int:
-    """Return the number of documents scattered.
-
-    Raise `UserError` if too much of the input was bad, or a shard of `num_shards` would hold too
-    few documents even if none is a duplicate.
-    """
-    scattered = Scatter.records(directory)
-    sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
-    if num_shards is not None:
-        documents_of_units: list[np.ndarray] = []
-        for record in scattered:
-            documents_of_units.append(np.frombuffer(record.bucket_documents, np.uint32))
-        # Bucket 0 is held out; with `shards`, each of the others is a shard.
-        documents_of_shard = np.sum(documents_of_units, axis=0)[1:]
-        check_shard_size("train", int(documents_of_shard.min()), num_shards)
-    return sum(record.documents for record in scattered)
+        Raise `UserError` if too much of the input was bad, or a shard would hold too few documents
+        even if none is a duplicate.
+        """
+        scattered = self.records(directory)
+        sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
+        num_shards = self.config.shards
+        if num_shards is not None:
+            documents_of_units: list[np.ndarray] = []
+            for record in scattered:
+                documents_of_units.append(np.frombuffer(record.bucket_documents, np.uint32))
+            # Bucket 0 is held out; with `shards`, each of the others is a shard.
+            documents_of_shard = np.sum(documents_of_units, axis=0)[1:]
+            check_shard_size("train", int(documents_of_shard.min()), num_shards)
+        return sum(record.documents for record in scattered)
 
 
 def _read_rows(

@@ -1,4 +1,4 @@
-"""Define the temporary tables of ingest: their columns, the phases that write them, their cuts.
+"""Define the temporary tables of ingest: their columns and their cuts.
 
 The phases, with the tables between them in brackets. Near-duplicates are found on request::
 
@@ -61,12 +61,11 @@ def _schema(**types: pa.DataType) -> pa.Schema:
 
 _HASHES = _schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64())
 
-SCATTERED = TemporaryTable("documents", "scatter", pa.schema([*_HASHES, *DOCUMENTS]), ByDocument())
+SCATTERED = TemporaryTable("documents", pa.schema([*_HASHES, *DOCUMENTS]), ByDocument())
 """All documents that were read."""
 
 KEYS = TemporaryTable(
     "keys",
-    "scatter",
     _schema(
         text_hash=pa.uint64(),
         text_hash_low=pa.uint64(),
@@ -81,7 +80,6 @@ KEYS = TemporaryTable(
 
 BANDS = TemporaryTable(
     "bands",
-    "scatter",
     _schema(band_hash=pa.uint64(), text_hash=pa.uint64()),
     ByHash("band_hash"),
 )
@@ -89,7 +87,6 @@ BANDS = TemporaryTable(
 
 SKETCHES = TemporaryTable(
     "sketches",
-    "scatter",
     _schema(
         text_hash=pa.uint64(),
         hash=pa.uint64(),
@@ -102,7 +99,6 @@ SKETCHES = TemporaryTable(
 
 CANDIDATES = TemporaryTable(
     "pairs",
-    "candidates",
     _schema(one=pa.uint64(), other=pa.uint64()),
     Whole(),
 )
@@ -110,7 +106,6 @@ CANDIDATES = TemporaryTable(
 
 NEAR_DUPLICATES = TemporaryTable(
     "near",
-    "clusters",
     _schema(text_hash=pa.uint64(), kept=pa.string()),
     ByHash("text_hash"),
 )
@@ -118,7 +113,6 @@ NEAR_DUPLICATES = TemporaryTable(
 
 LEFT_OUT = TemporaryTable(
     "left-out",
-    "deduplicate",
     _schema(
         hash=pa.uint64(),
         validation_hash=pa.uint64(),

@@ -94,7 +94,7 @@ class RunPhase(beam.PTransform):
     The output has an element for each unit.
     """
 
-    def __init__(self, stage: Stage[Any, Any], phase: Phase[Any, Any]) -> None:
+    def __init__(self, stage: Stage[Any, Any], phase: Phase[Any, Any, Any]) -> None:
         super().__init__(phase.name.capitalize())
         self.stage = stage
         self.phase = phase
@@ -140,7 +140,7 @@ def _open(stage: Stage[Any, Any], version_of_opener: str) -> str:
     return stage.output
 
 
-def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any]) -> list[int]:
+def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any, Any]) -> list[int]:
     """Return the elements of a phase: the numbers of its unfinished units."""
     directory = opened_directory(stage)
     if directory is None:  # the stage was finished before
@@ -148,7 +148,7 @@ def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any]) -> list[int]:
     return plan_phase(directory, phase) or [NO_UNIT]
 
 
-def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any]) -> int:
+def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any, Any]) -> int:
     # A group: the number, and the list of its single copy.
     number, _ = dealt
     if number != NO_UNIT:

@@ -1,11 +1,18 @@
-"""Phases: the steps of a stage, each planned once all units of the one before are done."""
+"""Phases: the steps of a stage, each planned once all units of the one before are done.
+
+A phase says which temporary tables it reads and writes; `stages.table_writers` checks that each is
+written before it is read.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import UserError
 from ..storage.stage import StageDirectory
+from .opened import OpenedStage
+from .tables import TemporaryTable
 from .units import (
     Record,
     Unit,
@@ -19,17 +26,24 @@ from .units import (
     write_units,
 )
 
+S = TypeVar("S")
 P = TypeVar("P")
 R = TypeVar("R", bound=Record)
 
 
-class Phase(Generic[P, R]):
+@dataclass(frozen=True)
+class Phase(Generic[S, P, R]):
     """One phase of a stage: how its work is cut into units, and how a unit is done.
 
     Subclasses are frozen dataclasses, because they travel to the workers. Their fields are options
     that the user gave. What is known only once the inputs are read, all phases of a stage find in
-    `StageDirectory.setup`.
+    `OpenedStage.setup`.
     """
+
+    reads: tuple[TemporaryTable, ...] = field(default=(), kw_only=True)
+    """Tables of earlier phases."""
+    writes: tuple[TemporaryTable, ...] = field(default=(), kw_only=True)
+    """Tables for later phases."""
 
     name: ClassVar[str]
     """Of its folder below ``.work/``, and of its step in a cluster's user interface."""
@@ -38,7 +52,7 @@ class Phase(Generic[P, R]):
     record_type: ClassVar[Any]
     """Of the units' records: R."""
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[P]]:
+    def plan(self, directory: OpenedStage[S]) -> Sequence[Unit[P]]:
         """Return the units; may read the records of earlier phases, and raise `UserError`.
 
         The first phase of a stage has no such method: its units are those of `StagePlan`.
@@ -46,8 +60,12 @@ class Phase(Generic[P, R]):
         raise TypeError(f"the units of {self.name} are planned when its stage is opened")
 
     @abstractmethod
-    def do(self, directory: StageDirectory, unit: Unit[P]) -> R:
+    def do(self, directory: OpenedStage[S], unit: Unit[P]) -> R:
         """Do one unit and return its record; may raise `UserError`."""
+
+    def view(self, directory: OpenedStage[S]) -> OpenedStage[S]:
+        """Return the directory with the tables that this phase reads, and no others."""
+        return directory.showing(table.name for table in self.reads)
 
     @classmethod
     def records(cls, directory: StageDirectory) -> list[R]:
@@ -55,7 +73,7 @@ class Phase(Generic[P, R]):
         return read_records(directory, cls.name, cls.record_type)
 
 
-def plan_phase(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
+def plan_phase(directory: OpenedStage[S], phase: Phase[S, Any, Any]) -> list[int]:
     """Plan a phase whose predecessors are done, unless a killed run has left its plan.
 
     Return the numbers of its unfinished units, the most expensive first. Raise the `UserError` of
@@ -65,14 +83,14 @@ def plan_phase(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
     with errors_written_down(directory, f"{phase.name}-plan"):
         # A plan that exists stays, because the records of its units refer to it by number.
         if not is_planned(directory, phase.name):
-            write_units(directory, phase.name, phase.plan(directory))
+            write_units(directory, phase.name, phase.plan(phase.view(directory)))
         units = read_units(directory, phase.name, phase.payload_type)
         unfinished = unfinished_units(directory, phase.name, phase.record_type)
         # An expensive unit that began last would keep one worker busy while the others idle.
         return sorted(unfinished, key=lambda number: (-units[number].cost, number))
 
 
-def do_unit(number: int, directory: StageDirectory, phase: Phase[Any, Any]) -> None:
+def do_unit(number: int, directory: OpenedStage[S], phase: Phase[S, Any, Any]) -> None:
     """Do one unit and leave its record.
 
     Raise the `UserError` of the first unit that has failed, if any: the run is ending, and a
@@ -81,7 +99,7 @@ def do_unit(number: int, directory: StageDirectory, phase: Phase[Any, Any]) -> N
     raise_first_error(directory)
     with errors_written_down(directory, f"{phase.name}-{number}"):
         unit = read_units(directory, phase.name, phase.payload_type)[number]
-        record = phase.do(directory, unit)
+        record = phase.do(phase.view(directory), unit)
         write_record(directory, phase.name, number, record)
 
 

@@ -10,12 +10,14 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
 from ..storage.stage import StageDirectory, look_at_stage
+from .opened import OpenedStage
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
 from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
 from .units import clear_errors, read_errors
 from .workers import DeadWorkerError, do_all, num_workers, started
 
+S = TypeVar("S")
 M = TypeVar("M", bound=Manifest)
 
 
@@ -73,7 +75,7 @@ def _run_planned(
 
 
 def _run_phases(
-    stage: Stage[Any, Any], directory: StageDirectory, options: RunOptions, num_units: int
+    stage: Stage[S, Any], directory: OpenedStage[S], options: RunOptions, num_units: int
 ) -> None:
     """Run the phases in this process or in worker processes; the first one has `num_units`."""
     phases = list(stage.phases())

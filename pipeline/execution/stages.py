@@ -32,6 +32,7 @@ from ..storage.stage import (
     read_head,
     write_manifest,
 )
+from .opened import OpenedStage
 from .phases import Phase
 from .progress import Progress
 from .units import (
@@ -79,11 +80,11 @@ class Stage(Generic[S, M]):
         """Read the inputs; raise `UserError` if they, or an option, are wrong. Writes nothing."""
 
     @abstractmethod
-    def phases(self) -> Iterator[Phase[Any, Any]]:
-        """Yield the phases in their order."""
+    def phases(self) -> Iterator[Phase[S, Any, Any]]:
+        """Yield the phases in their order, with the tables that they read and write."""
 
     @abstractmethod
-    def manifest(self, directory: StageDirectory, head: StoredHead) -> M:
+    def manifest(self, directory: OpenedStage[S], head: StoredHead) -> M:
         """Return the manifest of the finished work; raise `UserError` if too much of the input was
         bad.
         """
@@ -106,12 +107,18 @@ class _SetupFile(Generic[S]):
 
 def open_stage(
     stage: Stage[S, M], plan: StagePlan[S], overwrite: bool
-) -> tuple[StageDirectory, M | None]:
+) -> tuple[OpenedStage[S], M | None]:
     """Begin or resume a stage; return its directory, and its manifest if it is finished already.
 
     Raise `UserError` if the directory belongs to other work; see `storage.stage.look_at_stage`.
     """
-    directory = StageDirectory(stage.output, plan.head.fingerprint, plan.setup, time.time())
+    directory = OpenedStage(
+        stage.output,
+        plan.head.fingerprint,
+        time.time(),
+        setup=plan.setup,
+        writers=table_writers(stage),
+    )
     manifest = begin_stage(stage.output, plan.head, overwrite)
     if manifest is not None:
         return directory, cast(M, manifest)
@@ -130,7 +137,22 @@ def open_stage(
     return directory, None
 
 
-def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
+def table_writers(stage: Stage[Any, Any]) -> dict[str, str]:
+    """Return the phase that writes each table; raises `TypeError` unless each is written before it
+    is read.
+    """
+    writers: dict[str, str] = {}
+    for phase in stage.phases():
+        for table in phase.reads:
+            if table.name not in writers:
+                raise TypeError(
+                    f"{phase.name} reads {table.name}, but no phase before it writes it"
+                )
+        writers |= dict.fromkeys((table.name for table in phase.writes), phase.name)
+    return writers
+
+
+def opened_directory(stage: Stage[S, Any]) -> OpenedStage[S] | None:
     """Return the directory of a stage that has been opened, anywhere; None if it is finished.
 
     Raise `UserError` if another version of clozeworks has opened it, on another machine.
@@ -141,7 +163,13 @@ def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
     path = storage.join(stage.output, SETUP)
     if storage.exists(path):
         setup = _read_setup(stage)
-        directory = StageDirectory(stage.output, setup.fingerprint, setup.setup, setup.begun)
+        directory = OpenedStage(
+            stage.output,
+            setup.fingerprint,
+            setup.begun,
+            setup=setup.setup,
+            writers=table_writers(stage),
+        )
         check_version(directory, setup.version)
         if setup.layout != LAYOUT:
             raise RunError(f"{path} was written by another version of clozeworks.")

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from .. import storage
 from ..storage.directory import WORK
-from ..storage.stage import StageDirectory
+from .opened import OpenedStage
 from .units import unit_names
 
 CHUNK_BYTES = 32 << 20
@@ -35,7 +35,7 @@ class Cut(Protocol):
     """A way to cut rows into partitions."""
 
     def num_partitions(self, setup: Any) -> int:
-        """Return the number of partitions, which may depend on `StageDirectory.setup`."""
+        """Return the number of partitions, which may depend on `OpenedStage.setup`."""
         ...
 
     def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
@@ -58,12 +58,10 @@ class Whole:
 
 @dataclass(frozen=True)
 class TemporaryTable:
-    """A table between two phases."""
+    """A table between two phases, which say that they write and read it (see `phases.Phase`)."""
 
     name: str
     """Of its folder below ``.work/``."""
-    phase: str
-    """Name of the phase whose units write it."""
     schema: pa.Schema
     cut: Cut = Whole()
 
@@ -72,7 +70,7 @@ class TemporaryTable:
         return f"{WORK}/{self.name}/{unit_name}.arrow"
 
     @contextmanager
-    def write(self, directory: StageDirectory, unit_name: str) -> Iterator["TableWriter"]:
+    def write(self, directory: OpenedStage[Any], unit_name: str) -> Iterator["TableWriter"]:
         """Open the file of a unit for writing; it appears when it is complete."""
         with (
             directory.write(self.file(unit_name)) as file,
@@ -84,19 +82,25 @@ class TemporaryTable:
 
     def read(
         self,
-        directory: StageDirectory,
+        directory: OpenedStage[Any],
         partitions: Iterable[int] = (0,),
         unit_names_to_read: Iterable[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of these partitions: of every unit, or only of some."""
         partitions = list(partitions)
         if unit_names_to_read is None:
-            unit_names_to_read = unit_names(directory, self.phase)
+            unit_names_to_read = self.unit_names(directory)
         for unit_name in unit_names_to_read:
             yield from self._read_file(directory, unit_name, partitions)
 
+    def unit_names(self, directory: OpenedStage[Any]) -> Sequence[str]:
+        """Return the names of the units that have written it, in order."""
+        if self.name not in directory.writers:
+            raise TypeError(f"a phase reads {self.name}, but does not say so")
+        return unit_names(directory, directory.writers[self.name])
+
     def _read_file(
-        self, directory: StageDirectory, unit_name: str, partitions: Sequence[int]
+        self, directory: OpenedStage[Any], unit_name: str, partitions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
         path = directory.file(self.file(unit_name))
         num_partitions = self.cut.num_partitions(directory.setup)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from ..config import BuildConfig, RunOptions
 from ..execution.counters import Counters, count_of
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
@@ -26,7 +27,6 @@ from ..mixture import plan_mixture
 from ..storage import absolute, join
 from ..storage.shards import SPLITS
 from ..storage.stage import (
-    StageDirectory,
     manifest_head,
     read_manifest,
     refuse_input,
@@ -51,7 +51,7 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
     name = "build"
     setup_type = InstancesSetup
 
-    def phases(self) -> Iterator[Phase[Any, Any]]:
+    def phases(self) -> Iterator[Phase[InstancesSetup, Any, Any]]:
         """Yield the only phase."""
         yield BuildShards(self.config)
 
@@ -88,9 +88,11 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
                 units.append(Unit(shard.name, shard.bytes, documents))
         return units
 
-    def manifest(self, directory: StageDirectory, head: StoredHead) -> InstancesManifest:
+    def manifest(
+        self, directory: OpenedStage[InstancesSetup], head: StoredHead
+    ) -> InstancesManifest:
         """Return the manifest, with counts, mixture and shards."""
-        setup: InstancesSetup = directory.setup
+        setup = directory.setup
         built = BuildShards.records(directory)
         counters = Counters()
         for record in built:

@@ -20,6 +20,7 @@ from msgspec import structs
 from ..config import BuildConfig
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.units import Record, Unit
 from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split
@@ -71,7 +72,7 @@ class Built(Record):
 
 
 @dataclass(frozen=True)
-class BuildShards(Phase[DocumentsToRead, Built]):
+class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
     """Write the instances of each shard of documents."""
 
     config: BuildConfig
@@ -80,7 +81,7 @@ class BuildShards(Phase[DocumentsToRead, Built]):
     payload_type = DocumentsToRead
     record_type = Built
 
-    def do(self, directory: StageDirectory, unit: Unit[DocumentsToRead]) -> Built:
+    def do(self, directory: OpenedStage[InstancesSetup], unit: Unit[DocumentsToRead]) -> Built:
         """Build the instances of one shard."""
         config = self.config
         documents = unit.payload

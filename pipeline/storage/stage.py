@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple, cast
 
@@ -56,8 +56,6 @@ class StageDirectory(OutputDirectory):
 
     fingerprint: str
     """Of the work: configuration, inputs, library versions."""
-    setup: Any = field(default=None, compare=False)
-    """Facts about the inputs that all phases need; see `execution.stages.StagePlan`."""
     opened: float = 0.0
     """When its work began or resumed, in seconds since the epoch: a process that outlives a run
     must not take the plans of an earlier one for those of this one."""

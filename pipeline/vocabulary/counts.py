@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import VocabConfig
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable, Whole
-from ..execution.units import Record, Unit, unit_names
+from ..execution.units import Record, Unit
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
 from ..storage.shards import read_columns
-from ..storage.stage import StageDirectory
 from .byte_level import ByteLevelSplitter, byte_level_tokenizer
 from .tokenize import Normalization, Speller, Splitter, count_tables, merge_counts
 
@@ -72,14 +72,14 @@ class ByWord:
         return buckets_of(rows["word"].combine_chunks(), setup.num_buckets).astype(np.int64)
 
 
-COUNTS = TemporaryTable("counts", "count", WORD_COUNTS, ByWord())
+COUNTS = TemporaryTable("counts", WORD_COUNTS, ByWord())
 """The words of one shard; with weights, counts are in `WEIGHT_UNITS`."""
-MERGED = TemporaryTable("merged", "merge", WORD_COUNTS, Whole())
+MERGED = TemporaryTable("merged", WORD_COUNTS, Whole())
 """The words of some buckets over all training shards."""
 
 
 @dataclass(frozen=True)
-class Count(Phase[str, Record]):
+class Count(Phase[VocabularySetup, str, Record]):
     """Count the words of each shard of documents; a payload is the path of one."""
 
     config: VocabConfig
@@ -88,12 +88,12 @@ class Count(Phase[str, Record]):
     payload_type = str
     record_type = Record
 
-    def do(self, directory: StageDirectory, unit: Unit[str]) -> Record:
+    def do(self, directory: OpenedStage[VocabularySetup], unit: Unit[str]) -> Record:
         """Write the counts of a shard by bucket.
 
         With weights, a word of the training text counts as often as its document is read.
         """
-        setup: VocabularySetup = directory.setup
+        setup = directory.setup
         splitter = setup.splitter(self.config)
         path = unit.payload
         weights = weights_of(setup.mixture)
@@ -112,21 +112,21 @@ class Count(Phase[str, Record]):
 
 
 @dataclass(frozen=True)
-class Merge(Phase[int, Record]):
+class Merge(Phase[VocabularySetup, int, Record]):
     """Sum up the training counts; a payload is the first bucket of every `num_units`-th one."""
 
     name = "merge"
     payload_type = int
     record_type = Record
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[int]]:
+    def plan(self, directory: OpenedStage[VocabularySetup]) -> Sequence[Unit[int]]:
         """Deal out the buckets."""
-        setup: VocabularySetup = directory.setup
+        setup = directory.setup
         return [Unit(f"{index:05d}", cost=1, payload=index) for index in range(setup.num_units)]
 
-    def do(self, directory: StageDirectory, unit: Unit[int]) -> Record:
+    def do(self, directory: OpenedStage[VocabularySetup], unit: Unit[int]) -> Record:
         """Merge buckets one at a time, as all words of one must fit in memory."""
-        setup: VocabularySetup = directory.setup
+        setup = directory.setup
         scale = WEIGHT_UNITS if weights_of(setup.mixture) else 1
         with MERGED.write(directory, unit.name) as writer:
             for bucket in range(unit.payload, setup.num_buckets, setup.num_units):
@@ -139,12 +139,13 @@ class Merge(Phase[int, Record]):
         return Record(files=(MERGED.file(unit.name),))
 
 
-def read_counts(directory: StageDirectory, split: str, buckets: Iterable[int]) -> pa.Table:
+def read_counts(
+    directory: OpenedStage[VocabularySetup], split: str, buckets: Iterable[int]
+) -> pa.Table:
     """Return the sums of the counts of a split in some of the buckets, in the order of
     `count_words`.
     """
-    all_shards = unit_names(directory, "count")
-    shards = [name for name in all_shards if name.startswith(f"{split}-")]
+    shards = [name for name in COUNTS.unit_names(directory) if name.startswith(f"{split}-")]
     batches = COUNTS.read(directory, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 

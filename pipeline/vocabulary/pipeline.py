@@ -16,6 +16,7 @@ from ..config import RunOptions, VocabConfig
 from ..errors import UserError
 from ..execution.counters import count_of
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
+from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
@@ -39,7 +40,6 @@ from ..storage.directory import WORK
 from ..storage.shards import shard_paths, write_parquet
 from ..storage.stage import (
     WORD_COUNTS_FILE,
-    StageDirectory,
     manifest_head,
     read_manifest,
     refuse_input,
@@ -47,7 +47,7 @@ from ..storage.stage import (
 from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
 from .bpe import learn_bpe
-from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
+from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .fertility import fertility_by_size, fertility_report
 from .tokenize import count_tables, merge_counts
 from .vocabulary import (
@@ -77,11 +77,12 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
     name = "vocab"
     setup_type = VocabularySetup
 
-    def phases(self) -> Iterator[Phase[Any, Any]]:
-        """Yield the phases in their order."""
-        yield Count(self.config)
-        yield Merge()
-        yield Learn(self.config)
+    def phases(self) -> Iterator[Phase[VocabularySetup, Any, Any]]:
+        """Yield the phases in their order, with the tables that they read and write."""
+        yield Count(self.config, writes=(COUNTS,))
+        yield Merge(reads=(COUNTS,), writes=(MERGED,))
+        # The counts of validation shards are not merged: the vocabulary is only measured on them.
+        yield Learn(self.config, reads=(COUNTS, MERGED))
 
     def plan(self) -> StagePlan[VocabularySetup]:
         """Read the documents' manifest."""
@@ -107,9 +108,11 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
             ],
         )
 
-    def manifest(self, directory: StageDirectory, head: StoredHead) -> VocabularyManifest:
+    def manifest(
+        self, directory: OpenedStage[VocabularySetup], head: StoredHead
+    ) -> VocabularyManifest:
         """Return the manifest, with what was learned."""
-        setup: VocabularySetup = directory.setup
+        setup = directory.setup
         [learned] = Learn.records(directory)
         return VocabularyManifest(
             **manifest_fields(head, self.config),
@@ -135,7 +138,7 @@ class Learned(Record):
 
 
 @dataclass(frozen=True)
-class Learn(Phase[None, Learned]):
+class Learn(Phase[VocabularySetup, None, Learned]):
     """Learn the vocabulary from the sums, and write its files."""
 
     config: VocabConfig
@@ -144,13 +147,13 @@ class Learn(Phase[None, Learned]):
     payload_type = None
     record_type = Learned
 
-    def plan(self, directory: StageDirectory) -> Sequence[Unit[None]]:
+    def plan(self, directory: OpenedStage[VocabularySetup]) -> Sequence[Unit[None]]:
         """Plan the one unit."""
         return [Unit("learn", cost=1, payload=None)]
 
-    def do(self, directory: StageDirectory, unit: Unit[None]) -> Learned:
+    def do(self, directory: OpenedStage[VocabularySetup], unit: Unit[None]) -> Learned:
         """Learn, and measure on the validation documents."""
-        setup: VocabularySetup = directory.setup
+        setup = directory.setup
         counts = pa.Table.from_batches(MERGED.read(directory), WORD_COUNTS)
         words = counts.sort_by([("count", "descending"), ("word", "ascending")])
         with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):

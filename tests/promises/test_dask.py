@@ -18,9 +18,9 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
+from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.storage.stage import StageDirectory
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from number_stage import Done, NumberStage, fail_on_three, pids_of
 
@@ -60,7 +60,7 @@ def all_stages(folder: Path, options: RunOptions) -> dict[str, str]:
     }
 
 
-def nap(directory: StageDirectory, number: int) -> Done:
+def nap(directory: OpenedStage[None], number: int) -> Done:
     time.sleep(1)
     return Done(number, os.getpid())
 

@@ -25,11 +25,11 @@ from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import runner, tables
 from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import Phase, do_unit
 from clozeworks.pipeline.execution.units import finished_units, read_units
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources.reading import read_documents
-from clozeworks.pipeline.storage.stage import StageDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -305,7 +305,7 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
     expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
 
-    def stop_within(number: int, directory: StageDirectory, now: Phase[Any, Any]) -> None:
+    def stop_within(number: int, directory: OpenedStage[Any], now: Phase[Any, Any, Any]) -> None:
         units = read_units(directory, now.name, now.payload_type)
         num_finished = len(finished_units(directory, now.name))
         if now.name == phase and num_finished == min(num_done, len(units) - 1):

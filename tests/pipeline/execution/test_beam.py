@@ -17,10 +17,11 @@ from clozeworks.pipeline.execution.beam import (
     take_runner,
 )
 from clozeworks.pipeline.execution.jobs import in_a_line
+from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.stages import open_stage
 from clozeworks.pipeline.manifests import DocumentsManifest
-from clozeworks.pipeline.storage.stage import StageDirectory, read_any_manifest
+from clozeworks.pipeline.storage.stage import read_any_manifest
 from number_stage import Done, NumberStage, Squares, fail_on_three, square
 
 pytestmark = pytest.mark.slow
@@ -99,7 +100,7 @@ def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
             do_unit(number, directory, Squares(fail_on_three))
 
 
-def look_at_manifest(directory: StageDirectory, number: int) -> Done:
+def look_at_manifest(directory: OpenedStage[None], number: int) -> Done:
     before = Path(directory.path).with_name("one") / "manifest.json"
     return Done(int(before.exists()))
 

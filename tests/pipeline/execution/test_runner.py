@@ -18,6 +18,7 @@ import pytest
 from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.progress import Progress
 from clozeworks.pipeline.execution.runner import run_stage
@@ -50,17 +51,17 @@ def workers_find_this_module(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
 
 
-def fail_on_three(directory: StageDirectory, number: int) -> Done:
+def fail_on_three(directory: OpenedStage[None], number: int) -> Done:
     if number == 3:
         raise UserError("three is no good")
     return square(directory, number)
 
 
-def fail(directory: StageDirectory, number: int) -> Done:
+def fail(directory: OpenedStage[None], number: int) -> Done:
     raise ValueError(f"{number} is no good")
 
 
-def die(directory: StageDirectory, number: int) -> Done:
+def die(directory: OpenedStage[None], number: int) -> Done:
     os.kill(os.getpid(), signal.SIGKILL)
     return Done(0)
 
@@ -92,7 +93,7 @@ def test_a_users_mistake_in_a_worker_ends_the_run_and_what_is_done_is_kept(tmp_p
     assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
-def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
+def fail_on_four_and_linger(directory: OpenedStage[None], number: int) -> Done:
     if number == 4:
         raise UserError("four is no good")
     return linger(directory, number)
@@ -186,7 +187,7 @@ def run_until_interrupted(path: str, *beam_options: str) -> None:
         abandon(130)
 
 
-def linger(directory: StageDirectory, number: int) -> Done:
+def linger(directory: OpenedStage[None], number: int) -> Done:
     Path(directory.path, f"{os.getpid()}.pid").touch()
     time.sleep(3 * GIVE_UP_S)
     return Done(0)
@@ -214,7 +215,7 @@ def test_beam_is_imported_only_if_its_options_are_given(tmp_path: Path):
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
 
 
-def nap(directory: StageDirectory, number: int) -> Done:
+def nap(directory: OpenedStage[None], number: int) -> Done:
     Path(directory.path, "begun").touch()
     time.sleep(0.5)
     return Done(number)
@@ -268,7 +269,7 @@ def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(descriptor)
 
-    def fill_disk(directory: StageDirectory, number: int) -> Done:
+    def fill_disk(directory: OpenedStage[None], number: int) -> Done:
         Path(directory.path, "full").touch()
         return Done(number)
 
@@ -278,7 +279,7 @@ def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
 
 
 def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
-    def block(directory: StageDirectory, number: int) -> Done:
+    def block(directory: OpenedStage[None], number: int) -> Done:
         Path(directory.path, f".work/squares/{number:05d}.json").mkdir(exist_ok=True)
         return Done(number)
 
@@ -287,7 +288,7 @@ def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
             run(tmp_path, block, RunOptions(workers=1, beam_options=beam_options))
 
 
-def leave_path(directory: StageDirectory, number: int) -> Done:
+def leave_path(directory: OpenedStage[None], number: int) -> Done:
     directory.write_bytes("path", directory.path.encode())
     return Done(number)
 

@@ -3,34 +3,41 @@
 import json
 import re
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.documents.pipeline import IngestStage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.phases import do_unit, plan_phase
+from clozeworks.pipeline.execution.opened import OpenedStage
+from clozeworks.pipeline.execution.phases import Phase, do_unit, plan_phase
 from clozeworks.pipeline.execution.progress import Progress, progress_shown
 from clozeworks.pipeline.execution.stages import (
     finish_stage,
     open_stage,
     opened_directory,
     progress_of,
+    table_writers,
 )
-from clozeworks.pipeline.execution.units import read_errors, read_units
-from clozeworks.pipeline.storage.stage import StageDirectory
+from clozeworks.pipeline.execution.tables import TemporaryTable
+from clozeworks.pipeline.execution.units import Unit, read_errors, read_units
 from number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
 
 SQUARES = [0, 1, 4, 9, 16]
 
 
-def opened(path: Path, **options: Any) -> tuple[NumberStage, StageDirectory]:
+def opened(path: Path, **options: Any) -> tuple[NumberStage, OpenedStage[None]]:
     stage = NumberStage(output=str(path), **options)
     directory, manifest = open_stage(stage, stage.plan(), overwrite=False)
     assert manifest is None
     return stage, directory
 
 
-def do_all(stage: NumberStage, directory: StageDirectory) -> None:
+def do_all(stage: NumberStage, directory: OpenedStage[None]) -> None:
     for phase in stage.phases():
         for number in plan_phase(directory, phase):
             do_unit(number, directory, phase)
@@ -133,12 +140,59 @@ def test_a_plan_that_a_killed_run_left_is_used(tmp_path: Path):
 
 
 def test_the_first_phase_of_a_stage_has_the_units_of_its_plan(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "never opened")
+    directory = OpenedStage(str(tmp_path), "never opened", setup=None)
     with pytest.raises(TypeError, match="squares are planned when its stage is opened"):
         plan_phase(directory, Squares(square))
 
 
-def fail(directory: StageDirectory, number: int) -> Done:
+@dataclass(frozen=True)
+class _Reader(Squares):
+    """A phase that reads a table, whether it says so or not."""
+
+    def do(self, directory: OpenedStage[None], unit: Unit[int]) -> Done:
+        list(TABLE.read(directory))
+        return super().do(directory, unit)
+
+
+TABLE = TemporaryTable("numbers", pa.schema([("number", pa.int64())]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ReadingStage(NumberStage):
+    of_phases: tuple[Phase[None, Any, Any], ...]
+
+    def phases(self) -> Iterator[Phase[None, Any, Any]]:
+        yield from self.of_phases
+
+
+def test_a_stage_whose_phase_reads_what_nothing_has_written_is_refused(tmp_path: Path):
+    writer = Squares(square, writes=(TABLE,))
+    reader = MoreSquares(square, reads=(TABLE,))
+    stage = _ReadingStage(output=str(tmp_path), of_phases=(writer, reader))
+    assert table_writers(stage) == {"numbers": "squares"}
+    for phases in ((reader, writer), (reader,)):
+        stage = _ReadingStage(output=str(tmp_path), of_phases=phases)
+        with pytest.raises(TypeError, match="more reads numbers, but no phase before it writes it"):
+            open_stage(stage, stage.plan(), overwrite=False)
+
+
+def test_a_phase_cannot_read_a_table_that_it_does_not_name(tmp_path: Path):
+    stage = _ReadingStage(output=str(tmp_path), of_phases=(_Reader(square, writes=(TABLE,)),))
+    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+    [phase] = stage.phases()
+    with pytest.raises(TypeError, match="a phase reads numbers, but does not say so"):
+        do_unit(0, directory, phase)
+
+
+@pytest.mark.parametrize("share", [None, 0.8])
+def test_the_phases_of_ingest_read_what_earlier_ones_write(share: float | None):
+    config = IngestConfig(near_duplicates=share)
+    stage = IngestStage(sources=(), output="unused", config=config, max_bad=0.0)
+    written = set(table_writers(stage))
+    assert written == {table.name for phase in stage.phases() for table in phase.reads}
+
+
+def fail(directory: OpenedStage[None], number: int) -> Done:
     raise UserError(f"{number} is no good")
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.tables import TemporaryTable, cut_evenly, range_of
-from clozeworks.pipeline.storage.stage import StageDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ class IntoEight:
         return range_of(rows["hash"].to_numpy(), 8)
 
 
-TABLE = TemporaryTable("words", "phase", SCHEMA, IntoEight())
+TABLE = TemporaryTable("words", SCHEMA, IntoEight())
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 100])
@@ -50,7 +50,7 @@ def test_rows_come_back_from_their_partitions_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int, chunk_bytes: int
 ):
     monkeypatch.setattr(tables, "CHUNK_BYTES", chunk_bytes)
-    directory = StageDirectory(str(tmp_path), "f")
+    directory = OpenedStage(str(tmp_path), "f", setup=None)
     hashes = np.random.default_rng(rows_at_once).integers(0, 2**64, 100, dtype=np.uint64)
     rows = [{"hash": int(value), "words": [str(i)] * (i % 3)} for i, value in enumerate(hashes)]
     with TABLE.write(directory, "unit") as writer:
@@ -69,7 +69,7 @@ def test_rows_come_back_from_their_partitions_in_order(
 
 
 def test_a_table_without_rows_is_read_as_such(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "f")
+    directory = OpenedStage(str(tmp_path), "f", setup=None)
     with TABLE.write(directory, "unit"):
         pass
     assert list(TABLE.read(directory, range(8), ["unit"])) == []

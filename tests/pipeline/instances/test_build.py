@@ -17,6 +17,7 @@ from clozeworks.pipeline.auditing.checks import audit_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import units
+from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.units import Unit
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.instances.shard import BuildShards, DocumentsToRead, InstancesSetup
@@ -25,7 +26,7 @@ from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
 from clozeworks.pipeline.storage.shards import read_columns
-from clozeworks.pipeline.storage.stage import StageDirectory, read_manifest
+from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary, measure_vocabulary
@@ -379,7 +380,7 @@ def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path
     setup = InstancesSetup(mixture=[], languages={}, tokenizer=tokenizer)
     shard = DocumentsToRead(split="train", index=0, path=str(documents / TRAIN))
     with pytest.raises(UserError, match=message) as raised:
-        directory = StageDirectory(vocab, "of a test", setup)
+        directory = OpenedStage(vocab, "of a test", setup=setup)
         BuildShards(CONFIG).do(directory, Unit(TRAIN, cost=1, payload=shard))
     assert "\n" not in str(raised.value)
     assert not (Path(vocab) / TRAIN).exists()
