@@ -37,7 +37,7 @@ BORDER_BITS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class HashLayout:
     """The partitions and buckets of one run."""
 
     num_buckets: int
@@ -75,7 +75,7 @@ class Layout:
         return validation_hashes < np.uint64(self.validation_below)
 
 
-def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
+def choose_layout(input_bytes: int, config: IngestConfig) -> HashLayout:
     """Return the layout for sources of this size; beyond `MAX_PARTITIONS`, a partition holds
     several shards.
     """
@@ -86,7 +86,7 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
     # A power of two, because `cut_shards` deals out 2**12 buckets evenly among the partitions.
     num_partitions = 1 << (wanted - 1).bit_length()
     num_partitions = min(max(num_partitions, MIN_PARTITIONS), most_partitions)
-    return Layout(
+    return HashLayout(
         num_buckets=config.shards or NUM_BUCKETS,
         num_partitions=num_partitions,
         num_validation_partitions=max(1, round(config.validation_share * num_partitions)),
@@ -98,7 +98,7 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
 class IngestSetup:
     """Facts about the inputs that all phases of ingest need."""
 
-    layout: Layout
+    layout: HashLayout
     left_out: CounterRecord
     """Counts files that are not read."""
 
@@ -116,7 +116,9 @@ class KeyRange:
         return range(self.start, self.stop)
 
 
-def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> list[Unit[KeyRange]]:
+def plan_keys(
+    kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout
+) -> list[Unit[KeyRange]]:
     """Return the units that read all of the small rows of one kind."""
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.

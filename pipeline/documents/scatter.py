@@ -42,8 +42,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Scattered(Record):
-    """The record of a unit: counts; and per `Layout.bucket_of`, bytes of text (int64) and documents
-    (uint32).
+    """The record of a unit: counts; and per `HashLayout.bucket_of`, bytes of text (int64) and
+    documents (uint32).
     """
 
     counters: CounterRecord

@@ -14,7 +14,7 @@ from ..storage.shards import shard_name
 from .deduplicate import Deduplicated
 from .held_out import ENOUGH_DOCUMENTS, MIN_DOCUMENTS, Candidate, num_held_out
 from .layout import (
-    Layout,
+    HashLayout,
     borders,
     cut_shards,
     cut_validation,
@@ -49,7 +49,7 @@ class ShardRun:
             shard_name(self.split, self.first + index, self.count) for index in range(num_shards)
         ]
 
-    def partitions(self, layout: Layout) -> list[int]:
+    def partitions(self, layout: HashLayout) -> list[int]:
         """Return the partitions of `SCATTERED` that hold the documents."""
         start = self.edges[0]
         stop = self.edges[-1]
@@ -90,7 +90,7 @@ def plan_shards(
     scattered: Sequence[Scattered],
     deduplicated: Sequence[Deduplicated],
     num_shards: int | None,
-    layout: Layout,
+    layout: HashLayout,
 ) -> list[Unit[ShardRun]]:
     """Cut the hashes into `num_shards` shards, or by size.
 
@@ -128,7 +128,7 @@ def plan_shards(
 
 
 def _also_held_out(
-    deduplicated: Sequence[Deduplicated], num_documents: int, num_asked: int, layout: Layout
+    deduplicated: Sequence[Deduplicated], num_documents: int, num_asked: int, layout: HashLayout
 ) -> list[Candidate]:
     """Return the documents to hold out beyond those of the layout, by their validation hashes."""
     candidates: list[Candidate] = []
@@ -146,7 +146,7 @@ def _also_held_out(
     ]
 
 
-def _bucket_of(candidate: Candidate, layout: Layout) -> int:
+def _bucket_of(candidate: Candidate, layout: HashLayout) -> int:
     hashes = np.array([candidate.hash], np.uint64)
     validation_hashes = np.array([candidate.validation_hash], np.uint64)
     return int(layout.bucket_of(hashes, validation_hashes)[0])

@@ -36,7 +36,7 @@ from .opened import OpenedStage
 from .phases import Phase
 from .progress import Progress
 from .units import (
-    LAYOUT,
+    WORK_FORMAT,
     Unit,
     clear_errors,
     errors_written_down,
@@ -131,7 +131,7 @@ def open_stage(
     write_units(directory, first_phase.name, plan.units)
     # The setup goes last: with it, workers take the stage for opened.
     setup = _SetupFile(
-        directory.fingerprint, directory.opened, plan.setup, LAYOUT, installed_version()
+        directory.fingerprint, directory.opened, plan.setup, WORK_FORMAT, installed_version()
     )
     directory.write_bytes(SETUP, msgspec.json.encode(setup))
     return directory, None
@@ -171,7 +171,7 @@ def opened_directory(stage: Stage[S, Any]) -> OpenedStage[S] | None:
             writers=table_writers(stage),
         )
         check_version(directory, setup.version)
-        if setup.layout != LAYOUT:
+        if setup.layout != WORK_FORMAT:
             raise RunError(f"{path} was written by another version of clozeworks.")
         return directory
     raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")

@@ -30,7 +30,7 @@ from ..storage.stage import StageDirectory
 NUM_READERS = 16
 """Records read at a time, because object stores are slow to answer."""
 ERRORS = f"{WORK}/errors"
-LAYOUT = 4
+WORK_FORMAT = 4
 """Version of plans, records and temporary tables. Increase it with every change to them, so that
 newer code does not resume from older files."""
 _ADVICE = "Rerun with `overwrite` to start over."
@@ -71,7 +71,7 @@ class _Stamped(Generic[T]):
 
 def write_stamped(directory: StageDirectory, name: str, content: Any) -> None:
     """Write plain values or dataclasses to a JSON file that only the same work reads back."""
-    stamped = _Stamped(directory.fingerprint, content, LAYOUT)
+    stamped = _Stamped(directory.fingerprint, content, WORK_FORMAT)
     directory.write_bytes(name, msgspec.json.encode(stamped))
 
 
@@ -79,7 +79,7 @@ def read_stamped(directory: StageDirectory, name: str, kind: Any) -> Any:
     """Return the content of a file; None if it belongs to other work or has another layout."""
     path = directory.file(name)
     stamped = parse_json(storage.read_bytes(path), _Stamped[kind], path, _ADVICE)
-    if stamped.fingerprint != directory.fingerprint or stamped.layout != LAYOUT:
+    if stamped.fingerprint != directory.fingerprint or stamped.layout != WORK_FORMAT:
         return None
     return stamped.content
 

@@ -7,7 +7,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.layout import (
     SHARD_TEXT_BYTES,
-    Layout,
+    HashLayout,
     borders,
     choose_layout,
     cut_shards,
@@ -23,7 +23,7 @@ TOP = 1 << 32
 
 
 def test_validation_documents_have_partitions_of_their_own():
-    layout = Layout(
+    layout = HashLayout(
         num_buckets=10, num_partitions=4, num_validation_partitions=1, validation_below=100
     )
     hashes, validation_hashes = (

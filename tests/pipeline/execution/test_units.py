@@ -57,7 +57,7 @@ def test_a_plan_of_other_work_or_of_another_version_is_refused(
         read_units(StageDirectory(directory.path, "other work"), PHASE, int)
     with pytest.raises(UserError, match=r"more/plan\.json is missing"):
         read_units(directory, "more", int)
-    monkeypatch.setattr(units, "LAYOUT", units.LAYOUT + 1)
+    monkeypatch.setattr(units, "WORK_FORMAT", units.WORK_FORMAT + 1)
     with pytest.raises(UserError, match=message):
         read_units(directory, PHASE, int)
 
@@ -96,7 +96,7 @@ def test_records_of_another_version_are_done_again(
     directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as older:
-        older.setattr(units, "LAYOUT", units.LAYOUT - 1)
+        older.setattr(units, "WORK_FORMAT", units.WORK_FORMAT - 1)
         write_record(directory, PHASE, 1, Done(1))
     write_record(directory, PHASE, 2, Done(4))
     assert unfinished_units(directory, PHASE, Done) == [0, 1]

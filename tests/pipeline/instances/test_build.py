@@ -165,7 +165,7 @@ def test_counts_in_another_layout_are_not_resumed(
         ("Learn.do", "merge/plan.json is missing or was written by another version"),
     ):
         with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
-            patched.setattr(units, "LAYOUT", 1)
+            patched.setattr(units, "WORK_FORMAT", 1)
             patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
             learn_vocabulary(documents, str(tmp_path / step), config, RUN)
         for path in (tmp_path / step).glob(".work/*/*.arrow"):
