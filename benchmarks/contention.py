@@ -95,7 +95,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     from clozeworks.model.pretraining.spec import read_spec
     from clozeworks.model.pretraining.start import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
-    from clozeworks.model.training.loop import prefetch
+    from clozeworks.model.training.prefetch import prefetch
     from clozeworks.model.training.ranks import Ranks
 
     config = PretrainConfig(

@@ -58,8 +58,8 @@ from clozeworks.model.training.compilation import (
     python_header,
     uncompiled,
 )
-from clozeworks.model.training.loop import prefetch
 from clozeworks.model.training.optim import make_optimizer
+from clozeworks.model.training.prefetch import prefetch
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.snapshot import SnapshotWriter
 from clozeworks.model.training.update import Loss, Updater

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from clozeworks.model.pretraining import sequence
 from clozeworks.model.pretraining.data import open_instances
-from clozeworks.model.training.loop import prefetch
+from clozeworks.model.training.prefetch import prefetch
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest

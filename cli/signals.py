@@ -3,7 +3,7 @@
 import signal
 from typing import Any, Self
 
-from ..model.training.loop import StopRequest
+from ..model.training.stop import StopRequest
 
 
 class StopOnSignal(StopRequest):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .tasks.splits import make_task
     from .tasks.squad import SpanClassifier, Squad
     from .tasks.task import Task
-    from .training.loop import StopRequest
+    from .training.stop import StopRequest
 
 __all__ = [
     "BertForPreTraining",
@@ -73,7 +73,7 @@ _MODULES = {
     "SequenceClassifier": "tasks.label_head",
     "SpanClassifier": "tasks.squad",
     "Squad": "tasks.squad",
-    "StopRequest": "training.loop",
+    "StopRequest": "training.stop",
     "Task": "tasks.task",
     "TaskBatch": "tasks.batches",
     "TaskModel": "tasks.head",

@@ -40,9 +40,9 @@ from ..tasks.task import Task, report_cut
 from ..tokenizer import TextTokenizer
 from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
-from ..training.loop import StopRequest
 from ..training.processor import print_if_emulated
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
+from ..training.stop import StopRequest
 from .card import CardSources, task_card
 from .config import FinetuneConfig
 from .dev import dev_split, scores_without_model

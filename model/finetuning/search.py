@@ -11,8 +11,8 @@ from ..mirror import upload
 from ..tasks.head import TaskModel
 from ..tasks.splits import TaskSplits
 from ..training.logs import ProgressCallback
-from ..training.loop import StopRequest
 from ..training.ranks import Ranks
+from ..training.stop import StopRequest
 from .config import FinetuneConfig
 from .dev import DevMeasurement
 from .folder import SearchFolder

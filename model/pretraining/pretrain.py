@@ -24,10 +24,11 @@ from ..training.device import (
     pinned_attention,
 )
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
-from ..training.loop import Ended, StopRequest, train
+from ..training.loop import Ended, train
 from ..training.processor import kept_threads, print_if_emulated, use_threads
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
+from ..training.stop import StopRequest
 from .card import model_card, num_evaluated
 from .data import InstanceDirectory
 from .run import (

@@ -21,8 +21,9 @@ from ..training.device import (
     update_flops,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
-from ..training.loop import StopRequest, Work
+from ..training.loop import Work
 from ..training.snapshot import SnapshotWriter
+from ..training.stop import StopRequest
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch
 from .evaluate import NUM_SUMS, metrics, sum_losses

@@ -275,11 +275,13 @@ def test_a_recipe_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str
 def test_a_book_that_lost_much_as_headings_is_warned_about(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    book = tmp_path / "torn.txt"
-    prose = "The wind went on over the grey and empty fields of the north. " * 4
-    book.write_text("\n\n".join([prose, "Down the Grey River"] * 200))
-    main(["ingest", str(book), "--output", str(tmp_path / "documents"), "--language=en"])
-    assert "Warning: over 3% of 1 book left out as headings" in capsys.readouterr().err
+    books = tmp_path / "books"
+    books.mkdir()
+    for wind in ("North", "South", "East", "West", "Zephyr"):
+        prose = f"The {wind} wind went on over the grey and empty fields of the land. " * 4
+        (books / f"{wind}.txt").write_text("\n\n".join([prose, "Down the Grey River"] * 200))
+    main(["ingest", str(books), "--output", str(tmp_path / "documents"), "--language=en"])
+    assert "Warning: over 3% of 5 books left out as headings" in capsys.readouterr().err
 
 
 def test_texts_in_other_encodings_are_read_with_a_warning_or_refused(

@@ -27,8 +27,8 @@ from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.head import Recipe, TaskModel
 from clozeworks.model.tokenizer import TokenRow
-from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.ranks import Ranks
+from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
 

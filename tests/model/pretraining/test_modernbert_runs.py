@@ -24,8 +24,8 @@ from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.pretraining.start import initial_model
-from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.optim import make_optimizer
+from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 from safetensors.torch import load_file, save_file

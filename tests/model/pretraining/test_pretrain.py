@@ -24,7 +24,7 @@ from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.global_batches import GlobalBatches
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.training.logs import Clock
-from clozeworks.model.training.loop import StopRequest
+from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 from instances_fixture import write_instances

@@ -1,7 +1,7 @@
 """Batches made ahead: their order, and errors."""
 
 import pytest
-from clozeworks.model.training.loop import prefetch
+from clozeworks.model.training.prefetch import prefetch
 
 
 def test_prefetch_keeps_the_order_and_passes_errors_on():
