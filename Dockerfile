@@ -1,7 +1,7 @@
 # Two images, with the versions of constraints.txt:
 #
 #     docker build -t clozeworks .                                 the commands, on CPUs
-#     docker run --rm -v "$PWD:/data" -w /data clozeworks ingest corpus --output documents
+#     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/data" -w /data clozeworks ingest corpus --output documents
 #
 #     docker build --target beam -t REGISTRY/clozeworks-beam .     Beam's SDK container, for workers of Dataflow, Flink, Spark
 FROM apache/beam_python3.11_sdk:2.77.0 AS beam
@@ -14,4 +14,8 @@ COPY constraints.txt /clozeworks/
 RUN pip install --no-cache-dir --constraint /clozeworks/constraints.txt --index-url https://download.pytorch.org/whl/cpu torch
 COPY . /clozeworks
 RUN pip install --no-cache-dir --constraint /clozeworks/constraints.txt '/clozeworks[data,train]'
+# Not root, whoever starts it; caches go where every user may write.
+RUN useradd clozeworks
+USER clozeworks
+ENV HOME=/tmp
 ENTRYPOINT ["clozeworks"]

@@ -12,7 +12,7 @@ timed = @echo "==> $(1): about $(2) on two cores"; TIMEFORMAT="==> $(1): took %l
 # One process more than cores, because many tests wait for processes of their own; at most four, because of memory.
 TEST := $(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --maxprocesses 4
 
-.PHONY: demo quick test test-avx2 test-cluster test-clusters test-store lint torture format docs bench clean
+.PHONY: demo quick test test-avx2 test-cluster test-clusters test-store lint torture format docs dist bench clean
 
 demo: .venv/installed
 	$(call timed,demo,3 to 4 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -64,6 +64,13 @@ docs: .venv/test
 	./install.sh '.[docs]'
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet
 
+# What a release holds, into dist/, tried away from the checkout with the libraries of .venv; WHOLE=--whole installs all of
+# them anew.
+dist: .venv/test
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	$(call timed,a trial of the wheel,1 minute) tests/try_dist.sh dist $(WHOLE)
+
 bench: .venv/test
 	$(BIN)/python -m benchmarks
 
@@ -80,4 +87,4 @@ bench: .venv/test
 	@touch $@
 
 clean:
-	rm -rf .venv $(DEMO) build site *.egg-info
+	rm -rf .venv $(DEMO) build dist site *.egg-info
