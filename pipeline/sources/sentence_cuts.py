@@ -20,7 +20,7 @@ from string import ascii_uppercase
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from .sentence_joins import UNCASED_LETTERS
-from .sentence_quotes import is_open, may_quote, quotation_around
+from .sentence_quotes import ORPHAN, is_open, may_quote, quotation_around
 from .sentence_rules import (
     ABBREVIATIONS,
     BEFORE_NUMBERS,
@@ -36,7 +36,8 @@ from .sentence_rules import (
 _INITIALS = "".join(capital for capital in ascii_uppercase if capital not in LAST_WORDS)
 _NEXT = (
     rf"(?P<closers>[\"'”’»)\]]*)"
-    rf"(?= [\"“‘'«„(\[¿¡—–-]* ?(?P<next>[{UPPER_CASE}][^\W_]*|\d+|[{UNCASED_LETTERS}가-힣]))"
+    rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?"
+    rf"(?P<next>[{UPPER_CASE}][^\W_]*|\d+|[{UNCASED_LETTERS}가-힣]))"
 )
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.

@@ -2,10 +2,23 @@
 
 import re
 
-from .sentence_rules import GERSHAYIM, MIRRORED_QUOTES
+from .sentence_rules import GERSHAYIM, MIRRORED_QUOTES, UPPER_CASE
 
 # Marks that sentencex takes for an opening quotation mark, behind which it finds no end.
 _TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
+ORPHAN = "¤"
+"""Shown for a mark without a partner."""
+_NO_BRACKETS = str.maketrans("()", ORPHAN * 2)
+_PARTNERS = {"„": "“", "“": "”", "«": "»", "»": "«", '"': '"'}
+_MARK = re.compile(r"``|''|[\"“”„«»]")
+_BEFORE_OPENING = " ([{—–-/¿¡"
+_TYPED_PAIRS = re.compile(
+    r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
+)
+_PRINTED_MARK = re.compile("[“”„«»]")
+_FALSE_APOSTROPHE = re.compile(
+    rf"'(?<!\w')(?=\w[^']*?[.!?] [{UPPER_CASE}][^']*?(?<![\s.,!?…])'(?!\w))"
+)
 _RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]")
 
 # What is shorter may be a title.
@@ -29,22 +42,105 @@ _QUOTATION = re.compile(
 
 
 def with_known_quotes(texts: list[str], code: str) -> list[str]:
-    """Return paragraphs with quotation marks as sentencex knows them; their lengths stay."""
+    """Return paragraphs with quotation marks as sentencex knows them; their lengths stay.
+
+    It pairs marks as they come. One that is typed without its partner must not pair with the next,
+    which opens or closes another quotation: no sentence would end between them.
+    """
     if code in GERSHAYIM:
         return [_TYPED_GERESH.sub("״", text) for text in texts]
     if code in MIRRORED_QUOTES:
-        return [_RIGHT_TO_LEFT_QUOTES.sub(_as_in_english, text) for text in texts]
-    return texts
+        return [_with_mirrored_marks(text) for text in texts]
+    return [text if _is_well_paired(text) else _paired(text) for text in texts]
+
+
+def _is_well_paired(text: str) -> bool:
+    """Return whether sentencex pairs all marks of a text as its writer did; nearly always so."""
+    # The cheapest first. Marks between blanks do not tell which of them open.
+    if '"' in text and ' " ' not in text and not _TYPED_PAIRS.fullmatch(text):
+        return False
+    if " '" in text or text[0] == "'" or "''" in text:
+        if "''" in text or _FALSE_APOSTROPHE.search(text):
+            return False
+    if "``" in text:
+        return False
+    if text.isascii() or not ("“" in text or "„" in text or "«" in text or "”" in text):
+        return True
+    marks = "".join(_PRINTED_MARK.findall(text))
+    return not marks.replace("“”", "").replace("„“", "").replace("«»", "")
+
+
+def _with_mirrored_marks(text: str) -> str:
+    if 0 <= text.find(")") < text.find("("):  # typed in the order in which they are seen
+        text = text.translate(_NO_BRACKETS)
+    return _RIGHT_TO_LEFT_QUOTES.sub(_as_in_english, text)
 
 
 def _as_in_english(quote: re.Match[str]) -> str:
     return "“" if quote["opening"] else "”"
 
 
+def _paired(text: str) -> str:
+    """Return a text in which each mark that opens a quotation has its partner, and is shown as
+    `ORPHAN` if it has none.
+    """
+    shown = list(text)
+    opened: re.Match[str] | None = None
+    for mark in _MARK.finditer(text):
+        if _opens(mark, opened):
+            if opened:
+                _hide(opened, shown)
+            opened = mark
+            continue
+        if not opened:
+            shown[mark.start() : mark.end()] = ["”", ORPHAN][: len(mark[0])]
+            continue
+        # „so", “so": with the partner that sentencex knows.
+        partner = _PARTNERS.get(opened[0])
+        if partner and len(mark[0]) == 1:
+            shown[mark.start()] = partner
+        opened = None
+    if opened:
+        _hide(opened, shown)
+    return _without_false_apostrophes("".join(shown))
+
+
+def _hide(mark: re.Match[str], shown: list[str]) -> None:
+    shown[mark.start() : mark.end()] = ORPHAN * len(mark[0])
+
+
+def _opens(mark: re.Match[str], opened: re.Match[str] | None) -> bool:
+    """Return whether a mark opens a quotation; `opened` is the one that is not closed yet."""
+    if mark[0] in ("„", "``"):
+        return True
+    if mark[0] in ("”", "''"):
+        return False
+    if mark[0] == "“":
+        return opened is None or opened[0] != "„"
+    text = mark.string
+    before = text[: mark.start()][-2:]
+    after = text[mark.end() : mark.end() + 1]
+    may_open = not before or before[-1] in _BEFORE_OPENING
+    # A Korean particle follows it at once.
+    may_close = not after.isalnum() or "가" <= after <= "힣"
+    if may_open == may_close:  # as between blanks
+        return mark[0] == "«" or (mark[0] == '"' and opened is None)
+    # "I saw it, "he said: a closing one that is misplaced.
+    is_misplaced = opened is not None and before[:1] in (*",.?!…",) and after.islower()
+    return may_open and not is_misplaced
+
+
+def _without_false_apostrophes(text: str) -> str:
+    """Hide apostrophes that sentencex takes for opening single quotes.
+
+    Between them and what it takes for the closing one a sentence ends: "'l bogħod. Il- … ta' ".
+    """
+    return _FALSE_APOSTROPHE.sub(ORPHAN, text)
+
+
 def may_quote(text: str) -> bool:
     """Return whether a text may have a quotation."""
-    # Single characters are found faster.
-    return any(quote in text for quote in "\"“«‘„'")
+    return '"' in text or "'" in text or _OPENS.search(text) is not None
 
 
 def is_open(line: str) -> bool:

@@ -163,7 +163,7 @@ class _Splitter:
         lines = self._lines(shown)
         if marks := CUTS.get(self._code):
             lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
-        if shown is texts:
+        if shown == texts:  # mostly the same objects, so that it is fast
             return lines.split("\n")
         return _same_lines(texts, lines)
 
@@ -192,11 +192,9 @@ def _segment(text: str, code: str) -> list[str]:
 
 def _same_lines(texts: list[str], lines: str) -> list[str]:
     """Cut paragraphs where `lines`, which show them with other characters, are cut."""
-    sentences = []
-    for text, shown in zip(texts, lines.split("\n\n"), strict=True):
-        ends = list(accumulate(map(len, shown.split("\n")), initial=0))
-        sentences += [text[start:end] for start, end in pairwise(ends)]
-    return sentences
+    text = "".join(texts)
+    ends = accumulate(map(len, lines.split("\n")), initial=0)
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 def language_code(language: str) -> str:
