@@ -40,7 +40,7 @@ from clozeworks.pipeline.sources.wikitext.repair import GAP
 
 _LINES_PER_DOCUMENT = 30
 _NEVER = re.compile("(?!)()")  # with a group, which replacements name
-_NO_ENDINGS = sentence_rules.Endings(always=_NEVER, unless_name=_NEVER, last_words=frozenset())
+_NO_ENDINGS = sentence_rules.Endings(_NEVER, _NEVER, frozenset(), frozenset())
 
 
 @dataclass(frozen=True)

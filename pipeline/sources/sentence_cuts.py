@@ -202,6 +202,8 @@ def _may_be_last(word: str, endings: Endings) -> bool:
 
 def _ends_with_word(word: str, end: re.Match[str], endings: Endings, document: Document) -> bool:
     """Return whether a word with a full stop, before a capital, ends a sentence."""
+    if word in endings.ordinary_words:
+        return True
     if _may_be_common(word) and not document.is_abbreviation(word):
         return True
     before = end.string[max(0, end.start() - _LONGEST_ENDING) : end.start()]

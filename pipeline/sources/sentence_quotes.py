@@ -59,10 +59,9 @@ def _is_well_paired(text: str) -> bool:
     # The cheapest first. Marks between blanks do not tell which of them open.
     if '"' in text and ' " ' not in text and not _TYPED_PAIRS.fullmatch(text):
         return False
-    if " '" in text or text[0] == "'" or "''" in text:
-        if "''" in text or _FALSE_APOSTROPHE.search(text):
-            return False
-    if "``" in text:
+    if "''" in text or "``" in text:
+        return False
+    if (" '" in text or text[0] == "'") and _FALSE_APOSTROPHE.search(text):
         return False
     if text.isascii() or not ("“" in text or "„" in text or "«" in text or "”" in text):
         return True

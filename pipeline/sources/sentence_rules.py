@@ -248,6 +248,7 @@ class _SentenceWords(Struct, frozen=True):
     abbreviations: tuple[_Words, ...]
     before_numbers: tuple[_Words, ...]
     final_words: tuple[_Words, ...]
+    ordinary_words: tuple[_Words, ...]
     units: tuple[_Words, ...]
     others: tuple[_Phrases, ...]
     eras: tuple[_Phrases, ...]
@@ -273,6 +274,9 @@ BEFORE_NUMBERS = _by_language(_WORDS.before_numbers)
 
 FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
+
+ORDINARY_WORDS = _by_language(_WORDS.ordinary_words)
+"""In lower case: words that sentencex takes for abbreviations."""
 
 BEFORE_CAPITALS = frozenset(
     (
@@ -333,6 +337,8 @@ class Endings(NamedTuple):
     """Units after a number, and "and others"."""
     unless_name: re.Pattern[str]
     """Eras and the like: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
+    ordinary_words: frozenset[str]
+    """Those of `ORDINARY_WORDS`."""
     last_words: frozenset[str]
     """The letters at the end of each, so that a pattern is only tried where it may match."""
 
@@ -352,6 +358,7 @@ def endings_of(language: str) -> Endings:
             rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
         ),
         unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
+        ordinary_words=ORDINARY_WORDS.get(language, frozenset()),
         last_words=frozenset(map(_last_word, (*units, *others, *eras))),
     )
 

@@ -306,6 +306,34 @@ def test_sentences_that_end_like_abbreviations(language: str, sentences: list[st
 @pytest.mark.parametrize(
     ("language", "sentences"),
     [
+        ("no", ["Jeg tar den ut.", "Putter den i kurven."]),
+        ("sv", ["Han gick ut.", "Sedan kom hon."]),
+        ("es", ["Creo que no.", "Ella vino a casa."]),
+        ("de", ["Das gefällt mich.", "Danach ging er."]),
+        ("bg", ["Струва 25 лв.", "Причината е проста."]),
+    ],
+)
+def test_a_word_like_any_other_ends_a_sentence(language: str, sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("en", ["``It rains,'' he said.", "``The road is wet.''", "Nobody came."]),
+        ("de", ["„Es regnet“, sagte er.", "„Wir bleiben hier.", "Dann gingen „alle“ fort."]),
+        ("fr", ["Il dit : « Il pleut.", "Nous restons.", "Puis « tous » partirent."]),
+        ("mt", ["Dan hu 'l bogħod.", "Il-karozza ta' Ġanni hija ħamra.", "Hi telqet."]),
+        ("ar", ["قال: ”إنها تمطر.", "سنبقى هنا."]),
+    ],
+)
+def test_a_mark_without_its_partner_protects_nothing(language: str, sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
         (
             "en",
             [
