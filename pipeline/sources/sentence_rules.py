@@ -130,6 +130,8 @@ JOINS = (
         r"[-–]\d{1,2}\.",
         "Uoraišu azara piļs ir 9.| -10.gs latgaļu piļs.",
     ),
+    Join("*", r"\w\.", r"(?<! \n)[-–][^\W_]", "A Mabetex Kft.|-t ő alapította."),
+    Join("lv ltg", r"(?:^|\s)\d{1,2}\.", rf"(?<! \n)[{UPPER_CASE}]", "Šī 9.|Saeima ir jāatlaiž."),
     # A Greek question ends with a semicolon.
     Join("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
     Join(
