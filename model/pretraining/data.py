@@ -56,6 +56,8 @@ class RowGroup(NamedTuple):
     """The pass over the documents that its rows come from; None if the footer has no statistics."""
     is_packed: bool = False
     """Whether a row holds several documents."""
+    version: tuple[int, int, int] | None = None
+    """Of the shard, as `storage.version_of` tells it."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
 def _row_groups(path: str, shard: InstancesShard) -> list[RowGroup]:
     try:
         with storage.open_input(f"{path}/{shard.name}") as file:
+            version = storage.version_of(file)
             footer = pq.read_metadata(file)
             # A list's values lie in a column such as input_ids.list.element.
             columns = [
@@ -165,6 +168,7 @@ def _row_groups(path: str, shard: InstancesShard) -> list[RowGroup]:
             num_tokens=group.column(ids_column).num_values,
             duplicate=duplicate,
             is_packed=SEQUENCE_STARTS in columns,
+            version=version,
         )
         groups.append(row_group)
         first_row += group.num_rows
@@ -178,6 +182,11 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
     path = f"{directory.path}/{group.shard}"
     try:
         with storage.open_input(path) as file:
+            if storage.version_of(file) != group.version:
+                raise UserError(
+                    f"{path} has been written anew since the run began: instances must stay as "
+                    "they are while they are read. Rerun the same command."
+                )
             # With `pre_buffer` all columns of the group come in one request.
             parquet = pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.

@@ -15,6 +15,7 @@ from .files import (
     read_bytes,
     remove,
     remove_leftovers,
+    version_of,
     write_atomically,
 )
 from .listing import find_files, glob_root, has_wildcard, list_files
@@ -38,5 +39,6 @@ __all__ = [
     "remove",
     "remove_leftovers",
     "upload",
+    "version_of",
     "write_atomically",
 ]

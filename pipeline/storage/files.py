@@ -46,6 +46,17 @@ def open_input(path: str) -> BinaryIO:
     return open(path, "rb")
 
 
+def version_of(file: BinaryIO) -> tuple[int, int, int] | None:
+    """Return what changes if a file is written anew: size, inode and time of an opened file; None
+    in an object store.
+    """
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:  # it has no file descriptor
+        return None
+    return status.st_size, status.st_ino, status.st_mtime_ns
+
+
 def read_bytes(path: str) -> bytes:
     """Return the whole content of a file; raise `FileNotFoundError` if there is none."""
     with open_input(path) as file:

@@ -1,5 +1,6 @@
 """Reading instances: what is wrong with a directory or a shard is named."""
 
+import os
 from dataclasses import replace
 
 import pyarrow as pa
@@ -81,12 +82,30 @@ def test_masked_positions_without_their_ids_are_named(tmp_path):
         data.read_group(directory, directory.row_groups[0])
 
 
+def test_a_shard_that_is_written_anew_during_a_run_is_named(tmp_path):
+    # Of the same size and rows: only the file is another one.
+    path = write_instances(tmp_path)
+    directory = data.open_instances(str(path))
+    group = directory.row_groups[0]
+    shard = path / group.shard
+    data.read_group(directory, group)
+    content = shard.read_bytes()
+    shard.unlink()
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=f"{group.shard} has been written anew since the run began"):
+        data.read_group(directory, group)
+
+
 def test_a_shard_damaged_or_deleted_during_a_run_is_named(tmp_path):
     path = write_instances(tmp_path, rows_per_group=400)
     directory = data.open_instances(str(path))
     shard = path / directory.row_groups[-1].shard
-    content = shard.read_bytes()
-    shard.write_bytes(content[: len(content) // 2])
+    content = bytearray(shard.read_bytes())
+    quarter = len(content) // 4
+    content[quarter : 3 * quarter] = bytes(2 * quarter)
+    status = shard.stat()
+    shard.write_bytes(content)
+    os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))  # a disk's error changes no time
     with pytest.raises(UserError, match=r"train-00001-of-00002.parquet cannot be read at row 401 "):
         data.read_group(directory, directory.row_groups[-1])
     shard.unlink()
