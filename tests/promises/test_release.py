@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from tests.release_notes import release_notes
+from release_notes import release_notes
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
