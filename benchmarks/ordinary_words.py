@@ -2,23 +2,24 @@
 
     python -m benchmarks.ordinary_words FILE.jsonl.xz
 
-FILE is one of `benchmarks.gold`, or has the same paragraphs of any text. A word is ordinary if it
-occurs at least `LEAST` times, and less than `MOST_WITH_STOP` of them with a full stop; an
-abbreviation nearly always has one. Languages whose sentences do not end with a full stop are left
-out. Read the list before you take it over: units ("km"), too, are often written without.
+FILE is what `benchmarks.treebanks` reads, or has paragraphs of any text in that form. A word is
+ordinary if it occurs at least `LEAST` times, and less than `MOST_WITH_STOP` of them with a full
+stop; an abbreviation nearly always has one. Languages whose sentences do not end with a full stop
+are left out. Read the list before you take it over: units ("km"), too, are often written without.
 """
 
-import json
-import lzma
 import re
 import sys
 from collections import Counter, defaultdict
+from pathlib import Path
 
 from clozeworks.pipeline.sources.sentence_cuts import is_abbreviation
 from clozeworks.pipeline.sources.sentence_rules import ENDS
 
+from .treebanks import read_treebanks
+
 LEAST = 5
-MOST_WITH_STOP = 0.1
+MOST_WITH_STOP = 0.25
 _WORD = re.compile(r"(?<![^\s(\"„“«'’-])([^\W\d_]{2,})(\.?)(?=[\s,;:!?)\"“”»]|$)")
 
 
@@ -41,12 +42,8 @@ def ordinary_words(texts: list[str], language: str) -> list[str]:
 
 def main(path: str) -> None:
     texts: dict[str, list[str]] = defaultdict(list)
-    with lzma.open(path, "rt") as file:
-        for line in file:
-            treebank = json.loads(line)
-            for sentences in treebank["paragraphs"]:
-                paragraph = "".join(text + " " * bool(blank) for text, blank, *_ in sentences)
-                texts[treebank["language"]].append(paragraph)
+    for treebank in read_treebanks(Path(path)):
+        texts[treebank.language] += [paragraph.text for paragraph in treebank.paragraphs]
     for language in sorted(texts.keys() - ENDS.keys()):
         if words := ordinary_words(texts[language], language):
             print(f'\n[[ordinary_words]]\nlanguages = "{language}"\nwords = "{" ".join(words)}"')

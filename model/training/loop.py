@@ -19,7 +19,7 @@ from .update import BatchT, Loss, Update, Updater
 BatchT_co = TypeVar("BatchT_co", covariant=True)
 
 
-class GlobalBatch(Protocol[BatchT_co]):
+class UpdateBatch(Protocol[BatchT_co]):
     """What one update computes, over all ranks."""
 
     @property
@@ -28,7 +28,7 @@ class GlobalBatch(Protocol[BatchT_co]):
         ...
 
 
-StepT = TypeVar("StepT", bound=GlobalBatch)
+StepT = TypeVar("StepT", bound=UpdateBatch)
 
 
 class Ended(Enum):

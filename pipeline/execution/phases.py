@@ -6,7 +6,7 @@ written before it is read.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import UserError
@@ -65,7 +65,8 @@ class Phase(Generic[S, P, R]):
 
     def view(self, directory: OpenedStage[S]) -> OpenedStage[S]:
         """Return the directory with the tables that this phase reads, and no others."""
-        return directory.showing(table.name for table in self.reads)
+        writers = {table.name: directory.writers[table.name] for table in self.reads}
+        return replace(directory, writers=writers)
 
     @classmethod
     def records(cls, directory: StageDirectory) -> list[R]:

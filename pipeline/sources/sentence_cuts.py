@@ -152,12 +152,22 @@ def _candidates(lines: str, code: str) -> list[re.Match[str]]:
 
 def _ends(end: re.Match[str], start: int, rules: _CutRules, document: Document) -> bool:
     """Return whether a sentence ends at a candidate, in a line that begins at `start`."""
+    return _ends_by_word(end, start, rules.endings, document) or _ends_by_pattern(end, start, rules)
+
+
+def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Document) -> bool:
+    """Return whether it ends with a word and a full stop, before a capital."""
+    if end[0][0] != "." or len(end["closers"]) > 1 or not end["next"][0].isupper():
+        return False
+    word = _word_before(end.string, end.start())
+    if not _may_be_last(word, endings) or is_open(end.string[start : end.end()]):
+        return False
+    return _ends_with_word(word, end, endings, document)
+
+
+def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
+    """Return whether it ends by one of `MISSED_ENDS`."""
     lines = end.string
-    if end[0][0] == "." and len(end["closers"]) <= 1 and end["next"][0].isupper():
-        word = _word_before(lines, end.start())
-        may_be_last = _may_be_last(word, rules.endings) and not is_open(lines[start : end.end()])
-        if may_be_last and _ends_with_word(word, end, rules.endings, document):
-            return True
     before = lines[max(start, end.end() - _SEEN_BEFORE) : end.end()]
     after = lines[end.end() + 1 : end.end() + 1 + _SEEN_AFTER]
     for pattern in rules.patterns:

@@ -16,6 +16,8 @@ _TYPED_PAIRS = re.compile(
     r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
 )
 _PRINTED_MARK = re.compile("[“”„«»]")
+# One that sentencex takes for an opening single quote, although a sentence ends between it and what
+# it takes for the closing one: "'l bogħod. Il- … ta' ".
 _FALSE_APOSTROPHE = re.compile(
     rf"'(?<!\w')(?=\w[^']*?[.!?] [{UPPER_CASE}][^']*?(?<![\s.,!?…])'(?!\w))"
 )
@@ -101,7 +103,7 @@ def _paired(text: str) -> str:
         opened = None
     if opened:
         _hide(opened, shown)
-    return _without_false_apostrophes("".join(shown))
+    return _FALSE_APOSTROPHE.sub(ORPHAN, "".join(shown))
 
 
 def _hide(mark: re.Match[str], shown: list[str]) -> None:
@@ -127,14 +129,6 @@ def _opens(mark: re.Match[str], opened: re.Match[str] | None) -> bool:
     # "I saw it, "he said: a closing one that is misplaced.
     is_misplaced = opened is not None and before[:1] in (*",.?!…",) and after.islower()
     return may_open and not is_misplaced
-
-
-def _without_false_apostrophes(text: str) -> str:
-    """Hide apostrophes that sentencex takes for opening single quotes.
-
-    Between them and what it takes for the closing one a sentence ends: "'l bogħod. Il- … ta' ".
-    """
-    return _FALSE_APOSTROPHE.sub(ORPHAN, text)
 
 
 def may_quote(text: str) -> bool:

@@ -333,7 +333,7 @@ CUTS = {
 
 
 class Endings(NamedTuple):
-    """Abbreviations that end a sentence before a capital, without their last full stop."""
+    """Words with a full stop that end a sentence before a capital, without that full stop."""
 
     always: re.Pattern[str]
     """Units after a number, and "and others"."""
