@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-PYTHONS="python3.11 python3.12 python3.13"  # the tested ones
+PYTHONS="python3.11 python3.12 python3.13 python3.14"  # the tested ones
 TORCH_INDEX=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 # Downloads for Python 3.11 on x86-64 Linux.
 SIZE_WITH_CUDA="3.0 GB"
@@ -33,7 +33,7 @@ make_environment() {
         # One that failed halfway would be taken for an environment the next time.
         "$python" -m venv .venv || { rm -rf .venv; exit 2; }
     else
-        echo "Python 3.11, 3.12 or 3.13 is needed, and there is none. Install one, such as python3.12" \
+        echo "Python 3.11 to 3.14 is needed, and there is none. Install one, such as python3.12" \
             "and python3.12-venv of Debian and Ubuntu, or uv, which fetches its own" \
             "(https://docs.astral.sh/uv). \`make PYTHON=PATH\` names one." >&2
         exit 2

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -26,6 +27,8 @@ from .encoders.heads import PretrainModel
 from .mirror import local_copy
 
 WEIGHTS = "model.safetensors"
+SHARDS = "model.safetensors.index.json"
+"""Names the file of each weight, where they are in several."""
 OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
 TASK = "task.json"
@@ -41,6 +44,10 @@ POOLING = "1_Pooling/config.json"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 
+class _ShardIndex(msgspec.Struct):
+    weight_map: dict[str, str]
+
+
 def files_digest(paths: Sequence[Path]) -> str:
     """Return 16 hexadecimal digits that stand for the contents of the files, in this order."""
     digests = []
@@ -54,9 +61,25 @@ def model_digest(directory: str | Path) -> str:
     """Return the digest of a model directory's weights, configuration and tokenizer."""
     folder = local_copy(directory)
     # Without the card and task.json, which do not change what the encoder computes.
-    names = (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)
-    paths = [folder / name for name in names]
-    return files_digest([path for path in paths if path.is_file()])
+    others = [folder / name for name in (CONFIG, *VOCABULARY_FILES)]
+    return files_digest([*weight_files(folder), *filter(Path.is_file, others)])
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of a model's weights; none if there are none.
+
+    Raises `UserError` if one is missing.
+    """
+    if (folder / SHARDS).is_file() and not (folder / WEIGHTS).is_file():
+        index = parse_json((folder / SHARDS).read_bytes(), _ShardIndex, folder / SHARDS)
+        # Only what lies beside the index, whatever it says.
+        shards = [folder / Path(name).name for name in sorted(set(index.weight_map.values()))]
+        for shard in shards:
+            if not shard.is_file():
+                raise UserError(f"{shard} is missing, which {SHARDS} names.")
+        return shards
+    paths = [folder / name for name in (WEIGHTS, OLD_WEIGHTS)]
+    return [path for path in paths if path.is_file()][:1]
 
 
 def _describe_missing(directory: str, folder: Path) -> str:
@@ -80,46 +103,50 @@ def read_config(directory: str | Path) -> EncoderConfig:
         raise UserError(_describe_missing(str(directory), path.parent))
     fields = parse_json(path.read_bytes(), dict[str, Any], path)
     config = read_hf(fields, path)
-    for name in (WEIGHTS, OLD_WEIGHTS):
-        weights_path = path.with_name(name)
-        # A damaged shape is found before anything of its size is allocated: a parameter takes a
-        # byte or more.
-        if weights_path.is_file() and config.num_parameters() > weights_path.stat().st_size:
-            raise UserError(
-                f"{path} describes a larger model than {name} holds; use both files of one "
-                "checkpoint."
-            )
+    files = weight_files(path.parent)
+    # A damaged shape is found before anything of its size is allocated: a parameter takes a byte or
+    # more.
+    if files and config.num_parameters() > sum(file.stat().st_size for file in files):
+        names = ", ".join(file.name for file in files)
+        raise UserError(
+            f"{path} describes a larger model than {names} holds; use files of one checkpoint."
+        )
     return config
 
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """Return the weights in `directory` by their names in ``transformers`` today, on the CPU.
 
-    Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names
+    Reads ``model.safetensors``, its parts that ``model.safetensors.index.json`` names, or
+    ``pytorch_model.bin`` without running code from it. Old names
     (``gamma`` and ``beta``) become today's, copies of tied weights are dropped, and the missing
     prefix of an encoder alone (``bert.``, ``model.``) is added.
     """
     folder = local_copy(directory)
-    path = folder / WEIGHTS
-    old_path = folder / OLD_WEIGHTS
-    try:
-        if path.is_file():
-            weights = load_file(path)
-        elif old_path.is_file():
-            weights = load_tensors(old_path, "Use another checkpoint.")
-        else:
-            raise UserError(f"{directory} has no weights: {WEIGHTS} is missing.")
-    except (SafetensorError, OSError, RuntimeError, ValueError):
-        # Only of safetensors: `load_tensors` names the old file itself.
-        raise UserError(f"{path} is damaged. Use another checkpoint.") from None
+    files = weight_files(folder)
+    if not files:
+        raise UserError(f"{directory} has no weights: {WEIGHTS} is missing.")
+    weights: dict[str, Any] = {}
+    for path in files:
+        weights |= _read_weight_file(path)
     for name, weight in weights.items():
-        # The positions that old checkpoints store are integers; they are left out below.
-        if not name.endswith("position_ids") and not _is_finite(weight):
+        # The integers that old checkpoints store; they are left out below.
+        if not name.endswith(("position_ids", "token_type_ids")) and not _is_finite(weight):
             raise UserError(
                 f"{name} in {directory} has values that are not finite numbers. Use another "
                 "checkpoint."
             )
     return current_names(read_config(directory), weights)
+
+
+def _read_weight_file(path: Path) -> dict[str, Any]:
+    advice = "Use another checkpoint."
+    if path.name == OLD_WEIGHTS:
+        return load_tensors(path, advice)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, RuntimeError, ValueError):
+        raise UserError(f"{path} is damaged. {advice}") from None
 
 
 def _is_finite(weight: object) -> bool:
@@ -137,6 +164,12 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
     other shapes.
     """
     weights = read_weights(directory)
+    if isinstance(model, PretrainModel) and model.untied_weight in weights:
+        raise UserError(
+            f"The masked-LM head of {directory} has an output matrix of its own "
+            f"({model.untied_weight}), not the word embeddings; such a model is only read to be "
+            "fine-tuned, or for features."
+        )
     missing: list[str] = []
     for name, target in model.state_dict().items():
         if name not in weights:

@@ -97,8 +97,7 @@ class TextTokenizer:
     def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> TokenRow:
         """Return ``[CLS] A [SEP]``, or ``[CLS] A [SEP] B [SEP]``, of at most `max_length` tokens.
 
-        Of a pair that is too long the longer segment is cut first, at its end (google-research's
-        ``_truncate_seq_pair``).
+        A pair that is too long is cut as `cut_lengths` says, at the ends of its segments.
         """
         #     segment_b_start      without B the row's length
         #                v
@@ -132,25 +131,20 @@ def _without_space(text: str, offsets_T2: np.ndarray) -> np.ndarray:
 def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     """Return the lengths of two segments after cutting them to `limit` tokens together.
 
-    It is what remains if the longer segment loses its last token, again and again, and B if both
-    are equally long.
+    The longer one loses what is too much, until both are equally long; then both do, and the longer
+    one, or B if neither is, keeps an odd token: ``longest_first`` of the fast tokenizers of
+    ``transformers``, so that an exported model reads what `predict` does.
 
     >>> cut_lengths(10, 3, 9)
     (6, 3)
     >>> cut_lengths(10, 20, 9)
-    (5, 4)
+    (4, 5)
     """
-    excess = max(0, length_a + length_b - limit)
-    # First the longer one alone, down to the other's length; then both in turn, beginning with B.
-    from_longer = min(excess, abs(length_a - length_b))
-    from_both = excess - from_longer
-    if length_a > length_b:
-        length_a -= from_longer
-    else:
-        length_b -= from_longer
-    from_a = from_both // 2
-    from_b = from_both - from_a
-    return length_a - from_a, length_b - from_b
+    if length_a + length_b <= limit:
+        return length_a, length_b
+    shorter = min(length_a, length_b, limit // 2)
+    longer = limit - shorter
+    return (longer, shorter) if length_a > length_b else (shorter, longer)
 
 
 def readable_token(tokenizer: Tokenizer, token_id: int) -> str:

@@ -187,7 +187,7 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     draws = torch.empty(num_draws, dtype=torch.int64).random_(-(2**63), None)
     numbers = draws.view(torch.int16)[:num_values].view(values.shape)
     # Of the 65,536 numbers from -32,768 on, the lowest mean that a value is dropped.
-    num_dropping = round(rate * 65536)
+    num_dropping = min(round(rate * 65536), 65535)
     is_kept = numbers >= num_dropping - 32768
     # By the rounded rate, so that the expected value of each output is exactly its input.
     scale = 65536 / (65536 - num_dropping)
@@ -282,7 +282,8 @@ def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
     #     before          - -       0 0       1 1
     #     behind      1 1       2 2       - -
     outside = blocks_NQ.new_zeros(1, window, *blocks_NQ.shape[2:])
-    before = torch.cat([outside, blocks_NQ[:-1, -window:]])
+    num_queries = blocks_NQ.shape[1]
+    before = torch.cat([outside, blocks_NQ[:-1, num_queries - window :]])
     behind = torch.cat([blocks_NQ[1:, :window], outside])
     return torch.cat([before, blocks_NQ, behind], 1)
 

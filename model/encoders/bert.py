@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import TOKEN_BLOCK, PackedRows, PaddedRows, dropout
-from .bert_config import ModelConfig
+from .bert_config import EXACT_GELU, ModelConfig
 from .encoder import Encoder
 from .heads import PretrainModel, tied_logits
 
@@ -143,8 +143,7 @@ class DenseGelu(nn.Module):
     def __init__(self, config: ModelConfig, output_size: int):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, output_size)
-        # The exact GELU, or its tanh approximation under any other name.
-        self.approximate = "none" if config.hidden_act == "gelu" else "tanh"
+        self.approximate = "none" if config.hidden_act in EXACT_GELU else "tanh"
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (T, F) from (T, D), or (G, N, F) from blocks of tokens (G, N, D)."""
@@ -283,6 +282,7 @@ class BertForPreTraining(PretrainModel[ModelConfig]):
     """BERT with its masked-LM and next-sentence heads."""
 
     vocabulary_weights = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
+    untied_weight = "cls.predictions.decoder.weight"
     heads: ClassVar[Mapping[str, str]] = {
         "cls.predictions.": "masked-LM head",
         "cls.seq_relationship.": "next-sentence head",
@@ -326,16 +326,25 @@ class BertForPreTraining(PretrainModel[ModelConfig]):
         # In the file                           today
         # bert.embeddings.LayerNorm.gamma       bert.embeddings.LayerNorm.weight
         # encoder.layer.0.output.dense.bias     bert.encoder.layer.0.output.dense.bias
-        # cls.predictions.decoder.weight        left out: the word embeddings again
+        # cls.predictions.decoder.weight        left out if it is the word embeddings again
+        # cls.predictions.decoder.bias          cls.predictions.bias, if that is missing
         # bert.embeddings.position_ids          left out: 0, 1, 2, …
+        # bert.embeddings.token_type_ids        left out: 0, 0, 0, …
         encoder_alone = not any(name.startswith("bert.") for name in weights)
         renamed: dict[str, Tensor] = {}
         for name, weight in weights.items():
-            if name.startswith("cls.predictions.decoder.") or name.endswith("position_ids"):
+            if name.endswith(("position_ids", "token_type_ids")):
                 continue
             name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
             name = name.replace("LayerNorm.beta", "LayerNorm.bias")
             if encoder_alone and not name.startswith(("cls.", "classifier.")):
                 name = f"bert.{name}"
             renamed[name] = weight
+        bias = renamed.pop("cls.predictions.decoder.bias", None)
+        if bias is not None:
+            renamed.setdefault("cls.predictions.bias", bias)
+        words, _ = BertForPreTraining.vocabulary_weights
+        output = renamed.get(BertForPreTraining.untied_weight)
+        if output is not None and words in renamed and torch.equal(output, renamed[words]):
+            del renamed[BertForPreTraining.untied_weight]
         return renamed

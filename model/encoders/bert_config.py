@@ -10,7 +10,8 @@ from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, Shape, logit_
 if TYPE_CHECKING:
     import numpy as np
 
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
+EXACT_GELU = ("gelu", "gelu_python")
+ACTIVATIONS = (*EXACT_GELU, "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,9 @@ class ModelConfig(Shape):
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     hidden_act: str = "gelu"
-    """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation."""
+    """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation. The other
+    `ACTIVATIONS` are other names of these two.
+    """
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     layer_norm_eps: float = 1e-12

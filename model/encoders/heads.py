@@ -74,6 +74,8 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
     config: Shape
     vocabulary_weights: ClassVar[tuple[str, ...]]
     """Names of the weights with one row per token."""
+    untied_weight: ClassVar[str]
+    """Name of the output matrix in a checkpoint where it is not the word embeddings."""
     heads: ClassVar[Mapping[str, str]]
     """Parts that a checkpoint may lack: their names for people, by the prefix of their weights'."""
 

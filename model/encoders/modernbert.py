@@ -232,6 +232,7 @@ class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
     """ModernBERT with its masked-LM head."""
 
     vocabulary_weights = ("model.embeddings.tok_embeddings.weight", "decoder.bias")
+    untied_weight = "decoder.weight"
     heads: ClassVar[Mapping[str, str]] = {"head.": "masked-LM head", "decoder.": "masked-LM head"}
 
     def __init__(self, config: ModernBertConfig):
@@ -259,7 +260,7 @@ class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
         """Return the weights of a checkpoint under their names here."""
         # In the file                       here
         # layers.0.attn.Wqkv.weight         model.layers.0.attn.Wqkv.weight
-        # decoder.weight                    left out: the word embeddings again
+        # decoder.weight                    left out: the word embeddings again (see `from_hf`)
         encoder_alone = not any(name.startswith("model.") for name in weights)
         renamed: dict[str, Tensor] = {}
         for name, weight in weights.items():

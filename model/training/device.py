@@ -1,11 +1,14 @@
 """Know the device that a model runs on: its number format, its memory, and its greatest speed."""
 
 import ctypes
+import logging
 import os
 import resource
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +66,45 @@ def find_device(name: str) -> torch.device:
     """Return the device for ``auto``, ``cpu`` or ``cuda``; raises `UserError` if ``cuda`` is not
     available.
     """
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            "`device` is cuda, but no GPU is available; leave it out, or check `nvidia-smi`."
-        )
-    if name != "cpu" and torch.cuda.is_available():
-        return torch.device("cuda")
+    if name == "cpu":
+        return torch.device("cpu")
+    with warnings.catch_warnings():
+        # PyTorch's own about an old driver; ours says what to do.
+        warnings.simplefilter("ignore")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+    obstacle = obstacle_to_gpu(Path("/dev"))
+    if name == "cuda":
+        raise UserError(f"`device` is cuda, but {obstacle or 'this machine has no NVIDIA GPU'}.")
+    if obstacle:
+        _print_obstacle(obstacle)
     return torch.device("cpu")
+
+
+def obstacle_to_gpu(devices: Path) -> str | None:
+    """Return why PyTorch cannot use a GPU of NVIDIA that is there, and what to do; None if none is.
+
+    On Linux `devices` has a file ``nvidia0`` for the first, and so on.
+    """
+    if not any(devices.glob("nvidia[0-9]*")) or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return None
+    if torch.version.cuda is None:
+        return (
+            "this PyTorch is built for CPUs alone, although there is an NVIDIA GPU; install one "
+            "built for CUDA (https://pytorch.org/get-started/locally)"
+        )
+    return (
+        f"PyTorch, built for CUDA {torch.version.cuda}, cannot use the NVIDIA GPU of this machine; "
+        "`nvidia-smi` says which CUDA its driver knows: update the driver, or install a PyTorch "
+        "built for that CUDA (https://pytorch.org/get-started/locally)"
+    )
+
+
+@cache
+def _print_obstacle(obstacle: str) -> None:
+    """Say once in a process why the CPU is used."""
+    if os.environ.get("RANK", "0") == "0":
+        logging.getLogger("clozeworks").warning("The CPU is used: %s.", obstacle)
 
 
 def host_memory() -> int:

@@ -204,6 +204,14 @@ def test_dropout_drops_the_share_asked_for_and_scales_the_rest(rate):
     assert dropout(values, rate, training=False) is values
 
 
+@pytest.mark.parametrize("rate", [0.999995, 1.0])
+def test_the_highest_dropout_rates_leave_finite_numbers(rate):
+    values = torch.ones(1000, requires_grad=True)
+    dropped = dropout(values, rate, training=True)
+    dropped.sum().backward()
+    assert dropped.isfinite().all() and values.grad is not None and values.grad.isfinite().all()
+
+
 def test_initial_weights_are_truncated_normal():
     config = ModelConfig.named("tiny", vocab_size=2000)
     model = BertForPreTraining(config)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ import torch
 import transformers
 from clozeworks.model.checkpoint import (
     load_weights,
+    model_digest,
     read_config,
     read_model,
     read_weights,
     save_model,
 )
-from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.bert import BertForPreTraining, BertModel
+from clozeworks.model.encoders.bert_config import ACTIVATIONS, ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import run
 from clozeworks.pipeline.errors import UserError
@@ -80,6 +82,8 @@ def test_reads_the_names_of_2018_and_models_without_heads(model, saved):
     }
     old = {name.replace("LayerNorm.bias", "LayerNorm.beta"): weight for name, weight in old.items()}
     old["bert.embeddings.position_ids"] = torch.arange(512)[None]
+    old["bert.embeddings.token_type_ids"] = torch.zeros(1, 512, dtype=torch.int64)
+    old["cls.predictions.decoder.bias"] = old.pop("cls.predictions.bias")
     save_file(old, saved / "model.safetensors")
     assert same(read_model(saved), model)
     bare = {
@@ -91,6 +95,43 @@ def test_reads_the_names_of_2018_and_models_without_heads(model, saved):
     assert read_weights(saved).keys() == {name for name in weights if name.startswith("bert.")}
     missing = load_weights(BertForPreTraining(CONFIG), saved, new=("cls.",))
     assert missing == [name for name in model.state_dict() if name.startswith("cls.")]
+
+
+def test_reads_weights_in_several_files(model, saved):
+    peer = transformers.BertForPreTraining.from_pretrained(saved)
+    (saved / "model.safetensors").unlink()
+    peer.save_pretrained(saved, max_shard_size="5KB")
+    shards = sorted(saved.glob("model-*.safetensors"))
+    assert len(shards) > 1 and same(read_model(saved), model)
+    digest = model_digest(saved)
+    shards[0].unlink()
+    with pytest.raises(UserError, match=f"{shards[0].name} is missing, which"):
+        read_model(saved)
+    shards[0].write_bytes(b"")
+    with pytest.raises(UserError, match=f"{shards[0].name} is damaged"):
+        read_model(saved)
+    assert model_digest(saved) != digest
+
+
+def test_an_output_matrix_of_its_own_is_refused_where_it_is_used(saved):
+    peer = transformers.BertForPreTraining(
+        transformers.BertConfig(**CONFIG.to_hf(), tie_word_embeddings=False)
+    )
+    peer.save_pretrained(saved)
+    with pytest.raises(UserError, match=r"output matrix of its own \(cls.predictions.decoder"):
+        read_model(saved)
+    assert load_weights(torch.nn.ModuleDict({"bert": BertModel(CONFIG)}), saved) == []
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_is_that_of_transformers(tmp_path, name):
+    shape = replace(CONFIG, hidden_act=name)
+    peer = transformers.BertForPreTraining(transformers.BertConfig(**shape.to_hf())).eval()
+    peer.save_pretrained(tmp_path)
+    ids = torch.arange(12).view(2, 6)
+    with torch.no_grad():
+        hidden = read_model(tmp_path).eval().encoder(ids)
+        torch.testing.assert_close(hidden, peer.bert(ids).last_hidden_state, rtol=0, atol=1e-6)
 
 
 def test_mistakes_are_named(saved, tmp_path):

@@ -125,6 +125,15 @@ def test_equals_transformers(lengths, layout, attention):
         )
 
 
+def test_a_window_of_one_token_equals_transformers():
+    ours, peer = make_models(replace(SHAPE, local_attention=1))
+    batch = make_batch(LONG[0])
+    theirs = peer(input_ids=batch["input_ids"], attention_mask=batch["mask"].long())
+    _, states = run_ours(ours, batch, "packed")
+    logits = ours.mlm_logits(states, torch.arange(len(states)))
+    torch.testing.assert_close(logits, theirs.logits[batch["mask"]], rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("make", [SequenceClassifier, TokenClassifier, SpanClassifier, ChoiceModel])
 def test_heads_of_tasks_equal_transformers(make, pooling):

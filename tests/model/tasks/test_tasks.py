@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -428,19 +429,19 @@ def test_held_out_examples_share_no_text_with_the_others(numbers):
     assert len(set(dev)) == max(1, round(0.1 * len(set(numbers))))
 
 
-def google_cut(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
-    # google-research/bert, run_classifier.py, _truncate_seq_pair
-    while length_a + length_b > limit:
-        if length_a > length_b:
-            length_a -= 1
-        else:
-            length_b -= 1
-    return length_a, length_b
-
-
-@given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 150))
-def test_pairs_are_cut_as_in_the_release(length_a, length_b, limit):
-    assert cut_lengths(length_a, length_b, limit) == google_cut(length_a, length_b, limit)
+@pytest.mark.parametrize("limit", [2, 7, 8])
+def test_pairs_are_cut_as_by_the_fast_tokenizer_of_transformers(checkpoint, limit):
+    theirs = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    for length_a, length_b in product(range(12), range(1, 12)):  # "" is no pair for it
+        encoded = theirs(
+            "the " * length_a,
+            "the " * length_b,
+            truncation="longest_first",
+            max_length=limit + 3,
+        )
+        types = encoded["token_type_ids"]
+        expected = (types.count(0) - 2, types.count(1) - 1)
+        assert cut_lengths(length_a, length_b, limit) == expected
 
 
 def test_rows_equal_those_of_transformers(checkpoint):

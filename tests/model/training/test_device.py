@@ -6,7 +6,12 @@ import pytest
 import torch
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
-from clozeworks.model.training.device import oom_as_user_error, peak_flops, tokens_at_once
+from clozeworks.model.training.device import (
+    obstacle_to_gpu,
+    oom_as_user_error,
+    peak_flops,
+    tokens_at_once,
+)
 from clozeworks.pipeline.errors import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -80,3 +85,14 @@ def test_running_out_of_memory_says_which_option_to_lower(error):
 def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="shapes"), oom_as_user_error("batch_size"):
         raise RuntimeError("shapes do not match")
+
+
+@pytest.mark.parametrize("cuda, words", [(None, "built for CPUs alone"), ("13.0", "its driver")])
+def test_a_gpu_that_pytorch_cannot_use_is_told_with_what_to_do(cuda, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    (tmp_path / "nvidiactl").touch()  # a driver without a GPU
+    assert obstacle_to_gpu(tmp_path) is None
+    (tmp_path / "nvidia0").touch()
+    assert words in str(obstacle_to_gpu(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # hidden on purpose
+    assert obstacle_to_gpu(tmp_path) is None
