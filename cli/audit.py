@@ -9,6 +9,7 @@ import click
 from ..pipeline.errors import UserError
 from .failures import as_typed
 from .options import check_suffix
+from .output import make_console, printable
 from .summary import BAR_WIDTH, CommandSummary, print_summaries
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def audit(
         if not as_json:
             print_summaries([summary])
         for sentence in failed:
-            click.echo(sentence, err=True)
+            click.echo(printable(sentence), err=True)
         ctx.exit(1)
     if as_json:
         return None  # a summary would follow the JSON
@@ -170,7 +171,6 @@ def _print_json(audits: "Mapping[str, Audit | DocumentsAudit]") -> None:
 
 
 def _print_checks(audits: "dict[str, Audit]") -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -195,15 +195,13 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
             measured = escape(as_typed(check.measured_and_advice))
             cells += [measured, check.asked, MARKS[check.verdict]]
         table.add_row(*cells)
-    Console().print(table)
+    make_console().print(table)
 
 
 def _print_documents(measured: "DocumentsAudit") -> None:
     """Print the sizes by source and language, the signs of bad text with an example of each, and
     the counters of what was left out.
     """
-    from rich.console import Console
-
     signs = []
     for sign in measured.signs:
         examples = [f"{text} ({document})" for document, text in sign.examples]
@@ -215,8 +213,8 @@ def _print_documents(measured: "DocumentsAudit") -> None:
         for counter in measured.words_left_out:
             name = f"words left out: {counter.name}"
             left_out.append((name, counter.count, counter.examples))
-    console = Console()
-    click.echo(f"documents in {measured.directory}")
+    console = make_console()
+    click.echo(printable(f"documents in {measured.directory}"))
     console.print(_sizes_table(measured))
     click.echo()
     console.print(_counts_table("sign", signs))

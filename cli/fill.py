@@ -4,6 +4,7 @@ import json
 
 import click
 
+from ..pipeline.errors import UserError
 from .summary import CommandSummary
 
 
@@ -28,6 +29,9 @@ from .summary import CommandSummary
 )
 def fill(run: str, text: str, top: int, score: bool, as_json: bool) -> CommandSummary | None:
     """Print the most likely tokens for each [MASK] in TEXT, according to the model in RUN."""
+    # Bytes of an argument that are not UTF-8 come as halves of surrogate pairs.
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise UserError("TEXT is not UTF-8.")
     if score:
         from ..model.scoring.likelihood import SentenceScorer
 

@@ -10,6 +10,7 @@ from ..pipeline.execution.counters import count_words
 from ..pipeline.wording import in_words
 from .data_warnings import warn_about_documents
 from .options import GroupedCommand, config_options, make_config, max_bad_option
+from .output import printable
 from .summary import CommandSummary, summarize_dry_run, summarize_shards
 from .terminal import data_stage_terminal
 
@@ -78,9 +79,9 @@ def print_explanation(explanation: "Explanation") -> None:
     heading = explanation.doc_id
     if explanation.title:
         heading += f" ({explanation.title})"
-    click.echo(f"{heading}\n\nkept:")
+    click.echo(printable(f"{heading}\n\nkept:"))
     for sentence in explanation.sentences or ["nothing"]:
-        click.echo(f"  {sentence}")
+        click.echo(printable(f"  {sentence}"))
 
     click.echo("\nleft out:")
     num_words: Counter[str] = Counter()
@@ -89,7 +90,8 @@ def print_explanation(explanation: "Explanation") -> None:
         # Without text: all of it was left out in parts, which are shown for reasons of their own.
         if passage.text:
             reason = in_words(passage.reason)
-            click.echo(f"  {passage.num_words:>6,} {reason}: {_shortened(passage.text)}")
+            shown = printable(_shortened(passage.text))
+            click.echo(f"  {passage.num_words:>6,} {reason}: {shown}")
 
     click.echo("\nwords:")
     num_kept = count_words(" ".join(explanation.sentences))

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from .features import features
 from .fill import fill
 from .finetune import finetune
 from .ingest import ingest
+from .output import printable
 from .predict import predict
 from .pretrain import pretrain
 from .results import results
@@ -111,7 +113,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run
     failed.
     """
-    _open_closed_streams()
+    _prepare_streams()
     prepare_threads()
     # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -139,15 +141,19 @@ def main(args: Sequence[str] | None = None) -> None:
         _fail(message, exit_code)
 
 
-def _open_closed_streams() -> None:
-    """Point closed standard streams (``2>&-``) at the null device.
+def _prepare_streams() -> None:
+    """Point closed standard streams (``2>&-``) at the null device, and show what the encoding of an
+    open one lacks (``PYTHONIOENCODING=ascii``) as ``\\u2588``.
 
-    Otherwise the first data file to be opened would get the descriptor, and messages would go into
+    The first data file to be opened would get a closed one's descriptor, and messages would go into
     it.
     """
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
+        elif isinstance(stream, TextIOWrapper) and name != "stdin":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _fail(message: str, exit_code: int) -> Any:
@@ -156,7 +162,7 @@ def _fail(message: str, exit_code: int) -> Any:
         # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     message = fields_as_flags(message, COMMANDS)
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    click.echo(printable(f"Error: {' '.join(message.split())}"), err=True)
     if exit_code == 2:
         sys.exit(exit_code)
     abandon(exit_code)

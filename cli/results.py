@@ -13,6 +13,7 @@ import click
 from ..pipeline.wording import in_words
 from .glossary import METRICS, SEARCH, epilog
 from .options import check_suffix
+from .output import make_console
 from .summary import CommandSummary
 
 if TYPE_CHECKING:
@@ -75,11 +76,18 @@ def _print_csv(lines: "list[ResultLine]") -> None:
         columns = list(records[0])
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    for record in records:
+        writer.writerow({name: _as_cell(value) for name, value in record.items()})
+
+
+def _as_cell(value: object) -> object:
+    """Return a value that a spreadsheet does not take for a formula."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
+        return f"'{value}"
+    return value
 
 
 def _print_table(lines: "list[ResultLine]") -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
@@ -106,7 +114,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
     width = None
     if not sys.stdout.isatty():
         width = 10_000
-    Console(markup=False, emoji=False, width=width).print(table)
+    make_console(markup=False, emoji=False, width=width).print(table)
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pipeline.errors import UserError
+from .output import make_console, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -43,8 +44,6 @@ def show(directory: str, num_rows: int, split: str) -> None:
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
     kept one as [=original]. On a terminal, A and B have different colours.
     """
-    from rich.console import Console
-
     from ..pipeline.auditing.decode import first_documents, first_instances
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.stage import read_any_manifest
@@ -56,7 +55,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
     # One line of output per line of text, so that it can be searched and piped.
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):
         documents = first_documents(directory, manifest, split, num_rows)
         shown = (_document(document) for document in documents)
@@ -76,9 +75,9 @@ def _document(row: dict[str, Any]) -> "list[Text]":
 
     sentences = row["sentences"]
     about = f"{row['language']}, {len(sentences)} sentences"
-    lines = [Text(f"{row['doc_id']}  {row['title']}  ({about})", "bold")]
+    lines = [Text(printable(f"{row['doc_id']}  {row['title']}  ({about})"), "bold")]
     for sentence in sentences[:MAX_SENTENCES]:
-        lines.append(Text(f"  {sentence}"))
+        lines.append(Text(printable(f"  {sentence}")))
     return lines
 
 
@@ -94,8 +93,8 @@ def _instance(instance: "Instance", pairing: str) -> "list[Text]":
     documents = f"documents {instance.document_a} and {instance.document_b}"
     tokens = instance.tokens
     heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
-    words = [Text(_marked(token), STYLES[token.role]) for token in tokens]
-    return [Text(heading, "bold"), Text(" ").join(words)]
+    words = [Text(printable(_marked(token)), STYLES[token.role]) for token in tokens]
+    return [Text(printable(heading), "bold"), Text(" ").join(words)]
 
 
 def _marked(token: "Token") -> str:

@@ -18,6 +18,7 @@ from ..pipeline.execution.counters import (
 )
 from ..pipeline.wording import in_words
 from .failures import as_typed
+from .output import make_console, printable
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate
@@ -45,8 +46,6 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     """Print a table of what the commands wrote to standard output."""
     if not is_first_rank():
         return
-    # Imported late: rich would double the time of `--help`.
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Column, Table
 
@@ -57,7 +56,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
         table.add_row(f"[bold]{summary.command}[/]", "where", escape(summary.where))
         for name, value in summary.rows:
             table.add_row("", escape(name), escape(value))
-    Console().print(table)
+    make_console().print(table)
 
 
 def summarize_shards(
@@ -156,7 +155,7 @@ def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> Command
 def warn(message: str) -> None:
     """Print a one-line warning to standard error."""
     if is_first_rank():
-        click.echo(f"Warning: {as_typed(message)}.", err=True)
+        click.echo(printable(f"Warning: {as_typed(message)}."), err=True)
 
 
 class NoticeHandler(logging.Handler):
@@ -164,7 +163,7 @@ class NoticeHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print to `sys.stderr` as it is now: a live line replaces it for its time."""
-        print(as_typed(record.getMessage()), file=sys.stderr)
+        print(printable(as_typed(record.getMessage())), file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,72 @@
+"""What foreign text does to a terminal and a spreadsheet: nothing."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.cli.output import make_console, printable
+from clozeworks.cli.results import _as_cell
+
+HOSTILE = "\x1b]8;;http://evil\x07T\x9b2J\r\x7f"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[str]:
+    """Four documents, two in files with odd names."""
+    names = ["a\x1b[31m.txt", "книга.txt", "c.txt", "d.txt"]
+    for name, animal in zip(names, ("cat", "dog", "hen", "cow"), strict=True):
+        (tmp_path / name).write_text(f"The {animal} sat on the mat. " * 30)
+    return [str(tmp_path / name) for name in names]
+
+
+def test_a_console_shows_controls_and_writes_its_own():
+    file = io.StringIO()
+    console = make_console(file=file, force_terminal=True, highlight=False)
+    console.print(f"[bold]{HOSTILE}[/]")
+    shown = "␛]8;;http://evil␇T\N{REPLACEMENT CHARACTER}2J␍␡"
+    assert file.getvalue() == f"\x1b[1m{shown}\x1b[0m\n"
+
+
+def test_documents_are_shown_without_their_controls(sources, tmp_path, capsys):
+    documents = str(tmp_path / "documents")
+    main(["ingest", *sources, "--output", documents])
+    main(["show", documents])
+    main(["audit", documents])
+    with pytest.raises(SystemExit):
+        main(["audit", sources[0]])
+    shown = "".join(capsys.readouterr())
+    assert "␛[31m" in shown and "\x1b" not in shown
+
+
+def test_a_terminal_without_unicode_gets_escapes(sources, tmp_path):
+    command = [Path(sys.executable).parent / "clozeworks", "ingest", *sources]
+    ended = subprocess.run(
+        [*command, "--language", "en", "--output", tmp_path / "documents"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert r"\u2588" in ended.stdout  # the bar
+
+
+def test_a_text_that_is_not_utf_8_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["fill", str(tmp_path), os.fsdecode(b"caf\xe9 [MASK]")])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "Error: TEXT is not UTF-8.\n"
+
+
+@pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)"])
+def test_no_cell_is_a_formula(value):
+    assert _as_cell(value) == f"'{value}"
+    assert _as_cell(-1.5) == -1.5 and _as_cell("a=b") == "a=b"
+
+
+def test_line_breaks_stay():
+    assert printable("a\tb\nc") == "a\tb\nc"
