@@ -221,7 +221,7 @@ def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
         files[name] = vocabulary_files(vocabulary)[name]
     try:
         settings = json.loads(files[name])
-    except ValueError:
+    except (ValueError, RecursionError):
         return files  # whoever reads it says so
     if isinstance(settings, dict) and (settings.get("truncation") or settings.get("padding")):
         settings |= {"truncation": None, "padding": None}

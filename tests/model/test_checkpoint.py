@@ -20,6 +20,7 @@ from clozeworks.model.encoders.bert import BertForPreTraining, BertModel
 from clozeworks.model.encoders.bert_config import ACTIVATIONS, ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining import run
+from clozeworks.model.tokenizer import read_tokenizer
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
@@ -132,6 +133,13 @@ def test_every_activation_is_that_of_transformers(tmp_path, name):
     with torch.no_grad():
         hidden = read_model(tmp_path).eval().encoder(ids)
         torch.testing.assert_close(hidden, peer.bert(ids).last_hidden_state, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("content", ["{", '{"normalizer": ' + '{"normalizers": [' * 50_000])
+def test_a_damaged_tokenizer_is_named(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(UserError, match=r"The tokenizer in .* cannot be read"):
+        read_tokenizer(tmp_path)
 
 
 def test_mistakes_are_named(saved, tmp_path):
