@@ -21,6 +21,7 @@ from ..pipeline import storage
 from ..pipeline.errors import RunError, UserError
 from ..pipeline.parsing import FilePath, parse_json
 from ..pipeline.seeding import stable_hash
+from ..pipeline.storage.directory import locked
 
 INDEX = ".files.json"
 NUM_THREADS = 8
@@ -179,25 +180,26 @@ def mirrored(output: str | Path) -> Iterator[Path]:
     if os.environ.get("RANK", "0") != "0":
         yield mirror.local
         return
-    # A killed run with this process id may have left one.
-    shutil.rmtree(mirror.local.parent, ignore_errors=True)
-    _mirrors.append(mirror)
-    try:
-        # The name is predictable: this fails if another user of the machine has made the folder,
-        # and its mode keeps others out.
-        _make_private(mirror.local.parent)
-        mirror.download()
-        yield mirror.local
-        mirror.upload()
-    except (UserError, RunError) as error:
-        # The user knows only the remote name.
-        message = str(error).replace(str(mirror.local), mirror.remote)
-        raise type(error)(message) from None
-    finally:
-        _mirrors.remove(mirror)
-        if mirror.is_behind and mirror.local.exists():
-            mirror.keep()
+    with locked(mirror.remote):
+        # A killed run with this process id may have left one.
         shutil.rmtree(mirror.local.parent, ignore_errors=True)
+        _mirrors.append(mirror)
+        try:
+            # The name is predictable: this fails if another user of the machine has made the
+            # folder, and its mode keeps others out.
+            _make_private(mirror.local.parent)
+            mirror.download()
+            yield mirror.local
+            mirror.upload()
+        except (UserError, RunError) as error:
+            # The user knows only the remote name.
+            message = str(error).replace(str(mirror.local), mirror.remote)
+            raise type(error)(message) from None
+        finally:
+            _mirrors.remove(mirror)
+            if mirror.is_behind and mirror.local.exists():
+                mirror.keep()
+            shutil.rmtree(mirror.local.parent, ignore_errors=True)
 
 
 def _make_private(folder: Path) -> None:

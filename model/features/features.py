@@ -15,6 +15,7 @@ resumes after them, but not with a remote output.
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -115,6 +116,7 @@ def _remove_work(work: Path) -> None:
     with locked(str(work)):
         # The identity goes last, so that what a kill leaves still has an owner.
         OutputDirectory(str(work)).remove(PARTS, WORK, IDENTITY)
+    with suppress(OSError):  # another process has begun
         work.rmdir()
 
 

@@ -50,4 +50,9 @@ class EventFile:
 
     def close(self) -> None:
         """Write everything to disk and close the file, even if that fails."""
-        self._file.close()
+        try:
+            self._file.flush()
+        finally:
+            # What could not be written stays in the buffer, which would try again, and print its
+            # error, when it is deleted.
+            self._file.raw.close()

@@ -7,8 +7,7 @@ under its final name is complete. Temporary files lie in ``.work/`` inside the d
 file, a manifest or a summary, marks the end.
 
 The lock is the operating system's (flock) on the directory, and ends with the process. Object
-stores and some network file systems have no such lock; there it is up to the user to start a
-command only once.
+stores and some network file systems have no such lock, but a `lease`.
 """
 
 import errno
@@ -19,14 +18,16 @@ import os
 import shutil
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from .. import storage
 from ..errors import UserError
+from .lease import Lease
 
 WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
@@ -76,7 +77,7 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
 
     Errors name `output`, the path that the user gave, if it is not the directory itself.
     """
-    if os.path.abspath(path) in _locks:  # held further out, where it is given up
+    if _key(path) in _locks:  # held further out, where it is given up
         yield
         return
     lock(path, output)
@@ -86,14 +87,26 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
         unlock(path)
 
 
-_locks: dict[str, int] = {}
-"""The directories that this process has locked, with the descriptor that holds each lock."""
+_locks: dict[str, Callable[[], None]] = {}
+"""The directories that this process has locked, with what gives each lock up."""
+
+
+def _key(path: str) -> str:
+    return storage.absolute(path).rstrip("/")
+
+
+def _take_lease(path: str, output: str) -> None:
+    lease = Lease(path, output)
+    lease.take()
+    _locks[_key(path)] = lease.give_up
 
 
 def lock(path: str, output: str | None = None) -> None:
-    """Lock a local directory until `unlock`, or until this process ends; see `locked`."""
-    key = os.path.abspath(path)
-    if storage.is_remote(path) or key in _locks:
+    """Lock a directory until `unlock`, or until this process ends; see `locked`."""
+    if _key(path) in _locks:
+        return
+    if storage.is_remote(path):
+        _take_lease(path, output or path)
         return
     if os.path.isfile(path):
         raise UserError(f"{path} is a file, but `output` must be a directory.")
@@ -110,8 +123,9 @@ def lock(path: str, output: str | None = None) -> None:
         ) from None
     except OSError:  # a file system without locks
         os.close(descriptor)
+        _take_lease(path, output or path)
         return
-    _locks[key] = descriptor
+    _locks[_key(path)] = partial(os.close, descriptor)
     if not _is_at(path, descriptor):  # its owner removed it between our open and our lock
         unlock(path)
         lock(path, output)
@@ -126,9 +140,9 @@ def _is_at(path: str, descriptor: int) -> bool:
 
 def unlock(path: str) -> None:
     """Give up the lock of a directory, if this process holds it."""
-    descriptor = _locks.pop(os.path.abspath(path), None)
-    if descriptor is not None:
-        os.close(descriptor)
+    give_up = _locks.pop(_key(path), None)
+    if give_up is not None:
+        give_up()
 
 
 @contextmanager
@@ -141,14 +155,16 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     if exists_here and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
-    with locked(work, path), unwritable_as_user_error(path):
-        try:
+    # An object store's file is written by one request.
+    lock = nullcontext() if storage.is_remote(path) else locked(work, path)
+    try:
+        with lock, unwritable_as_user_error(path):
             storage.remove_leftovers(path, work)
             with storage.write_atomically(path, work) as file:
                 yield file
-        finally:
-            with suppress(OSError):  # a folder of the user's is not empty
-                os.rmdir(work)
+    finally:
+        with suppress(OSError):  # a folder of the user's is not empty
+            os.rmdir(work)
 
 
 @dataclass(frozen=True)
