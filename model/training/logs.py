@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -150,13 +150,14 @@ class RunLog:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._wandb:
-            self._wandb.finish()
-        self.flush()
-        if self._board:
-            self._board.close()
-        for file in self._files:
-            file.close()
+        with ExitStack() as closing:  # all of them, even if one fails
+            for file in self._files:
+                closing.callback(file.close)
+            if self._board:
+                closing.callback(self._board.close)
+            if self._wandb:
+                self._wandb.finish()
+            self.flush()
 
 
 def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
