@@ -45,7 +45,8 @@ MAX_CLASSES = 20
 def finetune(
     task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any
 ) -> CommandSummary:
-    """Fine-tune an encoder on a TASK and keep the best run.
+    """Fine-tune an encoder on a TASK and keep the best run; exit with 1 if all runs are no better
+    than a constant answer, unless --random-weights is given.
 
     TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner
     (entities or any other tags of words), classify for your own labelled data, or similarity for
@@ -70,7 +71,8 @@ def finetune(
         )
     if summary["status"] == "interrupted":
         raise click.Abort  # `main` says how to resume, and exits with 130
-    return CommandSummary("finetune", output, _rows(summary))
+    is_useless = summary["degenerate_runs"] == summary["runs"] and not config.random_weights
+    return CommandSummary("finetune", output, _rows(summary), exit_code=int(is_useless))
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -102,11 +102,15 @@ def commands() -> None:
 
 
 @commands.result_callback()
-def _print_summaries(result: CommandSummary | list[CommandSummary] | None) -> None:
+@click.pass_context
+def _print_summaries(
+    ctx: click.Context, result: CommandSummary | list[CommandSummary] | None
+) -> None:
     if isinstance(result, CommandSummary):
         result = [result]
     if result:
         print_summaries(result)
+        ctx.exit(max(summary.exit_code for summary in result))
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -35,6 +35,8 @@ class CommandSummary:
     command: str
     where: str
     rows: list[tuple[str, str]]
+    exit_code: int = 0
+    """Of the process, once the stages of a recipe that follow are done too."""
 
 
 def is_first_rank() -> bool:

@@ -226,7 +226,7 @@ def _report_degenerate(
             words += f" (training loss {losses[0]:.3f} to {losses[-1]:.3f})"
         described.append(words)
     remedy = "lower `learning_rates`"
-    if not config.bias_correction:
+    if not all(config.corrects_bias(record.learning_rate) for record in degenerate):
         remedy += " or try `bias_correction`"
     print_notice(
         f"{len(degenerate):,} of {len(records):,} runs are no better than a constant answer: "

@@ -151,7 +151,11 @@ def train_model(
     """
     config = training.config
     ranks = training.ranks
-    optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
+    optimizer = make_optimizer(
+        model,
+        config.weight_decay,
+        bias_correction=config.corrects_bias(training.peak_rate),
+    )
     updater: Updater[TaskBatch] = Updater(
         model,
         optimizer,

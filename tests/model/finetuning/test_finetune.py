@@ -30,6 +30,7 @@ from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
+from degenerate import may_be_degenerate
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from shared_data import DATA, needs_shared_data
@@ -748,18 +749,19 @@ def test_a_mistake_in_a_test_file_is_reported_before_training(
 
 def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, capsys):
     options = ["--epochs", "1", "--max-length", "24", "--learning-rates", "1e-7", "--seeds", "2"]
-    main(
-        [
-            "finetune",
-            "sst2",
-            str(data),
-            "--checkpoint",
-            str(checkpoint),
-            "--output",
-            str(tmp_path / "a"),
-            *options,
-        ]
-    )
+    with may_be_degenerate():
+        main(
+            [
+                "finetune",
+                "sst2",
+                str(data),
+                "--checkpoint",
+                str(checkpoint),
+                "--output",
+                str(tmp_path / "a"),
+                *options,
+            ]
+        )
     printed = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     assert re.fullmatch(
         r"2 \([012] degenerate: no better than a constant answer\)", printed["runs"]
@@ -788,18 +790,19 @@ def test_the_closing_table_of_squad_2_shows_what_matters(checkpoint, tmp_path, c
     for name in ("train", "dev"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
     output, options = tmp_path / "run", ["--epochs", "1", "--max-length", "24"]
-    main(
-        [
-            "finetune",
-            "squad",
-            str(tmp_path),
-            "--checkpoint",
-            str(checkpoint),
-            "--output",
-            str(output),
-            *options,
-        ]
-    )
+    with may_be_degenerate():
+        main(
+            [
+                "finetune",
+                "squad",
+                str(tmp_path),
+                "--checkpoint",
+                str(checkpoint),
+                "--output",
+                str(output),
+                *options,
+            ]
+        )
     printed = dict(re.findall(r"^ +(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     shown = ["exact", "f1", "HasAns f1", "NoAns f1", "tau, tuned on dev"]
     assert list(printed) == ["task", "examples", "runs", "dev best f1", "best run", *shown]
@@ -839,6 +842,28 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(UserError, match=message):
         FinetuneConfig(**options)
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 1), (["--random-weights"], None)])
+def test_the_command_fails_if_no_run_is_better_than_a_constant_answer(
+    checkpoint, data, tmp_path, options, code
+):
+    arguments = ["finetune", "sst2", str(data), "--checkpoint", str(checkpoint)]
+    arguments += ["--output", str(tmp_path / "run"), "--max-length", "24", "--epochs", "0.05"]
+    ended = None
+    try:
+        main([*arguments, "--learning-rates", "1e-9", *options])
+    except SystemExit as error:
+        ended = error.code
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["degenerate_runs"], ended) == (1, code)
+
+
+def test_adam_is_corrected_from_a_rate_on():
+    by_default = FinetuneConfig()
+    assert by_default.corrects_bias(1e-4) and not by_default.corrects_bias(5e-5)
+    assert FinetuneConfig(bias_correction=True).corrects_bias(5e-5)
+    assert not FinetuneConfig(bias_correction=False).corrects_bias(3e-4)
 
 
 def test_runs_like_a_constant_answer_are_named_with_their_rate_and_loss(
