@@ -130,9 +130,9 @@ def test_a_second_start_is_refused(
                 reported.startswith("Error: Another process is writing ")
                 and paths["OUT"] in reported
             )
-    assert run(command, paths) in (
-        (0, 1) if name == "audit" else (0,)
-    )  # these instances do not pass the audit
+    # These instances do not pass the audit, and the model may be no better than a constant answer.
+    may_fail = name in ("audit", "finetune")
+    assert run(command, paths) in ((0, 1) if may_fail else (0,))
     assert list(tmp_path.glob("out*")) == [
         Path(locked.replace("OUT", paths["OUT"]).removesuffix(".work"))
     ]
