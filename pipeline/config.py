@@ -113,7 +113,26 @@ class IngestConfig:
     )
     text_column: str = option(
         "text",
-        "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets.",
+        "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets; of several, such as "
+        "title,abstract, each begins a paragraph. A dot leads into a column: payload.body.",
+        group="Reading",
+    )
+    id_column: str | None = option(
+        None,
+        "Column with ids that tell the documents of all files apart, and are theirs; by default "
+        "id, beside the file's name.",
+        group="Reading",
+    )
+    title_column: str | None = option(
+        None, "Column with the title; by default title.", group="Reading"
+    )
+    language_column: str | None = option(
+        None, "Column with the code of the language.", group="Reading"
+    )
+    source_column: str | None = option(
+        None,
+        "Column with the source, by which audit reports and build weights: also a key of "
+        "partitioned folders, region of region=eu.",
         group="Reading",
     )
     encoding: str = option(
@@ -159,6 +178,8 @@ class IngestConfig:
         check(shards_ok, "shards", self.shards, "must be at least 1")
         share = self.validation_share
         check(0 < share < 1, "validation_share", share, "must be between 0 and 1")
+        columns = self.text_column
+        check(all(columns.split(",")), "text_column", columns, "must name columns")
         characters = self.min_characters
         check(characters >= 0, "min_characters", characters, "must not be negative")
         if self.encoding != AUTO:

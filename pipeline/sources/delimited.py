@@ -18,10 +18,11 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from ..parsing import csv_delimiter
+from .columns import Columns, with_partition
 from .compression import stem_of, text_stream
 from .lines import LONGEST_LINE_BYTES, decode, plan_rows, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
-from .rows import FIELDS, Table, row_documents
+from .rows import Table, row_documents
 
 _LONGEST_SHOWN = 200
 # Characters that may be read again for each new one, beside one row. Without a limit a file of bad
@@ -210,11 +211,12 @@ def _documents(
         name=input_range.name,
         stem=stem_of(input_range.name, ".csv", ".tsv"),
         source=input_range.format,
-        text_column=config.text_column,
+        columns=Columns.of(config),
         unit="byte",
     )
     joined = config.documents == "blank-line"
     named_rows = _rows_by_column(header, rows, table, counters, joined)
+    named_rows = with_partition(named_rows, input_range.path)
     return row_documents(named_rows, table, counters, joined=joined)
 
 
@@ -246,13 +248,15 @@ def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> Non
         else:
             rows = csv_rows(lines, file.name, Counters())
         header = _next_fields(rows)
-    if config.text_column not in header:
-        columns = ", ".join(header)[:_LONGEST_SHOWN] or "empty"
-        raise UserError(
-            f"{file.path} has no column {config.text_column!r}; its first line, which names the "
-            f"columns, is {columns}: give `text_column`."
-        )
-    for name in (config.text_column, *FIELDS):
+    columns = Columns.of(config)
+    for name in columns.text:
+        if name not in header:
+            shown = ", ".join(header)[:_LONGEST_SHOWN] or "empty"
+            raise UserError(
+                f"{file.path} has no column {name!r}; its first line, which names the columns, is "
+                f"{shown}: give `text_column`."
+            )
+    for name in (*columns.text, *columns.others()):
         if header.count(name) > 1:
             raise UserError(
                 f"{file.path} has several columns {name!r}: rename or remove all but one."

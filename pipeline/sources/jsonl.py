@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
+from .columns import Columns, values_at, with_partition
 from .compression import stem_of, text_stream
 from .lines import decode, plan_rows, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
@@ -39,11 +40,11 @@ def plan_json_lines(
     """
     with open_file(file.path) as stream:
         lines = _first_lines(stream, file)
-    _check_lines(lines, file.path, config.text_column)
+    _check_lines(lines, file.path, Columns.of(config))
     return plan_rows(file, open_file, range_bytes, config)
 
 
-def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
+def _check_lines(lines: list[bytes], path: str, columns: Columns) -> None:
     parsed = [parse_object(line, path, Counters()) for line in lines]
     objects = [row for row in parsed if row is not None]
     if lines and not objects:
@@ -51,17 +52,17 @@ def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
             f"{path} is not JSON Lines: its first lines hold no object. "
             "Fix it, or give its `format`."
         )
-    values = [row[text_column] for row in objects if row.get(text_column) is not None]
-    if values and not any(isinstance(value, str) for value in values):
-        kind = _JSON_KINDS[type(values[0])]
-        raise UserError(
-            f"{path}: column {text_column!r} holds {kind}, not text: give another `text_column`."
-        )
-    if objects and not any(text_column in row for row in objects):
-        columns = ", ".join(objects[0]) or "no column at all"
-        raise UserError(
-            f"{path} has no column {text_column!r}, only {columns}: give `text_column`."
-        )
+    for name in columns.text:
+        values = [value for row in objects for value in values_at(row, name) if value is not None]
+        if values and not any(isinstance(value, str) for value in values):
+            kind = _JSON_KINDS[type(values[0])]
+            raise UserError(
+                f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
+            )
+    if objects and not any(map(columns.has_text, objects)):
+        wanted = ",".join(columns.text)
+        shown = ", ".join(objects[0]) or "no column at all"
+        raise UserError(f"{path} has no column {wanted!r}, only {shown}: give `text_column`.")
 
 
 def _first_lines(stream: BinaryIO, file: Input) -> list[bytes]:
@@ -88,11 +89,11 @@ def read_json_lines(
         name=input_range.name,
         stem=stem_of(input_range.name, *SUFFIXES),
         source="jsonl",
-        text_column=config.text_column,
+        columns=Columns.of(config),
         unit="byte",
     )
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
-    rows = read_objects(stream, input_range, table, counters)
+    rows = with_partition(read_objects(stream, input_range, table, counters), input_range.path)
     return row_documents(rows, table, counters, joined=config.documents == "blank-line")
 
 
@@ -111,7 +112,7 @@ def read_objects(
         row = parse_object(line, location, counters)
         if row is None:
             continue
-        if table.text_column in row:
+        if table.columns.has_text(row):
             yield offset, row
         else:
             counters.skip("no_text_column", location)

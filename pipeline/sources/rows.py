@@ -1,6 +1,7 @@
 """Turn rows of any table into documents, with the columns of ``wikimedia/wikipedia`` or others.
 
-The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a
+The columns are ``id``, ``url``, ``title`` and ``text``, or others (see `columns`); only the text is
+required. If ``url`` is a
 Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is the
 page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
 hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book. A
@@ -18,13 +19,11 @@ from ..config import IngestConfig
 from ..execution.counters import Counters
 from . import gutenberg
 from .books import WRAP_WIDTH, read_book
+from .columns import URL, Columns
 from .extracted import article_paragraphs, find_remains
 from .records import InputRange, RawDocument
-from .sentences import compose, normalise
+from .sentences import compose
 from .wikitext.repair import GAP
-
-FIELDS = ("id", "url", "title")
-"""The optional columns beside the text."""
 
 LONGEST_JOINED = 100_000
 """Characters of a document of joined rows, unless an empty row ends it earlier."""
@@ -55,7 +54,7 @@ class Table:
     """Prefix of the ids of its rows, unless they belong to a wiki."""
     source: str
     """The source of its rows, unless they belong to a wiki."""
-    text_column: str = "text"
+    columns: Columns
     unit: str = "row"
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     extracted: bool = False
@@ -120,20 +119,22 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     so that ids that repeat in several parts of one data set stay apart.
     """
     location = table.location(number)
-    text = row.get(table.text_column)
-    if text is None or text == "":
+    columns = table.columns
+    text = columns.read_text(row)
+    if text is None:
+        counters.skip("text_is_not_a_string", location)
+        return None
+    if not text:
         # Not damage: tables have such rows by the million.
         counters.note("rows_without_text", location)
         return None
-    if not isinstance(text, str):
-        counters.skip("text_is_not_a_string", location)
-        return None
-    row_id, url, title = (_field(row, name, table) for name in FIELDS)
-    wiki = wiki_of(url)
-    # Only a wiki's ids are unique in all its parts.
+    row_id = columns.read(row, columns.id)
+    title = columns.read(row, columns.title)
+    wiki = wiki_of(columns.read(row, URL))
+    # Only a wiki's ids, and those that the user vouches for, are unique in all its parts.
     if not row_id:
         identity = f"{table.stem}#{number}"
-    elif wiki:
+    elif wiki or columns.has_own_ids:
         identity = row_id
     else:
         identity = f"{table.stem}/{row_id}"
@@ -144,15 +145,15 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     text = compose(text.replace(GAP, ""))
     is_extracted = wiki is not None or table.extracted
     is_gutenberg = not is_extracted and gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS])
-    language = wiki.language if wiki else ""
+    language = columns.read_language(row) or (wiki.language if wiki else "")
     if is_gutenberg:
         header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
         header = gutenberg.read_header(text[:header_end])
-        language = header.get("language", "")
+        language = language or header.get("language", "")
         title = title or header.get("title", "")
     return _Row(
         id=identity,
-        source=wiki.database if wiki else table.source,
+        source=columns.read_source(row) or (wiki.database if wiki else table.source),
         title=title,
         language=language,
         location=location,
@@ -198,14 +199,6 @@ def _paragraphs(article: _Row, remains: list[bool], counters: Counters) -> list[
     return lines
 
 
-def _field(row: Mapping[str, Any], name: str, table: Table) -> str:
-    """Return the value of a column beside the text, as one line; empty if there is none."""
-    value = row.get(name)
-    if value is None or name == table.text_column:
-        return ""
-    return normalise(str(value))
-
-
 def _joined_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
@@ -215,11 +208,11 @@ def _joined_documents(
     #   rows        "A."  "B."  ""  "C."  and the empty one behind the last
     #   documents   [ A.   B. ]     [ C.]
     for number, row in chain(rows, [(0, {})]):
-        text = row.get(table.text_column)
-        if text is not None and not isinstance(text, str):
+        text = table.columns.read_text(row)
+        if text is None:
             counters.skip("text_is_not_a_string", table.location(number))
             continue
-        text = (text or "").replace(GAP, "")
+        text = text.replace(GAP, "")
         if text.strip():
             if not lines:
                 first_number = number

@@ -10,6 +10,7 @@ from itertools import chain, compress
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,10 +19,11 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from ..storage.hub import DataSet
+from .columns import Columns, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .lines import LONGEST_LINE_BYTES
 from .records import Input, InputRange, OpenFile, RawDocument
-from .rows import FIELDS, Table, row_documents
+from .rows import Table, row_documents
 
 RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"
@@ -53,7 +55,7 @@ def plan_table(
         return file._replace(format=DAMAGED_FILE).as_one_range()
     if damage.bad:
         raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
-    _text_columns(schema, file.path, config.text_column)
+    _columns_to_read(schema, file.path, Columns.of(config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
@@ -79,13 +81,14 @@ def read_table(
     stem = name
     if name.lower().endswith(".parquet"):
         stem = name[: -len(".parquet")]
-    table = Table(name=name, stem=stem, source="parquet", text_column=config.text_column)
+    columns = Columns.of(config)
+    table = Table(name=name, stem=stem, source="parquet", columns=columns)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(
         file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
     )
     schema = parquet.schema_arrow
-    columns = _text_columns(schema, input_range.path, config.text_column)
+    names = _columns_to_read(schema, input_range.path, columns)
     first_row = 0
     stop = input_range.stop
     if stop is None:
@@ -97,12 +100,13 @@ def read_table(
             # `iter_batches` counts rows only: a few books are as large as thousands of abstracts.
             fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
             num_rows = min(BATCH_ROWS, fitting_rows + 1)
-            batches = parquet.iter_batches(num_rows, row_groups=[group], columns=columns)
+            batches = parquet.iter_batches(num_rows, row_groups=[group], columns=names)
             location = f"{name}, row group {group}"
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
-            num_compressed = _compressed_bytes(metadata, config.text_column)
-            bounded = _bounded(numbered, config.text_column, num_compressed, location, counters)
-            yield from _documents(bounded, schema, table, config, counters)
+            num_compressed = _compressed_bytes(metadata, names)
+            bounded = _bounded(numbered, num_compressed, location, counters)
+            documents = _documents(bounded, schema, table, config, counters, input_range.path)
+            yield from documents
         first_row += metadata.num_rows
 
 
@@ -123,7 +127,7 @@ def plan_data_set(
         if schema is None and ranges:
             schema = _first_schema(opened, ranges[0])
     if schema is not None:
-        _text_columns(schema, data_set.name, config.text_column)
+        _columns_to_read(schema, data_set.name, Columns.of(config))
     return ranges
 
 
@@ -145,7 +149,7 @@ def read_data_set(
     """
     columns = None
     if data_set.schema:
-        columns = _text_columns(data_set.schema, input_range.name, config.text_column)
+        columns = _columns_to_read(data_set.schema, input_range.name, Columns.of(config))
     for shard in _shards(data_set, input_range, columns):
         stem = data_set.part
         if not data_set.is_on_disk:
@@ -154,7 +158,7 @@ def read_data_set(
             name=f"{data_set.source}:{stem}",
             stem=stem,
             source=data_set.source,
-            text_column=config.text_column,
+            columns=Columns.of(config),
         )
         batches = _shard_batches(shard, input_range.name, counters)
         yield from _documents(batches, data_set.schema, table, config, counters)
@@ -227,30 +231,28 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(first_row, num_rows)
 
 
-def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
-    """Return the names of the columns to read, the text first.
+def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str]:
+    """Return the names of the columns to read, those with text first.
 
-    Raise `UserError` if there is no text in `text_column`.
+    Raise `UserError` if there is no text in one of them.
     """
-    if text_column not in schema.names:
-        columns = ", ".join(schema.names)
-        raise UserError(
-            f"{path} has no column {text_column!r}, only {columns}: give `text_column`."
-        )
-    columns = [text_column]
-    for name in FIELDS:
-        if name in schema.names and name != text_column:
-            columns.append(name)
-    for name in columns:
+    names: dict[str, None] = {}  # in order, each once
+    for name in (*columns.text, *columns.others()):
         if schema.names.count(name) > 1:
             raise UserError(f"{path} has several columns {name!r}: rename or remove all but one.")
-    kind = schema.field(text_column).type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (is_text or pa.types.is_string_view(kind)):
-        raise UserError(
-            f"{path}: column {text_column!r} holds {kind}, not text: give another `text_column`."
-        )
-    return columns
+        if type_at(schema, name) is not None:
+            names[name if name in schema.names else outermost(name)] = None
+    for name in columns.text:
+        kind = type_at(schema, name)
+        if kind is None:
+            shown = ", ".join(schema.names)
+            raise UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (is_text or pa.types.is_string_view(kind)):
+            raise UserError(
+                f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
+            )
+    return list(names)
 
 
 def _numbered(
@@ -267,23 +269,27 @@ def _numbered(
             first_row += batch.num_rows
 
 
-def _compressed_bytes(group: pq.RowGroupMetaData, column: str) -> int:
-    """Return the size in the file of a row group's column."""
-    chunks = map(group.column, range(group.num_columns))
-    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema == column)
+def _compressed_bytes(group: pq.RowGroupMetaData, columns: Sequence[str]) -> int:
+    """Return the size in the file of a row group's columns."""
+    num_bytes = 0
+    for chunk in map(group.column, range(group.num_columns)):
+        path = chunk.path_in_schema
+        if path in columns or outermost(path) in columns:
+            num_bytes += chunk.total_compressed_size
+    return num_bytes
 
 
 def _bounded(
-    batches: NumberedBatches, column: str, num_compressed: int, location: str, counters: Counters
+    batches: NumberedBatches, num_compressed: int, location: str, counters: Counters
 ) -> NumberedBatches:
-    """Yield the batches up to where a column turns out to be a bomb: ``compression_bomb``.
+    """Yield the batches up to where they turn out to be a bomb: ``compression_bomb``.
 
     A dictionary of one long text and the numbers of its rows take a thousand bytes, the rows
     gigabytes.
     """
     num_bytes = 0
     for first_row, batch in batches:
-        num_bytes += batch.column(column).nbytes
+        num_bytes += batch.nbytes
         if is_bomb(num_compressed, num_bytes, TEXT_ALLOWANCE):
             counters.skip("compression_bomb", f"{location}, from row {first_row}")
             return
@@ -296,6 +302,7 @@ def _documents(
     table: Table,
     config: IngestConfig,
     counters: Counters,
+    path: str = "",
 ) -> Iterator[RawDocument]:
     """Yield the documents of some rows; `schema` is the table's, None if only its rows show it."""
     # The first batch shows the form of the table, and is then read like the others.
@@ -304,11 +311,11 @@ def _documents(
         return
     _, first_batch = first
     columns_of_table: pa.Schema = schema or first_batch.schema
-    columns = _text_columns(columns_of_table, table.name, table.text_column)
+    columns = _columns_to_read(columns_of_table, table.name, table.columns)
     joined = config.documents == "blank-line"
     if config.documents == "auto" and len(columns_of_table) == 1:
         joined = _holds_sentences(first_batch)
-    rows = _rows(chain([first], batches), columns, table, counters)
+    rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
     yield from row_documents(rows, table, counters, joined=joined)
 
 
@@ -319,10 +326,11 @@ def _rows(
     for first_row, batch in batches:
         batch = _without_views(batch)
         numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
-        texts = batch.column(columns[0])
         # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
-        num_bytes = pc.call_function("binary_length", [texts]).fill_null(0)
-        fits = num_bytes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
+        num_bytes = np.zeros(batch.num_rows, dtype=np.int64)
+        for name in columns:
+            num_bytes += _bytes_of_rows(batch.column(name))
+        fits = num_bytes <= LONGEST_ROW_BYTES
         if not fits.all():
             for number in compress(numbers, ~fits):
                 counters.skip("oversized_row", table.location(number))
@@ -331,6 +339,14 @@ def _rows(
         values_by_column = [_values(batch.column(name)) for name in columns]
         for number, *values in zip(numbers, *values_by_column, strict=True):
             yield number, dict(zip(columns, values, strict=True))
+
+
+def _bytes_of_rows(column: pa.Array) -> np.ndarray:
+    """Return the bytes that each row of a column takes (int64)."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        lengths = pc.call_function("binary_length", [column]).fill_null(0)
+        return lengths.to_numpy(zero_copy_only=False)
+    return np.array([column.slice(row, 1).nbytes for row in range(len(column))], dtype=np.int64)
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:

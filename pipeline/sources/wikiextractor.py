@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..config import IngestConfig
 from ..execution.counters import Counters
+from .columns import Columns
 from .compression import decompressed, peekable, stem_of
 from .jsonl import read_objects
 from .lines import BOM, decode, read_lines
@@ -49,7 +50,12 @@ def read_extracted(
     """
     name = input_range.name
     table = Table(
-        name=name, stem=stem_of(name), source="wikiextractor", unit="byte", extracted=True
+        name=name,
+        stem=stem_of(name),
+        source="wikiextractor",
+        columns=Columns(),
+        unit="byte",
+        extracted=True,
     )
     stream = peekable(decompressed(file, name, counters))
     head: bytes = stream.peek(_SNIFFED_BYTES)[:_SNIFFED_BYTES]  # pyright: ignore[reportAttributeAccessIssue]

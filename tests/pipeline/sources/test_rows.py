@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources.columns import Columns
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.rows import Table, row_documents, wiki_of
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
-TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl")
+TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl", columns=Columns())
 
 
 def read(
@@ -100,8 +101,9 @@ def test_a_gutenberg_header_in_a_row_names_language_and_title():
         (None, "rows_without_text"),
         ("", "rows_without_text"),
         (7, "text_is_not_a_string"),
-        (["a"], "text_is_not_a_string"),
-        ([], "text_is_not_a_string"),
+        ([7], "text_is_not_a_string"),
+        ([], "rows_without_text"),
+        ([None, ""], "rows_without_text"),
     ],
 )
 def test_rows_without_text_are_counted_and_named(text: Any, reason: str):

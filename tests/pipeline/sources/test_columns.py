@@ -1,0 +1,87 @@
+"""Which columns of a table are read: inside others, in lists, in the names of folders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources.records import RawDocument
+from reading import Source
+
+ROWS = [
+    {
+        "pmid": "p-1",
+        "payload": {"body": "A body.", "lang": "fr"},
+        "parts": [{"t": "One."}, {"t": None}, {"t": "Two."}],
+        "headline": "A headline",
+    },
+    {
+        "pmid": "p-2",
+        "payload": {"body": None, "lang": "<b>"},
+        "parts": [],
+        "headline": "Another",
+    },
+]
+
+
+def write(folder: Path, form: str) -> Path:
+    path = folder / "lake" / "dt=2026-11-01" / "region=eu" / f"part-0.{form}"
+    path.parent.mkdir(parents=True)
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    return path
+
+
+def read(path: Path, counters: Counters | None = None, **columns: Any) -> list[RawDocument]:
+    source = Source("parquet" if path.suffix == ".parquet" else "jsonl", path, path.name)
+    source.plan(config=IngestConfig(**columns))
+    return list(source.read(counters or Counters(), config=IngestConfig(**columns)))
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_columns_lie_in_others_in_lists_and_in_the_names_of_folders(form, tmp_path):
+    path = write(tmp_path, form)
+    documents = read(
+        path,
+        counters := Counters(),
+        text_column="payload.body",
+        id_column="pmid",
+        title_column="headline",
+        language_column="payload.lang",
+        source_column="region",
+    )
+    (document,) = documents  # the other has no text, which is no damage
+    assert (document.id, document.source) == ("p-1", "eu")
+    assert (document.title, document.language) == ("A headline", "fr")
+    assert document.paragraphs == ["A body."]
+    assert not counters.bad and counters.counts["rows_without_text"] == 1
+
+    both = read(path, text_column="headline,parts.t", language_column="payload.lang")
+    assert [document.paragraphs for document in both] == [
+        ["A headline", "One.", "Two."],
+        ["Another"],
+    ]
+    # Markup is no code of a language; without --id-column, an id tells rows of one file apart.
+    assert [document.language for document in both] == ["fr", ""]
+    assert all(document.id.startswith("part-0#") for document in both)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("payload.text", r"has no column 'payload.text'"),
+        ("headline,none", r"has no column 'none'"),
+        ("payload", r"column 'payload' holds .*, not text"),
+        ("pmid,", r"`text_column` is pmid,, but must name columns"),
+    ],
+)
+def test_a_column_that_is_not_there_or_no_text_is_named(column, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        read(write(tmp_path, "parquet"), text_column=column)
