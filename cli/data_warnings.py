@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..pipeline.execution.counters import count_of, name_counts
+from ..pipeline.execution.counters import WORDS_LEFT_OUT, count_of, name_counts
 from ..pipeline.languages import UNKNOWN
 from ..pipeline.wording import in_words
 from .failures import as_typed
@@ -21,6 +21,9 @@ REMOVED = {
 
 NUM_WARNINGS = 3
 """Shards, or files, that are named."""
+
+MOST_IN_HEADINGS = 0.03
+"""The share of all words that headings may be, before they are warned about."""
 
 READ_AS = "texts_read_as_"
 """Prefix of the counters of members of archives in a detected encoding, whose name follows."""
@@ -56,9 +59,17 @@ def warn_about_documents(manifest: "DocumentsManifest") -> None:
         first = examples["books_with_many_headings"][0]
         advice = "look at it with --explain: its lines may be wrapped in an unknown way"
         warn(f"over 3% of {books} left out as headings, for example of {first}; {advice}")
+    elif (share := _share_in_headings(manifest)) > MOST_IN_HEADINGS:
+        advice = "notes and forms are kept whole with --keep-lines, and --explain shows one"
+        warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
     for reason, what in REMOVED.items():
         if num_removed := counts.get(reason, 0):
             warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")
+
+
+def _share_in_headings(manifest: "DocumentsManifest") -> float:
+    left_out = manifest.counts.get(f"{WORDS_LEFT_OUT}headings", 0)
+    return left_out / max(left_out + manifest.words_kept, 1)
 
 
 def warn_about_encodings(manifest: "DocumentsManifest") -> None:

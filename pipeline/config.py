@@ -141,6 +141,11 @@ class IngestConfig:
         "auto detects it, and refuses a file whose encoding it cannot tell.",
         group="Reading",
     )
+    keep_lines: bool = option(
+        False,
+        "Leave nothing out of plain text as a heading or table: for notes, forms and logs.",
+        group="Reading",
+    )
     templates: str = option(
         "",
         "TOML file with what further templates of a wiki show; see docs/sources.md.",

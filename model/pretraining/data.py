@@ -187,8 +187,12 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
                     f"{path} has been written anew since the run began: instances must stay as "
                     "they are while they are read. Rerun the same command."
                 )
-            # With `pre_buffer` all columns of the group come in one request.
-            parquet = pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
+            # With `pre_buffer` all columns of the group come in one request (see `open_shard`).
+            parquet = pq.ParquetFile(
+                file,
+                pre_buffer=storage.is_remote(path),
+                page_checksum_verification=True,
+            )
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
             columns = PACKED_COLUMNS if group.is_packed else COLUMNS
             table = parquet.read_row_group(group.number, columns=columns, use_threads=False)

@@ -119,6 +119,7 @@ def read_book(
         head=next(texts, ""),
         rest=texts,
         continues=len(first_chunk) >= HEAD_BYTES,
+        keeps_lines=config.keep_lines,
     )
     has_document = False
     for document in _documents(text, config.documents, counters):
@@ -140,6 +141,8 @@ class _Text:
     rest: Iterator[str]
     continues: bool
     """Whether there is more than the head."""
+    keeps_lines: bool
+    """Whether nothing is left out as a heading or table."""
 
     def lines(self) -> Iterator[str]:
         return _lines(chain([self.head], self.rest))
@@ -159,7 +162,7 @@ def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocume
     if unit == "blank-line":
         return _numbered(_block_documents(text, width), text.name, f"{text.name}#0")
     texts = (without_drama(piece, counters) for piece in chain([text.head], text.rest))
-    paragraphs = _prose(_blocks(_lines(texts), width), text.name, counters)
+    paragraphs = _prose(_blocks(_lines(texts), width), text, counters)
     return _numbered(_cut(paragraphs), text.name, text.name)
 
 
@@ -201,7 +204,7 @@ def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocumen
         texts = (without_drama(piece, counters) for _, _, piece in pieces_of_book)
         blocks = _blocks(_lines(texts), width)
         blocks = gutenberg.without_apparatus(blocks, width, counters)
-        for paragraphs in _cut(_prose(blocks, text.name, counters)):
+        for paragraphs in _cut(_prose(blocks, text, counters)):
             yield RawDocument(
                 id=identity,
                 source="gutenberg",
@@ -447,32 +450,32 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
         yield Block(block, gap)
 
 
-def _prose(blocks: Iterable[Block], name: str, counters: Counters) -> Iterator[str]:
-    """Yield the blocks of a book that are prose, each as one line; count what is left out."""
+def _prose(blocks: Iterable[Block], text: _Text, counters: Counters) -> Iterator[str]:
+    """Yield the blocks of a text that are prose, each as one line; count what is left out."""
     within_table = False
     num_kept = 0
     num_in_headings = 0
     for block in blocks:
         within_table = _is_table(block.lines) or (within_table and _is_cell(block))
-        if within_table:
+        if within_table and not text.keeps_lines:
             counters.leave_out("tables", block.lines)
             continue
         joined = _joined(block.lines)
         # Many texts outside Gutenberg have its marks, too: _emphasis_, [1], [Illustration].
-        text = gutenberg.plain(joined)
-        if len(text) < len(joined):
-            counters.leave_out("marks", [joined], kept=text)
-        if _is_prose(text, block.lines):
-            num_kept += len(text)
-            yield text
+        plain = gutenberg.plain(joined)
+        if len(plain) < len(joined):
+            counters.leave_out("marks", [joined], kept=plain)
+        if text.keeps_lines or _is_prose(plain, block.lines):
+            num_kept += len(plain)
+            yield plain
             continue
-        num_in_headings += len(text)
-        counters.leave_out("headings", [text])
-        if _WORD.search(text):
+        num_in_headings += len(plain)
+        counters.leave_out("headings", [plain])
+        if _WORD.search(plain):
             counters.count("headings_left_out")
     num_characters = num_kept + num_in_headings
     if num_in_headings > max(FEW_HEADINGS, MOST_HEADINGS * num_characters):
-        counters.note("books_with_many_headings", name)
+        counters.note("books_with_many_headings", text.name)
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:

@@ -75,8 +75,13 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
     try:
         with (
             storage.open_input(path) as source,
+            # With `pre_buffer` a thread of Arrow's reads, and gives what it has read back to Python
+            # when it likes: at exit, where that ends the process with an abort.
             pq.ParquetFile(
-                source, buffer_size=BUFFER_BYTES, page_checksum_verification=True
+                source,
+                buffer_size=BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
             ) as file,
         ):
             footer = file.schema_arrow.metadata or {}

@@ -871,3 +871,25 @@ def test_a_table_is_left_out(table: str) -> None:
 def test_wide_spaces_do_not_make_a_table(line: str) -> None:
     (document,) = read(BOOK.replace("He went\naway.\n", f"He went\naway.\n\n{line}\n"))
     assert " ".join(document.paragraphs[-1].split()) == " ".join(line.split())
+
+
+def test_nothing_is_left_out_of_notes_that_are_kept_whole() -> None:
+    note = b"""Service: MEDICINE
+
+Labs:
+WBC-7.5   RBC-3.29   Hgb-9.7
+Na 137   K 4.1   Cl 107
+
+Pt is a 56 y/o M who presented with shortness of breath and chest pain.
+"""
+
+    def read_note(*, keep_lines: bool) -> tuple[list[str], Counters]:
+        counters = Counters()
+        config = IngestConfig(documents="file", keep_lines=keep_lines)
+        (document,) = Source("text", note, "note.txt").read(counters, config=config)
+        return document.paragraphs, counters
+
+    kept, counters = read_note(keep_lines=True)
+    assert " ".join(kept).split() == note.decode().split() and not counters.counts
+    _, counters = read_note(keep_lines=False)
+    assert counters.counts["headings_left_out"]

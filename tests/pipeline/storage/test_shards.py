@@ -1,8 +1,11 @@
 """Shards are complete or absent, carry the schema version, and their damage is one line."""
 
 import hashlib
+import io
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -191,3 +194,29 @@ def test_shards_are_found_by_their_split(tmp_path: Path):
     assert training == [f"{tmp_path}/{name}" for name in names[:2]]
     assert shard_paths(str(tmp_path), manifest, "validation") == [f"{tmp_path}/{names[2]}"]
     assert shard_paths(str(tmp_path), manifest, "test") == []
+
+
+class Recorded(io.FileIO):
+    """A file that remembers which threads have read it."""
+
+    threads: ClassVar[set[int]] = set()
+
+    def readinto(self, buffer: Any) -> int | None:
+        self.threads.add(threading.get_ident())
+        return super().readinto(buffer)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.threads.add(threading.get_ident())
+        return super().read(size)
+
+
+def test_a_shard_is_read_by_no_thread_of_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that gives a buffer back while the interpreter ends aborts the process."""
+    schema = TABLE.schema
+    with write_parquet(StageDirectory(str(tmp_path), "f"), NAME, schema) as (writer, _):
+        for _ in range(20):
+            writer.write_table(TABLE)
+    monkeypatch.setattr(shards.storage, "open_input", Recorded)
+    with open_shard(str(tmp_path / NAME), "ingest") as file:
+        next(file.iter_batches(2, use_threads=False))
+    assert Recorded.threads == {threading.get_ident()}
