@@ -9,7 +9,7 @@ import click
 from ..pipeline.errors import UserError
 from .failures import as_typed
 from .options import check_suffix
-from .output import make_console, printable
+from .output import make_console, printable, tell
 from .summary import BAR_WIDTH, CommandSummary, print_summaries
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def audit(
         if not as_json:
             print_summaries([summary])
         for sentence in failed:
-            click.echo(printable(sentence), err=True)
+            tell("notice", sentence)
         ctx.exit(1)
     if as_json:
         return None  # a summary would follow the JSON

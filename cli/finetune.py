@@ -58,6 +58,7 @@ def finetune(
 
     config = make_config(FinetuneConfig, values)
     report_upload(output)
+    stop = StopOnSignal()
     with training_progress() as report:
         summary = run_finetune(
             task,
@@ -67,10 +68,10 @@ def finetune(
             config,
             report,
             overwrite=overwrite,
-            stop=StopOnSignal(),
+            stop=stop,
         )
     if summary["status"] == "interrupted":
-        raise click.Abort  # `main` says how to resume, and exits with 130
+        raise click.Abort from stop.interrupt()  # `main` says how to resume, and exits with 130
     is_useless = summary["degenerate_runs"] == summary["runs"] and not config.random_weights
     return CommandSummary("finetune", output, _rows(summary), exit_code=int(is_useless))
 

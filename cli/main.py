@@ -21,12 +21,13 @@ from .features import features
 from .fill import fill
 from .finetune import finetune
 from .ingest import ingest
-from .output import printable
+from .output import settings, tell
 from .predict import predict
 from .pretrain import pretrain
 from .results import results
 from .run import run
 from .show import show
+from .signals import Terminated
 from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
 from .threads import prepare_threads
 from .vocab import vocab
@@ -76,7 +77,8 @@ class CommandsInOrder(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
         # click itself would take what follows `--` for arguments of the command: more sources.
-        if args and args[0] in DATA_STAGES and "--" in args:
+        command = next((arg for arg in args if arg in self.commands), None)
+        if command in DATA_STAGES and "--" in args:
             separator = args.index("--")
             ctx.obj = tuple(args[separator + 1 :])
             args = args[:separator]
@@ -86,25 +88,43 @@ class CommandsInOrder(click.Group):
 @click.group(
     cls=CommandsInOrder,
     commands=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 120,
+        "auto_envvar_prefix": "CLOZEWORKS",
+    },
 )
 @click.version_option(package_name="clozeworks")
-def commands() -> None:
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How progress, notices, warnings and errors are written to standard error: as text, or "
+    "as a JSON object a line.",
+)
+@click.option(
+    "--quiet", is_flag=True, help="Print neither progress nor the table at the end of a command."
+)
+def commands(log_format: str, quiet: bool) -> None:
     """Pre-train and fine-tune BERT-style encoders: from raw text through Parquet to a Hugging Face
     model.
 
-    Each stage writes one directory; an interrupted command resumes when you rerun it.
+    Each stage writes one directory; an interrupted command resumes when you rerun it. An option
+    that is not typed may come from the environment: CLOZEWORKS_PRETRAIN_BATCH_SIZE.
 
     \b
     Shell completion, for ~/.bashrc (in ~/.zshrc zsh_source):
       eval "$(_CLOZEWORKS_COMPLETE=bash_source clozeworks)"
     """
+    settings.as_json = log_format == "json"
+    settings.is_quiet = quiet
 
 
 @commands.result_callback()
 @click.pass_context
 def _print_summaries(
-    ctx: click.Context, result: CommandSummary | list[CommandSummary] | None
+    ctx: click.Context, result: CommandSummary | list[CommandSummary] | None, **_options: object
 ) -> None:
     if isinstance(result, CommandSummary):
         result = [result]
@@ -131,12 +151,15 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        # click makes its own error of an interrupt.
+        interrupt = error.__cause__ if isinstance(error, click.Abort) else error
+        exit_code = 143 if isinstance(interrupt, Terminated) else 130  # 128 + the signal's number
         typed = sys.argv if args is None else args
         command = "the same command"
         if "--overwrite" in typed:
             command += " without --overwrite"  # with it, the rerun would start over
-        _fail(f"Interrupted; rerun {command} to resume.", 130)
+        _fail(f"Interrupted; rerun {command} to resume.", exit_code)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:
@@ -166,7 +189,7 @@ def _fail(message: str, exit_code: int) -> Any:
         # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     message = fields_as_flags(message, COMMANDS)
-    click.echo(printable(f"Error: {' '.join(message.split())}"), err=True)
+    tell("error", " ".join(message.split()), exit_code=exit_code)
     if exit_code == 2:
         sys.exit(exit_code)
     abandon(exit_code)

@@ -1,13 +1,45 @@
-"""Print text that came from anywhere: what a terminal would obey is shown instead."""
+"""Print what a command has to say, as people or programs read it; what a terminal would obey, in
+text that came from anywhere, is shown instead.
+"""
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+Level = Literal["progress", "notice", "warning", "error"]
+PREFIXES = {"warning": "Warning: ", "error": "Error: "}
+PLAIN_EVERY_S = 60.0
+"""Between two lines of progress, without a terminal."""
+
+
+class _Settings:
+    """How this process prints; set once, by the options of ``clozeworks`` itself."""
+
+    as_json = False
+    is_quiet = False
+
+
+settings = _Settings()
+
 # Not tabs and line breaks.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def tell(level: Level, message: str, file: TextIO | None = None, **figures: Any) -> None:
+    """Write a line to standard error (or `file`): the message, or a JSON object with ``time``
+    (seconds since 1970), ``level``, ``message`` and `figures`.
+    """
+    line = PREFIXES.get(level, "") + message
+    if settings.as_json:
+        event = {"time": round(time.time(), 3), "level": level, "message": message, **figures}
+        line = json.dumps(event)
+    # To `sys.stderr` as it is now: a live line replaces it for its time.
+    print(printable(line), file=file or sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:

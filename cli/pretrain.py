@@ -81,12 +81,13 @@ def pretrain(
     from ..model.training.curve import can_draw
 
     report_upload(output)
+    stop = StopOnSignal()
     with training_progress() as report:
         summary = run_pretrain(
-            config, list(instances), output, report, overwrite=overwrite, stop=StopOnSignal()
+            config, list(instances), output, report, overwrite=overwrite, stop=stop
         )
     if summary["status"] == "interrupted":
-        raise click.Abort  # `main` says how to resume, and exits with 130
+        raise click.Abort from stop.interrupt()  # `main` says how to resume, and exits with 130
     rows = _rows(summary)
     if not can_draw():
         missing = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"

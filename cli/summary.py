@@ -2,12 +2,9 @@
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import click
 
 from ..pipeline.execution.counters import (
     LOST_TO_TEMPLATE,
@@ -18,7 +15,7 @@ from ..pipeline.execution.counters import (
 )
 from ..pipeline.wording import in_words
 from .failures import as_typed
-from .output import make_console, printable
+from .output import make_console, settings, tell
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate
@@ -46,7 +43,7 @@ def is_first_rank() -> bool:
 
 def print_summaries(summaries: list[CommandSummary]) -> None:
     """Print a table of what the commands wrote to standard output."""
-    if not is_first_rank():
+    if not is_first_rank() or settings.is_quiet:
         return
     from rich.markup import escape
     from rich.table import Column, Table
@@ -157,15 +154,15 @@ def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> Command
 def warn(message: str) -> None:
     """Print a one-line warning to standard error."""
     if is_first_rank():
-        click.echo(printable(f"Warning: {as_typed(message)}."), err=True)
+        tell("warning", f"{as_typed(message)}.")
 
 
 class NoticeHandler(logging.Handler):
     """Prints what the libraries log for the user: plain lines, with fields as flags."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print to `sys.stderr` as it is now: a live line replaces it for its time."""
-        print(printable(as_typed(record.getMessage())), file=sys.stderr)
+        """Print a notice."""
+        tell("notice", as_typed(record.getMessage()))
 
 
 def duration(seconds: float) -> str:

@@ -5,13 +5,17 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ..pipeline.errors import RunError
+from .output import PLAIN_EVERY_S, settings, tell
+from .signals import terminate
 
 if TYPE_CHECKING:
     from ..pipeline.execution.progress import Progress, ShowProgress
@@ -33,7 +37,7 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     # The same for this process, which has imported Arrow and does the work with one worker.
     pa.set_memory_pool(pa.system_memory_pool())
     _configure_beam_log(verbose)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, terminate)
     with _standard_error_to_log(verbose) as (terminal, log), _progress_bar(terminal) as show:
         try:
             yield show
@@ -57,7 +61,7 @@ def _configure_beam_log(verbose: bool) -> None:
 
 @contextmanager
 def _progress_bar(terminal: TextIO) -> Iterator["ShowProgress"]:
-    """Show a bar on a terminal, and nothing on a file or pipe."""
+    """Show a bar on a terminal; nothing on a file or pipe, but a line a minute as JSON."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -76,10 +80,18 @@ def _progress_bar(terminal: TextIO) -> Iterator["ShowProgress"]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    is_hidden = not console.is_terminal or settings.is_quiet or settings.as_json
+    with Bar(*columns, console=console, disable=is_hidden, transient=True) as bar:
         task = bar.add_task("", total=None)
 
+        last_line_s = time.monotonic()
+
         def show(progress: "Progress") -> None:
+            nonlocal last_line_s
+            now = time.monotonic()
+            if settings.as_json and not settings.is_quiet and now - last_line_s >= PLAIN_EVERY_S:
+                last_line_s = now
+                tell("progress", progress.stage, terminal, **asdict(progress))
             bar.update(
                 task,
                 description=f"{progress.stage}: {progress.phase}",

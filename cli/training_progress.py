@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import click
-
 from ..pipeline.storage import is_remote
+from .output import PLAIN_EVERY_S, settings, tell
 from .summary import duration, is_first_rank
 
-PLAIN_EVERY_S = 60.0
 # Most important first: a narrow terminal cuts off the rest.
 SHOWN = {
     "loss": "loss {:.3f}",
@@ -33,28 +31,29 @@ _Started = dict[str, tuple[int, float]]
 def report_upload(output: str, what: str = "every checkpoint") -> None:
     """Say where a run with a remote output works, and what it uploads."""
     if is_remote(output) and is_first_rank():
-        click.echo(f"Working in a local folder; {what} is uploaded to {output}.", err=True)
+        tell("notice", f"Working in a local folder; {what} is uploaded to {output}.")
 
 
 @contextmanager
 def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
-    On a terminal this is one live line, elsewhere (``nohup``, CI) a line every `PLAIN_EVERY_S`, so
-    short runs print nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those
-    in `SHOWN`; a new ``stage`` (a string) has a time left of its own.
+    On a terminal this is one live line, elsewhere (``nohup``, CI) and as JSON a line every
+    `PLAIN_EVERY_S`, so short runs print nothing. Yield a function that takes the numbers: ``step``,
+    ``steps`` and those in `SHOWN`; a new ``stage`` (a string) has a time left of its own.
     """
     # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console
     from rich.text import Text
 
-    if not is_first_rank():
+    if not is_first_rank() or settings.is_quiet:
         yield lambda numbers: None
         return
     console = Console(stderr=True)
+    is_live = console.is_terminal and not settings.as_json
     started = _Started()
     last_line_s = time.monotonic()
-    with console.status("") if console.is_terminal else nullcontext() as status:
+    with console.status("") if is_live else nullcontext() as status:
 
         def report(numbers: Mapping[str, Any]) -> None:
             nonlocal last_line_s
@@ -65,7 +64,7 @@ def training_progress() -> Iterator[Report]:
                 status.update(Text(line))
             elif now - last_line_s >= PLAIN_EVERY_S:
                 last_line_s = now
-                click.echo(line, err=True)
+                tell("progress", line, **numbers)
 
         yield report
 

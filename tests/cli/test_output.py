@@ -1,9 +1,11 @@
 """What foreign text does to a terminal and a spreadsheet: nothing."""
 
 import io
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,35 @@ def test_a_text_that_is_not_utf_8_is_refused(tmp_path, capsys):
 def test_no_cell_is_a_formula(value):
     assert _as_cell(value) == f"'{value}"
     assert _as_cell(-1.5) == -1.5 and _as_cell("a=b") == "a=b"
+
+
+def test_events_are_json_lines(sources, tmp_path, capsys):
+    documents = str(tmp_path / "documents")
+    main(["--log-format", "json", "--quiet", "ingest", *sources, "--output", documents])
+    printed = capsys.readouterr()
+    (warning,) = [json.loads(line) for line in printed.err.splitlines()]
+    assert warning["level"] == "warning" and warning["message"].startswith("the language of 4 ")
+    assert abs(warning["time"] - time.time()) < 60 and not printed.out
+    with pytest.raises(SystemExit):
+        main(["--log-format", "json", "show", str(tmp_path / "nothing")])
+    error = json.loads(capsys.readouterr().err)
+    assert (error["level"], error["exit_code"]) == ("error", 2)
+    assert "nothing does not exist" in error["message"]
+    main(["show", documents])  # the next command prints as people read
+    assert not capsys.readouterr().err
+
+
+def test_an_option_comes_from_the_environment(sources, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CLOZEWORKS_INGEST_LANGUAGE", "de")
+    main(["ingest", *sources, "--output", str(tmp_path / "documents")])
+    manifest = json.loads((tmp_path / "documents" / "manifest.json").read_text())
+    assert manifest["config"]["language"] == "de"
+
+
+def test_options_for_beam_are_found_behind_options_of_the_program(capsys):
+    with pytest.raises(SystemExit):
+        main(["--quiet", "ingest", "nothing", "--output", "x", "--", "--runner=Nowhere"])
+    assert "nothing" in capsys.readouterr().err
 
 
 def test_line_breaks_stay():

@@ -32,16 +32,18 @@ def test_the_first_signal_asks_and_the_second_acts_as_before(number: signal.Sign
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_pretrain_saves_and_exits_with_130(number, tmp_path, monkeypatch, capsys):
+def test_an_interrupted_pretrain_saves_and_exits_by_the_signal(
+    number, tmp_path, monkeypatch, capsys
+):
     write_instances(tmp_path / "instances")
     run = tmp_path / "run"
     arguments = ["pretrain", str(tmp_path / "instances"), "--output", str(run), *OPTIONS]
-    assert interrupted(arguments, number, monkeypatch) == 130
+    assert interrupted(arguments, number, monkeypatch) == 128 + number
     assert capsys.readouterr().err == "Error: Interrupted; rerun the same command to resume.\n"
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-0000001"]
 
 
-def test_an_interrupted_finetune_saves_and_exits_with_130(tmp_path: Path, monkeypatch, capsys):
+def test_an_interrupted_finetune_saves_and_exits_with_143(tmp_path: Path, monkeypatch, capsys):
     make_checkpoint(tmp_path / "checkpoint")
     (tmp_path / "data").mkdir()
     for name in ("train", "dev"):
@@ -50,7 +52,7 @@ def test_an_interrupted_finetune_saves_and_exits_with_130(tmp_path: Path, monkey
     paths = {name: str(tmp_path / name) for name in ("data", "checkpoint", "tuned")}
     arguments = ["finetune", "classify", paths["data"], "--checkpoint", paths["checkpoint"]]
     arguments += ["--output", paths["tuned"], "--max-length", "16", "--device", "cpu"]
-    assert interrupted(arguments, signal.SIGTERM, monkeypatch) == 130
+    assert interrupted(arguments, signal.SIGTERM, monkeypatch) == 143
     # Notices of the texts, which are the same for this vocabulary, come before it.
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line == "Error: Interrupted; rerun the same command to resume."
