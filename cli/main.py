@@ -166,6 +166,8 @@ def main(args: Sequence[str] | None = None) -> None:
             raise
         message, exit_code = failure
         _fail(message, exit_code)
+    finally:
+        settings.reset()
 
 
 def _prepare_streams() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ PLAIN_EVERY_S = 60.0
 """Between two lines of progress, without a terminal."""
 
 
+@dataclass
 class _Settings:
-    """How this process prints; set once, by the options of ``clozeworks`` itself."""
+    """How this process prints, by the options of ``clozeworks`` itself; reset after a command."""
 
-    as_json = False
-    is_quiet = False
+    as_json: bool = False
+    is_quiet: bool = False
+
+    def reset(self) -> None:
+        self.__init__()
 
 
 settings = _Settings()
