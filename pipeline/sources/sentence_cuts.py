@@ -159,10 +159,17 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     """Return whether it ends with a word and a full stop, before a capital."""
     if end[0][0] != "." or len(end["closers"]) > 1 or not end["next"][0].isupper():
         return False
-    word = _word_before(end.string, end.start())
-    if not _may_be_last(word, endings) or is_open(end.string[start : end.end()]):
+    text = end.string
+    word = _word_before(text, end.start())
+    # Not "i.e. They": a letter alone that follows another full stop.
+    before_opener = (
+        word.islower()
+        and end["next"] in endings.openers
+        and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
+    )
+    if not (before_opener or _may_be_last(word, endings)) or is_open(text[start : end.end()]):
         return False
-    return _ends_with_word(word, end, endings, document)
+    return before_opener or _ends_with_word(word, end, endings, document)
 
 
 def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:

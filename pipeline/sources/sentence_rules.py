@@ -251,6 +251,7 @@ class _SentenceWords(Struct, frozen=True):
     before_numbers: tuple[_Words, ...]
     final_words: tuple[_Words, ...]
     ordinary_words: tuple[_Words, ...]
+    openers: tuple[_Words, ...]
     units: tuple[_Words, ...]
     others: tuple[_Phrases, ...]
     eras: tuple[_Phrases, ...]
@@ -279,6 +280,9 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 
 ORDINARY_WORDS = _by_language(_WORDS.ordinary_words)
 """In lower case: words that sentencex takes for abbreviations."""
+
+OPENERS = _by_language(_WORDS.openers)
+"""With a capital: words that begin a sentence after an abbreviation in lower case."""
 
 BEFORE_CAPITALS = frozenset(
     (
@@ -341,6 +345,8 @@ class Endings(NamedTuple):
     """Eras and the like: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
     ordinary_words: frozenset[str]
     """Those of `ORDINARY_WORDS`."""
+    openers: frozenset[str]
+    """Those of `OPENERS`: what follows, whatever the word."""
     last_words: frozenset[str]
     """The letters at the end of each, so that a pattern is only tried where it may match."""
 
@@ -361,6 +367,7 @@ def endings_of(language: str) -> Endings:
         ),
         unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
         ordinary_words=ORDINARY_WORDS.get(language, frozenset()),
+        openers=OPENERS.get(language, frozenset()),
         last_words=frozenset(map(_last_word, (*units, *others, *eras))),
     )
 
