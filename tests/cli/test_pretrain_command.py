@@ -1,10 +1,13 @@
 """The summary that ``pretrain`` prints of a finished run, and its exit code."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from clozeworks.cli.main import main
+from instances_fixture import write_instances
 
 CHANCE = "NSP is at chance (0.5), as usual in a short run"
 
@@ -19,7 +22,13 @@ def summary(mlm_loss: float, nsp_accuracy: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def end(monkeypatch, capsys):
+def instances(tmp_path) -> str:
+    write_instances(tmp_path / "instances")
+    return str(tmp_path / "instances")
+
+
+@pytest.fixture
+def end(instances, monkeypatch, capsys):
     """Return a function that ends a run with these figures, and returns what is printed and the
     exit code.
     """
@@ -30,7 +39,7 @@ def end(monkeypatch, capsys):
             "clozeworks.model.pretraining.pretrain.pretrain", lambda *args, **kwargs: result
         )
         try:
-            main(["pretrain", "instances", "--output", "run"])
+            main(["pretrain", instances, "--output", "run"])
             code = None
         except SystemExit as ended:
             code = ended.code
@@ -66,7 +75,9 @@ def test_too_few_held_out_rows_are_no_verdict(end, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "width"), [('{"hidden_size": 128}', 128), ("{}", 768), ("{", 768), (None, 768)]
 )
-def test_threads_wait_as_for_the_checkpoints_width(monkeypatch, tmp_path, content, width):
+def test_threads_wait_as_for_the_checkpoints_width(
+    instances, monkeypatch, tmp_path, content, width
+):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     widths: list[int] = []
@@ -75,8 +86,21 @@ def test_threads_wait_as_for_the_checkpoints_width(monkeypatch, tmp_path, conten
         "clozeworks.model.pretraining.pretrain.pretrain",
         lambda *args, **kwargs: summary(6.0, 0.9),
     )
-    main(["pretrain", "instances", "--output", "run", "--checkpoint", str(tmp_path)])
+    main(["pretrain", instances, "--output", "run", "--checkpoint", str(tmp_path)])
     assert widths == [width]
+
+
+def test_instances_that_are_not_there_are_refused_before_pytorch_is_loaded():
+    code = (
+        "import sys\n"
+        "from clozeworks.cli.main import main\n"
+        "try: main(['pretrain', 'nothing', '--output', 'run'])\n"
+        "finally: print('torch' in sys.modules)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "False\n")
 
 
 def with_rows(num_rows: int) -> Callable[..., dict[str, Any]]:
