@@ -217,7 +217,7 @@ def train_theirs(
         loss.backward()
         losses.append(loss.item())
         clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
-        set_learning_rate(optimizer, learning_rate(step, config.learning_rate, warmup, steps))
+        set_learning_rate(optimizer, learning_rate(step, config.peak_rate, warmup, steps))
         optimizer.step()
         optimizer.zero_grad()
         if len(losses) % SAVE_EVERY == 0:

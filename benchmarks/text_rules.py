@@ -40,7 +40,8 @@ from clozeworks.pipeline.sources.wikitext.repair import GAP
 
 _LINES_PER_DOCUMENT = 30
 _NEVER = re.compile("(?!)()")  # with a group, which replacements name
-_NO_ENDINGS = sentence_rules.Endings(_NEVER, _NEVER, frozenset(), frozenset())
+_NO_WORDS: frozenset[str] = frozenset()
+_NO_ENDINGS = sentence_rules.Endings(_NEVER, _NEVER, _NO_WORDS, _NO_WORDS, _NO_WORDS)
 
 
 @dataclass(frozen=True)

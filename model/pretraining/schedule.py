@@ -83,7 +83,7 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         decay_share = config.decay_share
     if config.hours is not None:
         budget_s = config.hours * 3600
-        return Schedule(config.learning_rate, budget_s=budget_s, decay_share=decay_share)
+        return Schedule(config.peak_rate, budget_s=budget_s, decay_share=decay_share)
     num_steps = _num_steps(config, mean_lengths)
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
@@ -92,7 +92,7 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         budget = f"`tokens` {config.tokens} allows only {num_steps} steps"
         raise UserError(f"`warmup_steps` is {warmup_steps}, but {budget}; lower it.")
     if len(mean_lengths) == 1:
-        return Schedule(config.learning_rate, num_steps, warmup_steps, decay_share=decay_share)
+        return Schedule(config.peak_rate, num_steps, warmup_steps, decay_share=decay_share)
     if num_steps < 2:
         raise UserError(
             "Two directories of instances need at least two steps, but the budget is one; raise it."
@@ -100,7 +100,7 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     first_phase = round(num_steps * config.phase_shares[0])
     first_phase = min(max(1, first_phase), num_steps - 1)  # each phase has a step at least
     return Schedule(
-        config.learning_rate,
+        config.peak_rate,
         num_steps,
         warmup_steps,
         phase_ends=(first_phase,),

@@ -11,6 +11,9 @@ from ..encoders.config import CONFIGS, EncoderConfig
 from .data import InstanceDirectory
 from .new_vocabulary import shape_fields
 
+PAPERS_RATE = 1e-4
+HIGHEST_RATE = 2e-3
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -84,4 +87,23 @@ def read_spec(config: PretrainConfig) -> ModelSpec:
     dropout = config.dropout
     if dropout is None:
         dropout = kind.default_dropout
-    return ModelSpec(replace(config, objective=objective, dropout=dropout), kind, stored)
+    rate = config.learning_rate
+    if rate is None:
+        _, hidden_size, _ = kind.sizes[config.model]
+        rate = PAPERS_RATE if stored else default_rate(config.hidden_size or hidden_size)
+    resolved = replace(config, objective=objective, dropout=dropout, learning_rate=rate)
+    return ModelSpec(resolved, kind, stored)
+
+
+def default_rate(hidden_size: int) -> float:
+    """Return the peak learning rate of a new encoder: the paper's for BERT-base and wider ones, in
+    narrower ones as much higher as they are narrower.
+
+    Measured for `tiny` and `mini` (docs/experiments.md).
+
+    >>> [default_rate(size) for size in (128, 256, 512, 768)]
+    [0.002, 0.001, 0.0005, 0.0001]
+    """
+    if hidden_size >= 768:
+        return PAPERS_RATE
+    return min(HIGHEST_RATE, HIGHEST_RATE * 128 / hidden_size)

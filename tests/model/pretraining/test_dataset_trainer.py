@@ -68,7 +68,7 @@ def trainer(
         str(output),
         max_steps=STEPS,
         per_device_train_batch_size=ROWS,
-        learning_rate=CONFIG.learning_rate,
+        learning_rate=CONFIG.peak_rate,
         weight_decay=CONFIG.weight_decay,
         adam_epsilon=1e-6,
         logging_steps=1,
@@ -81,7 +81,7 @@ def trainer(
     trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
     # The Trainer's own optimiser corrects the bias of Adam's moments.
     trained.optimizer = make_optimizer(theirs, CONFIG.weight_decay)
-    set_learning_rate(trained.optimizer, CONFIG.learning_rate)
+    set_learning_rate(trained.optimizer, CONFIG.peak_rate)
     return trained
 
 

@@ -32,6 +32,26 @@ def make_setup(instances: str, **changes: Any):
     return set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
 
 
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        ({"model": "tiny"}, 2e-3),
+        ({"model": "mini", "architecture": "modernbert"}, 1e-3),
+        ({"model": "tiny", "hidden_size": 512, "num_heads": 8}, 5e-4),
+        ({"model": "tiny", "hidden_size": 32}, 2e-3),
+        ({"model": "base"}, 1e-4),
+        ({"model": "tiny", "learning_rate": 1e-4}, 1e-4),
+    ],
+)
+def test_the_default_rate_goes_by_the_width_of_a_new_encoder(options, rate):
+    assert read_spec(PretrainConfig(**options)).config.peak_rate == pytest.approx(rate)
+
+
+def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
+    make_checkpoint(tmp_path)
+    assert read_spec(PretrainConfig(checkpoint=str(tmp_path))).config.peak_rate == 1e-4
+
+
 def test_the_mean_length_is_read_from_the_footers(instances):
     directory = open_instances(instances)
     assert directory.mean_length == read_split(directory).lengths.mean()
