@@ -1,6 +1,7 @@
 """The schedule: numbers of steps, learning rates, and phases."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from clozeworks.model.config import PretrainConfig
@@ -8,50 +9,38 @@ from clozeworks.model.pretraining.schedule import make_schedule
 from clozeworks.pipeline.errors import UserError
 
 
+def options(**given: Any) -> PretrainConfig:
+    return PretrainConfig(**{"learning_rate": 1e-4, **given})
+
+
 def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | None:
     return make_schedule(config, mean_lengths).num_steps
 
 
 def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
-    assert number_of_steps(PretrainConfig(learning_rate=1e-4), [100.0]) == 1_000_000
-    assert number_of_steps(PretrainConfig(learning_rate=1e-4, steps=7), [100.0]) == 7
-    assert (
-        number_of_steps(
-            PretrainConfig(learning_rate=1e-4, tokens=1_000_000, batch_size=20), [100.0]
-        )
-        == 500
-    )
-    two = PretrainConfig(
-        learning_rate=1e-4, tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25)
-    )
+    assert number_of_steps(options(), [100.0]) == 1_000_000
+    assert number_of_steps(options(steps=7), [100.0]) == 7
+    assert number_of_steps(options(tokens=1_000_000, batch_size=20), [100.0]) == 500
+    two = options(tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25))
     assert number_of_steps(two, [100.0, 500.0]) == 250
-    assert number_of_steps(PretrainConfig(learning_rate=1e-4, hours=2), [100.0]) is None
+    assert number_of_steps(options(hours=2), [100.0]) is None
 
 
 def test_a_warm_up_longer_than_the_budget_is_named():
     with pytest.raises(
         UserError, match="`warmup_steps` is 900, but `tokens` 5000 allows only 5 steps"
     ):
-        number_of_steps(
-            PretrainConfig(learning_rate=1e-4, tokens=5000, batch_size=10, warmup_steps=900),
-            [100.0],
-        )
+        number_of_steps(options(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
 
 
 def test_a_budget_of_tokens_has_the_schedule_of_its_steps():
-    schedule = make_schedule(
-        PretrainConfig(learning_rate=1e-4, tokens=20_000, batch_size=10), [16.0]
-    )
+    schedule = make_schedule(options(tokens=20_000, batch_size=10), [16.0])
     assert schedule.num_steps == 125
-    assert schedule == make_schedule(
-        PretrainConfig(learning_rate=1e-4, steps=125, batch_size=10), [16.0]
-    )
+    assert schedule == make_schedule(options(steps=125, batch_size=10), [16.0])
 
 
 def test_with_hours_the_rate_follows_the_clock():
-    schedule = make_schedule(
-        PretrainConfig(learning_rate=1e-4, hours=0.5, learning_rate=1e-3), [100.0]
-    )
+    schedule = make_schedule(options(hours=0.5, learning_rate=1e-3), [100.0])
     assert [schedule.learning_rate(step, 0.0) for step in (0, 9, 10**9)] == [0, 0, 0]
     assert schedule.learning_rate(3, 90) == pytest.approx(0.5e-3)
     assert schedule.learning_rate(3, 900) == pytest.approx(0.5e-3)
@@ -62,16 +51,13 @@ def test_with_hours_the_rate_follows_the_clock():
 def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
     def ends(steps: int, first: float, second: float) -> tuple[int, ...]:
         return make_schedule(
-            PretrainConfig(learning_rate=1e-4, steps=steps, phase_shares=(first, second)),
-            [100.0, 500.0],
+            options(steps=steps, phase_shares=(first, second)), [100.0, 500.0]
         ).phase_ends
 
     assert (ends(3, 0.9, 0.1), ends(3, 0.1, 0.9)) == ((2,), (1,))
     with pytest.raises(UserError, match="need at least two steps"):
         ends(1, 0.9, 0.1)
-    schedule = make_schedule(
-        PretrainConfig(learning_rate=1e-4, steps=8, phase_shares=(0.75, 0.25)), [100.0, 500.0]
-    )
+    schedule = make_schedule(options(steps=8, phase_shares=(0.75, 0.25)), [100.0, 500.0])
     assert [schedule.phase(step) for step in range(8)] == [
         *((0, step) for step in range(6)),
         (1, 0),
@@ -80,13 +66,7 @@ def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
 
 
 def test_a_constant_rate_decays_in_the_last_steps_or_hours():
-    config = PretrainConfig(
-        learning_rate=1e-4,
-        steps=100,
-        learning_rate=1.0,
-        schedule="constant-with-decay",
-        decay_share=0.2,
-    )
+    config = options(steps=100, learning_rate=1.0, schedule="constant-with-decay", decay_share=0.2)
     schedule = make_schedule(config, [100.0])
     assert schedule.learning_rate(5, 0.0) == 0.5
     assert {schedule.learning_rate(step, 0.0) for step in range(10, 81)} == {1.0}
@@ -110,4 +90,4 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
 )
 def test_options_of_schedule_and_masks_that_do_not_fit_are_named(changes, message):
     with pytest.raises(UserError, match=message):
-        PretrainConfig(learning_rate=1e-4, **changes)
+        options(**changes)
