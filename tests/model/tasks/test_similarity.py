@@ -341,7 +341,7 @@ def write_topics(folder: Path) -> Path:
 def trained(request, tmp_path_factory) -> Path:
     checkpoint = request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp("trained")
-    config = FinetuneConfig(**QUICK, epochs=3, learning_rates=(1e-3,))
+    config = FinetuneConfig(**QUICK, epochs=3, learning_rates=(2e-3,))
     finetune("similarity", write_topics(folder / "data"), checkpoint, folder / "model", config)
     return folder / "model"
 
