@@ -18,6 +18,8 @@ DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
 _CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
+LONGEST_HEAD = 65536
+"""Characters of a card in which its metadata are looked for."""
 # Written by a template, and found again by `with_license`.
 _UNKNOWN_LICENCES = " are not recorded; look them up before you publish the model."
 _METRICS = {
@@ -116,12 +118,13 @@ def read_languages(directory: str | Path) -> list[str]:
     path = local_copy(directory) / CARD
     if not path.is_file():
         return []
-    head = path.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
+    with path.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(LONGEST_HEAD).split("\n---", 1)[0]
     # Either `language: en` or, on lines of their own, `- en` and so on.
     listed = re.search(r"^language:(.*(?:\n- .*)*)", head, re.MULTILINE)
     if listed is None:
         return []
-    return re.findall(r"[\w-]*\w", listed[1].replace("\n- ", " "))
+    return re.findall(r"\w+(?:-\w+)*", listed[1].replace("\n- ", " "))
 
 
 def with_license(card: str, license: str) -> str:

@@ -1,6 +1,7 @@
 """``clozeworks export``: what a model needs on the Hub, and nothing else."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,10 @@ def test_a_graph_that_computes_something_else_is_refused(run, tmp_path, monkeypa
     with pytest.raises(RunError, match=r"differs from PyTorch by .* it was not kept"):
         export(run, tmp_path / "hub", onnx=True)
     assert not (tmp_path / "hub" / "onnx").exists()
+
+
+def test_languages_are_found_in_linear_time(tmp_path):
+    (tmp_path / "README.md").write_text("---\nlanguage: " + "-" * 60_000 + "\nlicense: mit\n---\n")
+    start = time.process_time()
+    assert read_languages(tmp_path) == []
+    assert time.process_time() - start < 1
