@@ -27,6 +27,13 @@ class Outcome:
     errors: str
     peak_bytes: int
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the command did its work; `audit` ends with 1 all the same if a check fails, and
+        `finetune` if no run is better than a constant answer.
+        """
+        return self.exit_code == 0 or (self.exit_code == 1 and "Error: " not in self.errors)
+
     def fault(self) -> str:
         """Name what must never happen, or return an empty string."""
         lines = self.errors.strip().splitlines()

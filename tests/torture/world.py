@@ -69,7 +69,7 @@ def make_world(folder: Path) -> None:
     stages |= {"finetune": "task", "features": "features.parquet", "predict": "predictions.jsonl"}
     for stage, output in stages.items():
         outcome = run(folder, command(stage, output).split())
-        if outcome.exit_code:
+        if not outcome.is_done:
             raise RuntimeError(f"{stage}: {outcome}")
     halves = {
         "ingest": ("documents-half", "/gather/", 3),
