@@ -342,7 +342,9 @@ def _rows(
 
 
 def _bytes_of_rows(column: pa.Array) -> np.ndarray:
-    """Return the bytes that each row of a column takes (int64)."""
+    """Return the bytes that each row of a column takes (int64); 0 for numbers."""
+    if pa.types.is_primitive(column.type):
+        return np.zeros(len(column), dtype=np.int64)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         lengths = pc.call_function("binary_length", [column]).fill_null(0)
         return lengths.to_numpy(zero_copy_only=False)

@@ -39,6 +39,7 @@ class Lease:
     stale_after_s: float = STALE_AFTER_S
     _name: str = field(default_factory=lambda: uuid.uuid4().hex)
     _ended: threading.Event = field(default_factory=threading.Event)
+    _keeper: threading.Thread | None = None
 
     def take(self) -> None:
         """Take the directory; raise `UserError` if another process is writing it."""
@@ -52,11 +53,14 @@ class Lease:
                 self._wait_for(name)
             # Two that withdrew before each other must not come back at the same time.
             time.sleep(random.uniform(0, POLLED_EVERY_S))
-        threading.Thread(target=self._keep, daemon=True, name="lease").start()
+        self._keeper = threading.Thread(target=self._keep, daemon=True, name="lease")
+        self._keeper.start()
 
     def give_up(self) -> None:
         """Leave the directory to others."""
         self._ended.set()
+        if self._keeper:
+            self._keeper.join()  # it may be renewing the file
         storage.remove(self._file(self._name))
         with suppress(OSError):  # not empty, or in a store, where there are no folders
             os.rmdir(storage.join(self.path, FOLDER))
@@ -111,7 +115,7 @@ class Lease:
         """Renew the file until the end; end this process if another one has deleted it."""
         while not self._ended.wait(self.renewed_every_s):
             try:
-                if not self._content(self._name) and not self._ended.is_set():
+                if not self._content(self._name):
                     logging.getLogger("clozeworks").warning(
                         "Another process has taken %s over, because this one was not heard of for "
                         "%d s.",
@@ -130,8 +134,8 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _process_space() -> str:
-    """Return what tells the processes of a container from those of its host, where there are such;
-    and one start of the machine from the next.
+    """Return a name for the processes that a process id can mean: those of one container, since one
+    start of the machine.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -163,6 +167,6 @@ def _has_ended(content: bytes) -> bool:
         os.kill(int(owner["process"]), 0)
     except (ProcessLookupError, KeyError, ValueError):
         return True
-    except OSError:  # another user's
-        return False
+    except PermissionError:  # it is another user's
+        pass
     return False

@@ -123,3 +123,21 @@ def test_a_folder_without_locks_has_a_lease(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def _notices(caplog):
     caplog.set_level(logging.WARNING, "clozeworks")
+
+
+def test_a_file_that_is_being_renewed_does_not_outlive_its_lease(tmp_path, monkeypatch):
+    lease = make_lease(str(tmp_path))
+    lease.take()
+    renewing = threading.Event()
+    renew = lease._renew
+
+    def renew_slowly() -> None:
+        renewing.set()
+        time.sleep(0.3)
+        renew()
+
+    monkeypatch.setattr(lease, "_renew", renew_slowly)
+    assert renewing.wait(10)
+    lease.give_up()
+    time.sleep(0.5)
+    assert not (tmp_path / FOLDER).exists()
