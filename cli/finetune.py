@@ -71,7 +71,7 @@ def finetune(
             stop=stop,
         )
     if summary["status"] == "interrupted":
-        raise click.Abort from stop.interrupt()  # `main` says how to resume, and exits with 130
+        raise click.Abort from stop.interrupt()  # `main` says how to resume
     is_useless = summary["degenerate_runs"] == summary["runs"] and not config.random_weights
     return CommandSummary("finetune", output, _rows(summary), exit_code=int(is_useless))
 

@@ -29,7 +29,7 @@ HINTS: Mapping[str, tuple[str, ...] | str] = {
     "--data-dir": "The data are an argument, without an option's name",
 }
 """By what people type, with hyphens (underscores are read as hyphens): our options, the likeliest
-first, of which those of the command are named; or a sentence, if there is no such option.
+first (a command's message names those that it has), or a sentence, if there is no such option.
 """
 
 

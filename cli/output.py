@@ -35,7 +35,7 @@ settings = _Settings()
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def tell(level: Level, message: str, file: TextIO | None = None, **figures: Any) -> None:
+def tell(level: Level, message: str, file: TextIO | None = None, **figures: object) -> None:
     """Write a line to standard error (or `file`): the message, or a JSON object with ``time``
     (seconds since 1970), ``level``, ``message`` and `figures`.
     """

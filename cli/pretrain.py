@@ -88,7 +88,7 @@ def pretrain(
             config, list(instances), output, report, overwrite=overwrite, stop=stop
         )
     if summary["status"] == "interrupted":
-        raise click.Abort from stop.interrupt()  # `main` says how to resume, and exits with 130
+        raise click.Abort from stop.interrupt()  # `main` says how to resume
     rows = _rows(summary)
     if not can_draw():
         missing = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"

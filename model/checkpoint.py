@@ -70,16 +70,25 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises `UserError` if one is missing.
     """
-    if (folder / SHARDS).is_file() and not (folder / WEIGHTS).is_file():
-        index = parse_json((folder / SHARDS).read_bytes(), _ShardIndex, folder / SHARDS)
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / SHARDS).is_file():
+        return _shards(folder / SHARDS)
+    if (folder / OLD_WEIGHTS).is_file():
+        return [folder / OLD_WEIGHTS]
+    return []
+
+
+def _shards(index_path: Path) -> list[Path]:
+    index = parse_json(index_path.read_bytes(), _ShardIndex, index_path)
+    shards = []
+    for name in sorted(set(index.weight_map.values())):
         # Only what lies beside the index, whatever it says.
-        shards = [folder / Path(name).name for name in sorted(set(index.weight_map.values()))]
-        for shard in shards:
-            if not shard.is_file():
-                raise UserError(f"{shard} is missing, which {SHARDS} names.")
-        return shards
-    paths = [folder / name for name in (WEIGHTS, OLD_WEIGHTS)]
-    return [path for path in paths if path.is_file()][:1]
+        shard = index_path.with_name(Path(name).name)
+        if not shard.is_file():
+            raise UserError(f"{shard} is missing, which {index_path.name} names.")
+        shards.append(shard)
+    return shards
 
 
 def _describe_missing(directory: str, folder: Path) -> str:

@@ -22,6 +22,7 @@ from ..pipeline.errors import RunError, UserError
 from ..pipeline.parsing import FilePath, parse_json
 from ..pipeline.seeding import stable_hash
 from ..pipeline.storage.directory import locked
+from .notices import print_notice
 
 INDEX = ".files.json"
 NUM_THREADS = 8
@@ -134,7 +135,6 @@ class _Mirror:
 
     def keep(self) -> None:
         """Move the local folder to where nothing deletes it, and say so."""
-        from .training.ranks import print_notice  # imported here because torch takes seconds
 
         folder = self.local.rename(Path(tempfile.mkdtemp(prefix="clozeworks-"), "run"))
         print_notice(
@@ -234,7 +234,6 @@ def upload(path: Path) -> None:
 
     A failure is only reported: the next upload includes the missing files.
     """
-    from .training.ranks import print_notice  # imported here because torch takes seconds
 
     for mirror in _mirrors:
         if path.is_relative_to(mirror.local):

@@ -11,6 +11,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import files_digest
 from ..mirror import local_copy
+from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import file_suffixes
 from ..tasks.head import Scores, prefixed
@@ -20,7 +21,6 @@ from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
 from ..tasks.task import Task, report_cut
 from ..training.device import find_device
-from ..training.ranks import print_notice
 from .finetuned import Finetuned, load_finetuned
 from .records import SearchSummary, read_summary
 

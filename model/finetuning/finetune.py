@@ -31,6 +31,7 @@ from ..checkpoint import (
     read_config,
 )
 from ..mirror import mirrored
+from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
 from ..tasks.repeats import find_repeats
@@ -41,7 +42,7 @@ from ..tokenizer import TextTokenizer
 from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
 from ..training.processor import print_if_emulated
-from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
+from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.stop import StopRequest
 from .card import CardSources, task_card
 from .config import FinetuneConfig
@@ -188,15 +189,7 @@ def _report_repeats(splits: TaskSplits, checkpoint: str) -> None:
 def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
     """Write the best model's predictions for the test files, the card, then the summary."""
     splits = trainer.splits
-    shutil.rmtree(folder.path / "test", ignore_errors=True)  # of other files
-    if splits.tests:
-        # Only a task of the user's own cannot be made from task.json.
-        users_task = splits.task if "class" in task_settings(splits.task) else None
-        # Read again from its files, as `predict` will: the best run may be one of an earlier call.
-        finetuned = load_finetuned(folder.path, trainer.ranks.device, users_task)
-        for split, files in splits.tests.items():
-            for name, content in predict_files(finetuned, files, split).items():
-                folder.files.write_bytes(f"test/{name}", content)
+    _predict_tests(trainer, folder)
     records = folder.records()
     summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
     _report_degenerate(records, main_score(summary.baseline), folder, trainer.config)
@@ -207,6 +200,20 @@ def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
     # The summary comes last: it says that the search is finished.
     folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
     folder.files.remove(WORK)
+
+
+def _predict_tests(trainer: Trainer, folder: SearchFolder) -> None:
+    splits = trainer.splits
+    shutil.rmtree(folder.path / "test", ignore_errors=True)  # of other files
+    if not splits.tests:
+        return
+    # Only a task of the user's own cannot be made from task.json.
+    users_task = splits.task if "class" in task_settings(splits.task) else None
+    # Read again from its files, as `predict` will: the best run may be one of an earlier call.
+    finetuned = load_finetuned(folder.path, trainer.ranks.device, users_task)
+    for split, files in splits.tests.items():
+        for name, content in predict_files(finetuned, files, split).items():
+            folder.files.write_bytes(f"test/{name}", content)
 
 
 def _report_degenerate(

@@ -12,6 +12,7 @@ from ...pipeline.parsing import parse_json
 from ..checkpoint import CONFIG, model_digest, read_config
 from ..encoders.config import EncoderConfig
 from ..mirror import local_copy
+from ..notices import print_notice
 from ..tasks.batches import Feature
 from ..tasks.catalogue import task_settings
 from ..tasks.head import Recipe
@@ -19,7 +20,6 @@ from ..tasks.splits import TaskSplits
 from ..tasks.tables import shown
 from ..tasks.task import Task
 from ..tokenizer import TextTokenizer, check_fit, trained_length
-from ..training.ranks import print_notice
 from .config import FinetuneConfig
 from .records import Trial
 from .task_model import architecture

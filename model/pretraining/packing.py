@@ -13,8 +13,8 @@ from torch import Tensor
 from ..encoders.attention import PackedRows, PaddedRows
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import real_tokens
+from ..notices import print_notice
 from ..training.device import pinned_attention
-from ..training.ranks import print_notice
 
 LENGTHS = (64, 3, 17, 1, 40)
 CHECKED_WINDOW = 8

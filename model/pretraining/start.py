@@ -14,8 +14,8 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainModel
 from ..mirror import local_copy
+from ..notices import print_notice
 from ..training.optim import make_muon, make_optimizer
-from ..training.ranks import print_notice
 from ..training.update import Updater
 from .batches import PretrainBatch
 from .evaluate import NUM_SUMS

@@ -27,8 +27,8 @@ from ..encoders.attention import dropout
 from ..encoders.catalogue import make_task_head
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import with_sigma
+from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
-from ..training.ranks import print_notice
 from .batches import Feature, TaskBatch
 from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .options import Size, TaskOptions

@@ -20,7 +20,7 @@ from ...pipeline.encodings import AUTO, detect, read_sample, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
 from ...pipeline.text_streams import recoded
-from ..training.ranks import print_notice
+from ..notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 Headerless = Callable[[list[str]], Sequence[str] | None]

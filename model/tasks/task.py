@@ -7,7 +7,7 @@ says which of them it needs.
 from dataclasses import asdict
 from typing import Any, cast
 
-from ..training.ranks import print_notice
+from ..notices import print_notice
 from .data import TaskData
 from .head import TaskHead
 

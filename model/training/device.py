@@ -1,7 +1,6 @@
 """Know the device that a model runs on: its number format, its memory, and its greatest speed."""
 
 import ctypes
-import logging
 import os
 import resource
 import sys
@@ -17,6 +16,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
+from ..notices import print_notice
 
 # Dense bf16 FLOPs per second (fp16 on those without bf16), by words of the device's name. From
 # NVIDIA's data sheets. The first whose words are all there counts: a card for PCIe is slower than
@@ -77,7 +77,7 @@ def find_device(name: str) -> torch.device:
     if name == "cuda":
         raise UserError(f"`device` is cuda, but {obstacle or 'this machine has no NVIDIA GPU'}.")
     if obstacle:
-        _print_obstacle(obstacle)
+        _print_once(f"The CPU is used: {obstacle}.")
     return torch.device("cpu")
 
 
@@ -101,10 +101,8 @@ def obstacle_to_gpu(devices: Path) -> str | None:
 
 
 @cache
-def _print_obstacle(obstacle: str) -> None:
-    """Say once in a process why the CPU is used."""
-    if os.environ.get("RANK", "0") == "0":
-        logging.getLogger("clozeworks").warning("The CPU is used: %s.", obstacle)
+def _print_once(line: str) -> None:
+    print_notice(line)
 
 
 def host_memory() -> int:

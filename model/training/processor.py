@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from .ranks import print_notice
+from ..notices import print_notice
 
 PROBE_SHAPE = (128, 256)
 """Large enough that the time is that of the product, not of the call."""

@@ -1,6 +1,5 @@
 """Join the processes that train together, one per GPU, as torchrun starts them."""
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -136,15 +135,6 @@ def _current_device(device: torch.device) -> AbstractContextManager[object]:
     if device.type == "cuda":
         return torch.cuda.device(device)
     return nullcontext()
-
-
-def print_notice(line: str) -> None:
-    """Log a line for the user, who sees it on standard error unless logging is set up otherwise.
-
-    Under torchrun only the first rank does.
-    """
-    if os.environ.get("RANK", "0") == "0":
-        logging.getLogger("clozeworks").warning("%s", line)
 
 
 class GradientSum:

@@ -8,7 +8,7 @@ of all rows below it.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -51,32 +51,36 @@ class Columns:
             if name and name not in self.text:
                 yield name
 
-    def has_text(self, row: Mapping[str, Any]) -> bool:
+    def has_text(self, row: Mapping[str, object]) -> bool:
         """Return whether a row has a column with text, even if that is empty."""
         return any(name in row or outermost(name) in row for name in self.text)
 
-    def read_text(self, row: Mapping[str, Any]) -> str | None:
+    def read_text(self, row: Mapping[str, object]) -> str | None:
         """Return a row's text, columns and items of lists as lines; "" if it has none, None if it
         is not text.
         """
-        parts = [part for name in self.text for part in values_at(row, name) if part is not None]
-        if not all(isinstance(part, str) for part in parts):
-            return None
-        return "\n".join(part for part in parts if part)
+        parts: list[str] = []
+        for name in self.text:
+            for part in values_at(row, name):
+                if part is not None and not isinstance(part, str):
+                    return None
+                if part:
+                    parts.append(part)
+        return "\n".join(parts)
 
-    def read(self, row: Mapping[str, Any], name: str) -> str:
+    def read(self, row: Mapping[str, object], name: str) -> str:
         """Return the value of a column beside the text, as one line; "" if there is none."""
         if not name or self.text == (name,):
             return ""
         values = [str(value) for value in values_at(row, name) if value is not None]
         return normalise(" ".join(values))
 
-    def read_language(self, row: Mapping[str, Any]) -> str:
+    def read_language(self, row: Mapping[str, object]) -> str:
         """Return the code of a row's language; "" if the column holds none."""
         code = self.read(row, self.language)
         return code if _LANGUAGE.fullmatch(code) else ""
 
-    def read_source(self, row: Mapping[str, Any]) -> str:
+    def read_source(self, row: Mapping[str, object]) -> str:
         """Return a row's source, of the characters that names have; "" if there is none."""
         return _NO_NAME.sub("-", self.read(row, self.source)).strip("-")
 
@@ -86,7 +90,7 @@ def outermost(name: str) -> str:
     return name.partition(".")[0]
 
 
-def values_at(row: Mapping[str, Any], name: str) -> list[Any]:
+def values_at(row: Mapping[str, object], name: str) -> list[object]:
     """Return the values of a column, several if it lies in a list; a name with a dot may be a
     column's own.
 
@@ -140,8 +144,8 @@ def partition_of(path: str) -> dict[str, str]:
 
 
 def with_partition(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], path: str
-) -> Iterable[tuple[int, Mapping[str, Any]]]:
+    rows: Iterable[tuple[int, Mapping[str, object]]], path: str
+) -> Iterable[tuple[int, Mapping[str, object]]]:
     """Yield the rows of a file, with what its folders say beneath their own columns."""
     keys = partition_of(path)
     if not keys:

@@ -234,7 +234,7 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str]:
     """Return the names of the columns to read, those with text first.
 
-    Raise `UserError` if there is no text in one of them.
+    Raise `UserError` if a column for the text is missing or holds something else.
     """
     names: dict[str, None] = {}  # in order, each once
     for name in (*columns.text, *columns.others()):

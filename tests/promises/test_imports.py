@@ -56,15 +56,17 @@ ENCODER = {
     "model.config",
     "model.encoders",
     "model.mirror",
+    "model.notices",
     "model.tokenizer",
 }
 BELOW_LOOPS = ENCODER | {"model.training"}
 # The same inside `model`: what each of its modules and packages may import of the others.
 ALLOWED_IN_MODEL = {
     "model.config": set[str](),
+    "model.notices": set[str](),
     "model.encoders": set[str](),
-    "model.training": {"model.config", "model.encoders.config"},
-    "model.mirror": {"model.training.ranks"},
+    "model.training": {"model.config", "model.encoders.config", "model.notices"},
+    "model.mirror": {"model.notices"},
     "model.tokenizer": {"model.encoders.config"},
     "model.checkpoint": {"model.encoders", "model.mirror"},
     "model.card": {"model.mirror"},

@@ -10,6 +10,7 @@ import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.model.finetuning import predict as predictor
+from clozeworks.model.notices import print_notice
 from clozeworks.model.tasks.batches import num_cut
 from clozeworks.model.tasks.choice import Choice, Choices
 from clozeworks.model.tasks.conll import split_words
@@ -19,7 +20,6 @@ from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.task import report_cut
 from clozeworks.model.tokenizer import TextTokenizer
-from clozeworks.model.training.ranks import print_notice
 from degenerate import may_be_degenerate
 
 MORE = "fine-tune with a higher one to keep more."
@@ -105,19 +105,13 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
         )
     run = str(tmp_path / "run")
     options = ["--max-length", "8", "--epochs", "1", "--learning-rates", "1e-5", "--device", "cpu"]
-    with may_be_degenerate():
-        main(
-            [
-                "finetune",
-                "classify",
-                str(data),
-                "--checkpoint",
-                str(checkpoint),
-                "--output",
-                run,
-                *options,
-            ]
-        )
+
+    def fine_tune(output: str) -> None:
+        command = ["finetune", "classify", str(data), "--checkpoint", str(checkpoint)]
+        with may_be_degenerate():
+            main([*command, "--output", output, *options])
+
+    fine_tune(run)
     assert capsys.readouterr().err.splitlines()[:2] == [
         f"train: 3 of 4 examples cut at --max-length 8; {MORE}",
         f"test: 2 of 3 examples cut at --max-length 8; {MORE}",
@@ -128,36 +122,13 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
     (checkpoint / "tokenizer_config.json").write_text(
         '{"do_lower_case": true, "model_max_length": 7}'
     )
-    with may_be_degenerate():
-        main(
-            [
-                "finetune",
-                "classify",
-                str(data),
-                "--checkpoint",
-                str(checkpoint),
-                "--output",
-                f"{run}-7",
-                *options,
-            ]
-        )
+    fine_tune(f"{run}-7")
     assert capsys.readouterr().err.splitlines()[0] == (
         f"5 of 6 rows are longer than in the pre-training of {checkpoint}, "
         "whose positions past 7 are untrained; give --max-length 7."
     )
     options.append("--random-weights")
-    main(
-        [
-            "finetune",
-            "classify",
-            str(data),
-            "--checkpoint",
-            str(checkpoint),
-            "--output",
-            f"{run}-random",
-            *options,
-        ]
-    )
+    fine_tune(f"{run}-random")
     assert "untrained" not in capsys.readouterr().err
 
     for command in (["evaluate", run], ["predict", "--output", str(tmp_path / "out.tsv"), run]):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import abandon
+from clozeworks.cli.signals import terminate
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.opened import OpenedStage
@@ -179,7 +180,7 @@ def test_an_interrupt_from_a_terminal_ends_the_whole_group(
 
 
 def run_until_interrupted(path: str, *beam_options: str) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the command line does
+    signal.signal(signal.SIGTERM, terminate)  # as the command line does
     try:
         run(Path(path), linger, RunOptions(workers=2, beam_options=beam_options))
     except KeyboardInterrupt:
