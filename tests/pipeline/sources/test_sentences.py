@@ -544,3 +544,19 @@ def test_a_document_is_asked_about_few_words() -> None:
     words = "".join(f"x{chr(97 + index % 26) * (index // 26 + 1)}. Abc " for index in range(3000))
     text = words[: 20 * LONGEST_CALL]
     assert kept("".join(split_sentences([text] * 20, "en"))) == kept(text) * 20
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("it", ["Tre anni fa.", "Lui venne a casa."]),
+        ("uk", ["Це становить 63 тис.", "Тобто 2 відсотки."]),
+        ("de", ["Er sprach von Autos usw.", "Danach ging er."]),
+        ("en", ["The gallery has paintings, prints etc.", "They sing well."]),
+        ("it", ["Ha scritto al prof. Lucio Bianchi."]),  # a name
+    ],
+)
+def test_an_abbreviation_before_a_word_that_begins_sentences_ends_one(
+    language: str, sentences: list[str]
+):
+    assert split_sentences([" ".join(sentences)], language) == sentences
