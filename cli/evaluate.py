@@ -25,13 +25,6 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch, for instances.")
 @click.option(
-    "--context",
-    type=click.IntRange(3),
-    metavar="N",
-    help="Cut rows without pairs into pieces of at most N tokens, to see what a longer context is "
-    "worth.",
-)
-@click.option(
     "--metric",
     type=click.Choice(["squad", "korquad"]),
     help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
@@ -54,7 +47,6 @@ def evaluate(
     data: str,
     split: str | None,
     batch_size: int | None,
-    context: int | None,
     metric: Literal["squad", "korquad"] | None,
     encoding: str,
     pair_columns: str | None,
@@ -64,10 +56,10 @@ def evaluate(
     """Measure the model in RUN on DATA.
 
     A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training
-    heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy; on
-    rows of over 512 tokens also the loss by position. A fine-tuned model is measured on labelled
-    examples with the metrics of its task. Beside each figure stands what the best constant answer
-    reaches on the same rows: for masked words the one that knows only how frequent each token is.
+    heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A
+    fine-tuned model is measured on labelled examples with the metrics of its task. Beside each
+    figure stands what the best constant answer reaches on the same rows: for masked words the one
+    that knows only how frequent each token is.
 
     A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
     JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first
@@ -76,10 +68,10 @@ def evaluate(
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
-        if split or batch_size or context or pair_columns:
+        if split or batch_size or pair_columns:
             raise UserError(
-                "--split, --batch-size, --context and --pair-columns are for pre-trained models, "
-                f"but {model} is a fine-tuned model."
+                "--split, --batch-size and --pair-columns are for pre-trained models, but "
+                f"{model} is a fine-tuned model."
             )
         from ..model.finetuning.evaluate import evaluate_task
 
@@ -94,7 +86,7 @@ def evaluate(
             columns = _columns(pair_columns)
             measured = _evaluate_pairs(model, data, columns, device)
         else:
-            measured = _evaluate_instances(model, data, split, device, batch_size, context)
+            measured = _evaluate_instances(model, data, split, device, batch_size)
     if as_json:
         click.echo(json.dumps(measured, indent=2))
         return None
@@ -133,12 +125,7 @@ def _evaluate_pairs(model: str, data: str, columns: tuple[str, str], device: str
 
 
 def _evaluate_instances(
-    model: str,
-    data: str,
-    split: str | None,
-    device: str,
-    batch_size: int | None,
-    context: int | None,
+    model: str, data: str, split: str | None, device: str, batch_size: int | None
 ) -> dict[str, Any]:
     from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
@@ -148,7 +135,7 @@ def _evaluate_instances(
             f"{model} may have been trained on these rows, which flatters it: the split "
             "validation is held out"
         )
-    measured = evaluate_pretrained(model, data, split, device, batch_size, context)
+    measured = evaluate_pretrained(model, data, split, device, batch_size)
     return {"split": split, **measured}
 
 

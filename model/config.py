@@ -149,12 +149,6 @@ class PretrainConfig:
         "ones. 0 leaves it constant, 1 falls from the start.",
         group="Optimisation",
     )
-    optimizer: Literal["adam", "muon"] = option(
-        "adam",
-        "Optimiser: BERT's Adam, or, as an experiment, Muon for the matrices of the layers beside "
-        "Adam for the rest.",
-        group="Optimisation",
-    )
     weight_decay: float = option(
         0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
     )

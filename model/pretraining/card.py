@@ -194,7 +194,7 @@ def _training(
         **training,
         "warm-up": _warmup(config, summary["step"]),
         "after the warm-up": _decay(config),
-        "optimiser": f"{_optimizer(config)}, {clipping}",
+        "optimiser": f"Adam, betas {BETAS}, epsilon {EPS:g}, {clipping}",
         "matrix products": products,
         "software": software(),
     }
@@ -209,13 +209,6 @@ def _decay(config: PretrainConfig) -> str:
         "learning rate constant, then to 0 by the square root over the last "
         f"{config.decay_share:.3g} of the run"
     )
-
-
-def _optimizer(config: PretrainConfig) -> str:
-    adam = f"Adam, betas {BETAS}, epsilon {EPS:g}"
-    if config.optimizer == "muon":
-        return f"Muon for the matrices of the layers, else {adam}"
-    return adam
 
 
 def _warmup(config: PretrainConfig, num_steps: int) -> str:

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, cut_rows, sequences
+from ...pipeline.instances.rows import Rows
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
 from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
@@ -24,10 +22,6 @@ from .data import InstanceDirectory, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
-SHOWN_BY_POSITION = 512
-"""Rows that may be longer than this are measured by position, too."""
-FIRST_POSITIONS = 128
-"""Positions in the first stretch of `position_metrics`; each further one ends at twice as many."""
 BASELINE = "baseline_"
 """Begins the names of the metrics of constant answers."""
 
@@ -38,29 +32,21 @@ def evaluate(
     split: str = "validation",
     device: str = "auto",
     batch_size: int | None = None,
-    context: int | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`, of long
-    rows also by position (see `position_metrics`).
+    """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
     Its number of ``rows`` comes first; the metrics of constant answers (see `baseline`) come last,
     named ``baseline_…``.
 
     A left-to-right model predicts every token from those before it; next-sentence prediction needs
     pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
-    make `TOKENS_PER_BATCH` tokens. With `context`, rows are cut into pieces of at most this many
-    tokens: what the loss of the same tokens loses is what the rest of the row was worth. Raises
-    `UserError` if there is no model or no split, if their vocabularies differ, or if a batch does
-    not fit into memory.
+    make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no model or no
+    split, if their vocabularies differ, or if a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
-    max_length = directory.max_length
-    if context is not None:
-        _check_context(context, directory)
-        max_length = min(max_length, context)
     config = read_config(run)
-    _check_length_fits(run, directory, max_length)
+    _check_length_fits(run, directory)
     check_vocabulary_fits(run, directory)
     target = find_device(device)
     if config.is_decoder:
@@ -70,33 +56,17 @@ def evaluate(
     else:
         objective = "mlm"
     rows = read_split(directory)
-    if context is not None:
-        rows = cut_rows(sequences(rows), context)
     batches = evaluation_batches(rows, objective, batch_size)
     model = read_model(run).to(target)
     with oom_as_user_error("batch_size"):
         measured = metrics(sum_losses(model, batches, target))
-        if max_length > SHOWN_BY_POSITION and objective == "mlm":
-            measured |= position_metrics(sum_by_position(model, batches, target, max_length))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
     return {"rows": len(rows), **measured, **constant}
 
 
-def _check_context(context: int, directory: InstanceDirectory) -> None:
-    if context < 3:
-        raise UserError(
-            f"`context` is {context}, but must be at least 3: [CLS], a token and [SEP]."
-        )
-    if directory.has_pairs:
-        raise UserError(
-            f"`context` cuts rows, but {directory.path} has sentence pairs; build rows without, "
-            "with `pairing` none."
-        )
-
-
-def _check_length_fits(model: str | Path, directory: InstanceDirectory, max_length: int) -> None:
+def _check_length_fits(model: str | Path, directory: InstanceDirectory) -> None:
     num_positions = read_config(model).max_position_embeddings
-    if max_length > num_positions:
+    if directory.max_length > num_positions:
         rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
         limit = f"the model in {model} has {num_positions} positions"
         raise UserError(f"{rows}, but {limit}; build them with `max_length` {num_positions}.")
@@ -178,59 +148,6 @@ def sum_losses(
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals
-
-
-@torch.no_grad()
-def sum_by_position(
-    model: PretrainModel,
-    batches: Iterable[PretrainBatch],
-    device: torch.device,
-    max_length: int,
-) -> Tensor:
-    """Return the sums for `position_metrics`, float64 (stretches, 2): masked-LM loss and
-    predictions. `batches` are padded rows.
-    """
-    was_training = model.training
-    model.eval()
-    ends = torch.tensor(_stretch_ends(max_length), device=device)
-    totals = torch.zeros(len(ends), 2, dtype=torch.float64, device=device)
-    for number, batch in enumerate(batches):
-        batch = batch.to(device)
-        hidden_BLD = model.encoder(
-            batch.input_ids, batch.token_type_ids, batch.attention_mask_BL, batch.token_index_T
-        )
-        logits_MV = model.mlm_logits(hidden_BLD, batch.masked_index)
-        losses_M = F.cross_entropy(logits_MV.float(), batch.masked_ids, reduction="none")
-        position_M = batch.masked_index % batch.input_ids.shape[1]
-        stretch_M = torch.bucketize(position_M, ends, right=True)
-        sums_M2 = torch.stack([losses_M, torch.ones_like(losses_M)], 1).double()
-        totals.index_add_(0, stretch_M, sums_M2)
-        trim_memory(device, number)
-    model.train(was_training)
-    return totals
-
-
-def _stretch_ends(max_length: int) -> list[int]:
-    """Return the position behind each stretch: 128, 256, 512 and so on, up to `max_length`."""
-    ends = [FIRST_POSITIONS]
-    while ends[-1] < max_length:
-        ends.append(2 * ends[-1])
-    return ends
-
-
-def position_metrics(totals: Tensor) -> dict[str, float]:
-    """Return the masked-LM loss of each stretch of positions within a document or row, from the
-    sums of `sum_by_position`.
-    """
-    values = {}
-    start = 0
-    end = FIRST_POSITIONS
-    for loss, num_tokens in totals.tolist():
-        if num_tokens:
-            values[f"mlm_loss, positions {start:,} to {end - 1:,}"] = loss / num_tokens
-        start = end
-        end = 2 * end
-    return values
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:

@@ -15,7 +15,7 @@ from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainModel
 from ..mirror import local_copy
 from ..notices import print_notice
-from ..training.optim import make_muon, make_optimizer
+from ..training.optim import make_optimizer
 from ..training.update import Updater
 from .batches import PretrainBatch
 from .evaluate import NUM_SUMS
@@ -40,8 +40,8 @@ def start(
         model = initial_model(setup.shape, config.seed)
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(setup.ranks.device)
-    make = make_muon if config.optimizer == "muon" else make_optimizer
-    optimizer = make(model, config.weight_decay, bias_correction=model.config.corrects_bias)
+    corrects_bias = model.config.corrects_bias
+    optimizer = make_optimizer(model, config.weight_decay, bias_correction=corrects_bias)
     updater: Updater[PretrainBatch] = Updater(
         model,
         optimizer,

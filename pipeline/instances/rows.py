@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ragged import divide_up, flat_column, indices_of, offsets_of, owners, places, ranges
+from ..ragged import flat_column, indices_of, offsets_of, places
 
 if TYPE_CHECKING:
     # The benchmark on a GPU machine has its rows at hand, and no PyArrow.
@@ -244,36 +244,3 @@ def concatenate(parts: list[Rows]) -> Rows:
         if values[0] is not None:
             columns[field.name] = np.concatenate(values)
     return Rows(**columns)
-
-
-def cut_rows(rows: Rows, num_tokens: int) -> Rows:
-    """Return rows ``[CLS] text [SEP]`` cut into rows of at most `num_tokens`, which predict the
-    same tokens from less text.
-    """
-    #     row       [CLS] a b c d e [SEP]                cut into rows of 4
-    #     pieces    [CLS] a b [SEP]  [CLS] c d [SEP]  [CLS] e [SEP]
-    room = num_tokens - 2
-    text_lengths = rows.lengths - 2
-    num_pieces = divide_up(text_lengths, room)
-    row_of_piece = owners(num_pieces)
-    start_in_text = places(num_pieces) * room
-    lengths = np.minimum(text_lengths[row_of_piece] - start_in_text, room) + 2
-    # A piece is a range of the row: [CLS] or its last token before it and [SEP] or its next token
-    # after it, which the special tokens then replace.
-    row_starts = rows.offsets[:-1][row_of_piece]
-    row_ends = rows.offsets[1:][row_of_piece]
-    input_ids = rows.input_ids[ranges(row_starts + start_in_text, lengths)]
-    ends = np.cumsum(lengths)
-    input_ids[ends - lengths] = rows.input_ids[row_starts]
-    input_ids[ends - 1] = rows.input_ids[row_ends - 1]
-    piece_in_row, place = np.divmod(rows.masked_positions.astype(np.int64) - 1, room)
-    piece_of_mask = offsets_of(num_pieces)[owners(rows.num_masked)] + piece_in_row
-    return Rows(
-        input_ids=input_ids,
-        lengths=lengths,
-        masked_positions=place + 1,
-        masked_ids=rows.masked_ids,
-        num_masked=np.bincount(piece_of_mask, minlength=len(lengths)),
-        segment_b_start=lengths,
-        next_sentence_label=np.zeros(len(lengths), np.uint8),
-    )

@@ -70,7 +70,7 @@ MODEL = {
     "TaskBatch": CLASS,
     "TaskModel": CLASS,
     "collate": "rows, *, local_attention=128, flatten=False",
-    "evaluate": "run, instances, split='validation', device='auto', batch_size=None, context=None",
+    "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
     "evaluate_task": "directory, data, device='auto', metric=None, task=None, encoding='auto'",
     "finetune": (
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"

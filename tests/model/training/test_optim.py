@@ -7,7 +7,6 @@ from clozeworks.model.training.optim import (
     constant_rate,
     default_warmup,
     learning_rate,
-    make_muon,
     make_optimizer,
     set_learning_rate,
 )
@@ -128,41 +127,3 @@ def set_gradients(model: nn.Module, seed: int) -> None:
 def make_encoder() -> Encoder:
     torch.manual_seed(0)
     return Encoder()
-
-
-def test_muon_takes_the_matrices_of_the_layers_and_adam_the_rest():
-    ours, theirs = make_encoder(), make_encoder()
-    optimizer = make_muon(ours, weight_decay=0.1)
-    matrices = [p for name, p in theirs.named_parameters() if name[:6] == "layers" and p.ndim == 2]
-    muon = torch.optim.Muon(matrices, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
-    is_matrix = {id(matrix) for matrix in matrices}
-    rest = nn.ParameterList([p for p in theirs.parameters() if id(p) not in is_matrix])
-    adam = make_optimizer(rest, weight_decay=0.1)
-    set_learning_rate(adam, 0.01)
-    for step in range(4):
-        for model in (ours, theirs):
-            set_gradients(model, step)
-        set_learning_rate(optimizer, 0.01)
-        optimizer.step()
-        muon.step()
-        adam.step()
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.equal(mine, other)
-    optimizer.zero_grad()
-    assert all(parameter.grad is None for parameter in ours.parameters())
-
-
-def test_muon_resumes_exactly():
-    one, two = make_encoder(), make_encoder()
-    optimizers = [make_muon(model) for model in (one, two)]
-    for step in range(6):
-        if step == 3:
-            state = optimizers[1].state_dict()
-            optimizers[1] = make_muon(two)
-            optimizers[1].load_state_dict(state)
-        for model, optimizer in zip((one, two), optimizers, strict=True):
-            set_gradients(model, step)
-            set_learning_rate(optimizer, 0.01)
-            optimizer.step()
-    for mine, other in zip(one.parameters(), two.parameters(), strict=True):
-        assert torch.equal(mine, other)

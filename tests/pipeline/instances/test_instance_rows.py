@@ -9,7 +9,6 @@ from clozeworks.pipeline.instances.rows import (
     Rows,
     check_rows,
     concatenate,
-    cut_rows,
     rows_of,
     select,
     sequences,
@@ -137,12 +136,3 @@ def test_training_reads_no_documents():
     rows = rows_of(table([PACKED]).select(columns))
     assert rows.document_a is None and rows.duplicate is None
     assert len(sequences(select(rows, np.array([0, 0])))) == 4
-
-
-def test_rows_are_cut_between_their_special_tokens():
-    row = PACKED | {"input_ids": [2, 10, 11, 4, 12, 13, 3], "sequence_starts": [0]}
-    row |= {"documents": [7], "masked_lm_positions": [3], "masked_lm_ids": [14]}
-    pieces = cut_rows(sequences(rows_of(table([row]))), 4)
-    assert np.split(pieces.input_ids, pieces.offsets[1:-1])[1].tolist() == [2, 4, 12, 3]
-    assert pieces.lengths.tolist() == [4, 4, 3]
-    assert (pieces.num_masked.tolist(), pieces.masked_positions.tolist()) == ([0, 1, 0], [1])
