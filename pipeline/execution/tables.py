@@ -7,8 +7,11 @@ in bounded memory. A chunk has one record batch for each partition::
     chunk 0:  | partition 0 | partition 1 | partition 2 |
     chunk 1:  | partition 0 | partition 1 | partition 2 |    a reader of partition 1
                             ^^^^^^^^^^^^^^                   takes these from every file
+
+Each batch has a checksum: a bit that flips on the disk is an error, not another word.
 """
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import storage
+from ..errors import UserError
 from ..storage.directory import WORK
 from .opened import OpenedStage
 from .units import unit_names
@@ -29,6 +33,7 @@ CHUNK_BYTES = 32 << 20
 # Batches are small: sharing out their columns to threads costs more than compressing them.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+_CHECKSUM = b"crc32"
 
 
 class Cut(Protocol):
@@ -104,16 +109,21 @@ class TemporaryTable:
     ) -> Iterator[pa.RecordBatch]:
         path = directory.file(self.file(unit_name))
         num_partitions = self.cut.num_partitions(directory.setup)
-        with (
-            storage.open_input(path) as file,
-            pa.ipc.open_file(file, options=_READ_OPTIONS) as reader,
-        ):
-            # Partition p of chunk c is batch c * num_partitions + p: no index is needed.
-            for first_of_chunk in range(0, reader.num_record_batches, num_partitions):
-                for partition in partitions:
-                    batch = reader.get_batch(first_of_chunk + partition)
-                    if batch.num_rows:
-                        yield batch
+        try:
+            with (
+                storage.open_input(path) as file,
+                pa.ipc.open_file(file, options=_READ_OPTIONS) as reader,
+            ):
+                # Partition p of chunk c is batch c * num_partitions + p: no index is needed.
+                for first_of_chunk in range(0, reader.num_record_batches, num_partitions):
+                    for partition in partitions:
+                        batch = _read_batch(reader, first_of_chunk + partition)
+                        if batch.num_rows:
+                            yield batch
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(
+                f"{path} cannot be read ({error}). If it is damaged, `overwrite` starts over."
+            ) from None
 
 
 class TableWriter:
@@ -157,9 +167,20 @@ class TableWriter:
                 # Not a slice: it would be written with all the values of its lists, not only its
                 # own.
                 rows_of_partition = rows.take(pa.array(order[start:end]))
-            self._writer.write_batch(rows_of_partition)
+            self._writer.write_batch(rows_of_partition, {_CHECKSUM: _checksum(rows_of_partition)})
             start = end
         self._num_bytes = 0
+
+
+def _read_batch(reader: Any, index: int) -> pa.RecordBatch:
+    batch, metadata = reader.get_batch_with_custom_metadata(index)
+    if metadata is None or metadata[_CHECKSUM] != _checksum(batch):
+        raise pa.ArrowInvalid("its checksum differs")
+    return batch
+
+
+def _checksum(batch: pa.RecordBatch) -> bytes:
+    return b"%08x" % zlib.crc32(batch.serialize())
 
 
 def range_of(hashes: np.ndarray, num_ranges: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import tables
 from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.tables import TemporaryTable, cut_evenly, range_of
@@ -73,3 +74,31 @@ def test_a_table_without_rows_is_read_as_such(tmp_path: Path):
     with TABLE.write(directory, "unit"):
         pass
     assert list(TABLE.read(directory, range(8), ["unit"])) == []
+
+
+def test_no_flipped_bit_passes_in_silence(tmp_path: Path):
+    directory = OpenedStage(str(tmp_path), "f", setup=None)
+    hashes = np.random.default_rng(0).integers(0, 2**64, 200, dtype=np.uint64)
+    rows = [{"hash": int(value), "words": [f"word {value}"] * (value % 3)} for value in hashes]
+    with TABLE.write(directory, "unit") as writer:
+        writer.write(pa.Table.from_pylist(rows, SCHEMA))
+
+    def read() -> list[dict[str, Any]]:
+        batches = TABLE.read(directory, range(8), ["unit"])
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    expected = read()
+    path = Path(directory.file(TABLE.file("unit")))
+    written = path.read_bytes()
+    random = np.random.default_rng(1)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(written)
+        damaged[random.integers(len(written))] ^= 1 << random.integers(8)
+        path.write_bytes(damaged)
+        try:
+            assert read() == expected  # a byte that nobody reads, such as padding
+        except UserError as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert refused > 250
