@@ -68,11 +68,14 @@ class TextTokenizer:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def word_ids(self, words: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each word of a sentence, as if spaces stood between them."""
+    def word_ids(self, words: Sequence[str], spaced: Sequence[bool]) -> list[list[int]]:
+        """Return the ids of each word of a sentence, and whether a space stands before it."""
         if self._is_byte_level:
             # The space is part of the word; without it, a word would look like the end of one.
-            words = [f" {word}" for word in words]
+            words = [
+                f" {word}" if is_spaced else word
+                for word, is_spaced in zip(words, spaced, strict=True)
+            ]
         return self.token_ids(words)
 
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from ...pipeline.errors import UserError
 from ..checkpoint import files_digest
-from ..tasks.conll import Sentence, read_conll, split_words
+from ..tasks.conll import read_conll
 from ..tasks.sentence_rows import SentenceExample
 from ..tasks.tables import SUFFIXES, TableRow, check_file, is_hub, open_text, read_rows, text_lines
+from ..tasks.tagged import Sentence, split_words
 from ..tasks.text_table import TEXT_COLUMNS
 from .config import FeaturesConfig
 

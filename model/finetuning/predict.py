@@ -117,7 +117,7 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
         outputs = finetuned.outputs(features)
         answers = task.answers(outputs, features, chunk)
         for example, answer in zip(chunk, answers, strict=True):
-            yield {**task.texts(example), **answer}
+            yield task.prediction(example, answer)
     report_cut(task, where, num_examples_cut, num_examples)
 
 

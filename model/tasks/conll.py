@@ -1,4 +1,4 @@
-"""Read files in CoNLL columns, and score the entities in their tags by the rules of ``conlleval``.
+"""Read the sentences of tagged words in CoNLL columns and in tables.
 
 A file has one word per line with its tag, and a blank line after each sentence::
 
@@ -11,38 +11,36 @@ A file has one word per line with its tag, and a blank line after each sentence:
 Columns are separated by tabs, or by spaces on a line without tabs; the first is the word, the last
 its tag. Lines that begin with ``-DOCSTART-`` separate documents; without them each sentence is its
 own document. In a table (JSON Lines, Parquet, a data set of the Hub) a row is a sentence, with a
-list of words in ``tokens`` and one of tags in ``ner_tags``. Files in CoNLL-U (``.conllu``) have the
-word second and its part of speech fourth.
-
-The same rules read every scheme of tags: IOB1 (an entity begins with I-, or with B- right after
-another of its type), BIO (always B-), IOBES (E- ends, S- is a single word) and BILOU, which calls
-these two L- and U-. They also define the entities of invalid sequences, which a model may predict.
+list of words in ``tokens`` and one of tags in ``ner_tags``, or with a text and spans of it
+(`spans`). Files in CoNLL-U (``.conllu``) have the word second and its part of speech fourth.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
+from .spans import has_text, sentence_of_row
 from .tables import (
     TableRow,
     UnusableRowError,
     check_file,
     is_hub,
     listed,
+    notice_once,
     open_text,
     read_rows,
     shown,
     text_lines,
     usable,
 )
+from .tagged import OUTSIDE, Sentence, bio_tags, entities
 
 DOCUMENT_START = "-DOCSTART-"
-OUTSIDE = "O"
 TABLES = (".json", ".jsonl", ".parquet")
 CONLLU_COLUMNS = 10
 
@@ -68,24 +66,6 @@ ANY_TAGS = TagForm(
 )
 
 
-class Sentence(NamedTuple):
-    """One sentence of a document."""
-
-    words: tuple[str, ...]
-    """As in the file; one may be empty, or only punctuation."""
-    tags: tuple[str, ...] | None
-    """One per word, in the file's own scheme; None if not read."""
-    lines: tuple[str, ...] = ()
-    """The file's lines, without line ends."""
-    is_text: bool = False
-    """Whether the only word is a whole text, whose tokens do not depend on where its words are."""
-
-
-def split_words(line: str) -> Sentence:
-    """Return the sentence in a plain text, split at spaces, tabs and line ends."""
-    return Sentence(tuple(re.findall(r"[^ \t\r\n]+", line)), None)
-
-
 def read_conll(
     path: Path,
     labelled: bool,
@@ -99,9 +79,17 @@ def read_conll(
     """
     if is_hub(path) or path.suffix in TABLES:
         rows = read_rows(path, encoding=encoding)
-        sentence_of_row = partial(_sentence_of_row, labelled=labelled, form=form)
-        for row_sentence in usable(rows, sentence_of_row, labelled):
+        oddities: Counter[str] = Counter()
+
+        def sentence_of(row: TableRow) -> Sentence:
+            if form is not WORD_TAGS and has_text(row):
+                return sentence_of_row(row, labelled, oddities)
+            return _sentence_of_lists(row, labelled, form)
+
+        for row_sentence in usable(rows, sentence_of, labelled):
             yield [row_sentence]
+        for oddity, count in oddities.items():
+            notice_once(f"{path}: {count:,} spans {oddity}.")
         return
     check_file(path)
     if path.suffix == ".csv":
@@ -154,7 +142,7 @@ def _word_and_tag_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str,
                 yield where, f"{columns[1]}\t{columns[3]}"
 
 
-def _sentence_of_row(row: TableRow, labelled: bool, form: TagForm) -> Sentence:
+def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence:
     """Return the sentence in a row of lists: words, and their tags."""
     words = _list_of_texts(row, ("tokens", "words"))
     if not labelled:
@@ -263,53 +251,6 @@ def _check_tag(tag: str, form: TagForm, where: str) -> None:
         raise UserError(f"{where}: the tag is {shown(tag)}, not one such as {form.example}.")
 
 
-class Entity(NamedTuple):
-    """The words from `start` up to but excluding `end`."""
-
-    start: int
-    end: int
-    type: str
-
-
-def entities(tags: Sequence[str]) -> list[Entity]:
-    """Return the entities in a sentence, from left to right.
-
-    An entity begins at B-, S- and U-, after O, E-, S-, L- and U-, and where the type changes; it
-    extends to the next beginning or O::
-
-        I-loc  I-loc  B-loc  O  I-org  I-per
-        [----------]  [---]     [---]  [---]
-
-    >>> entities(["I-loc", "I-loc", "B-loc"])
-    [Entity(start=0, end=2, type='loc'), Entity(start=2, end=3, type='loc')]
-    """
-    spans: list[Entity] = []
-    previous = OUTSIDE
-    for index, tag in enumerate(tags):
-        if tag != OUTSIDE:
-            follows_end = previous[0] in "OESLU"
-            begins = tag[0] in "BSU" or follows_end or previous[2:] != tag[2:]
-            start = index
-            if not begins:
-                start = spans.pop().start  # the entity goes on: replace it by a longer one
-            spans.append(Entity(start, index + 1, tag[2:]))
-        previous = tag
-    return spans
-
-
-def bio_tags(spans: Iterable[Entity], num_words: int) -> list[str]:
-    """Return the BIO tags of a sentence with these entities.
-
-    >>> bio_tags([Entity(1, 3, "loc")], 4)
-    ['O', 'B-loc', 'I-loc', 'O']
-    """
-    tags = [OUTSIDE] * num_words
-    for start, end, kind in spans:
-        tags[start] = f"B-{kind}"
-        tags[start + 1 : end] = [f"I-{kind}"] * (end - start - 1)
-    return tags
-
-
 def lines_in_bio(lines: Sequence[str]) -> list[str]:
     """Return a sentence's lines of a file with their tags in BIO; unchanged if they have none.
 
@@ -327,23 +268,3 @@ def lines_in_bio(lines: Sequence[str]) -> list[str]:
         before, _, after = line.rpartition(old_tag)
         new_lines.append(f"{before}{new_tag}{after}")
     return new_lines
-
-
-def entity_scores(
-    predicted: Iterable[Sequence[Entity]], gold: Iterable[Sequence[Entity]]
-) -> dict[str, float]:
-    """Return F1, precision and recall over all sentences, 0 if undefined.
-
-    An entity is right if its words and its type are.
-    """
-    num_correct = num_predicted = num_gold = 0
-    for predicted_here, gold_here in zip(predicted, gold, strict=True):
-        num_correct += len(set(predicted_here) & set(gold_here))
-        num_predicted += len(predicted_here)
-        num_gold += len(gold_here)
-    # Where a divisor is 0, so is what it divides.
-    return {
-        "f1": 2 * num_correct / max(1, num_predicted + num_gold),
-        "precision": num_correct / max(1, num_predicted),
-        "recall": num_correct / max(1, num_gold),
-    }

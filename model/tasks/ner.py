@@ -1,9 +1,10 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
-Files have CoNLL columns (`conll`), the model is that of `tagging`. There is no CRF. Metrics follow
-``conlleval`` (`entities`).
+Files have CoNLL columns (`conll`) or texts with spans (`spans`), the model is that of `tagging`.
+There is no CRF. Metrics follow ``conlleval`` (`tagged`).
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +20,16 @@ from .class_report import ClassReport
 from .conll import (
     ANY_TAGS,
     ENTITY_TAGS,
-    OUTSIDE,
     WORD_TAGS,
-    Entity,
-    Sentence,
     TagForm,
-    bio_tags,
-    entities,
-    entity_scores,
     lines_in_bio,
     read_conll,
 )
 from .head import Answer, Outputs, Scores
 from .options import Size, TaskOptions
 from .sentence_rows import SentenceExample
+from .spans import sentence_of_text, span_of
+from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores
 from .tagging import WordTagging
 
 
@@ -49,6 +46,9 @@ class EntityRecognition(WordTagging):
     max_length: Size = 128
     encoding: str = AUTO
     """Of files that are not UTF-8; no setting of the trained model."""
+    from_texts: bool = False
+    """Whether the training data are texts with spans: plain texts are then cut into words as they
+    were, and not at white space alone."""
     name: str = "ner"
 
     @property
@@ -67,6 +67,12 @@ class EntityRecognition(WordTagging):
         """Return the types of entities that are not in the training data."""
         types = [entity.type for entity in entities(sentence.tags or ())]
         return [kind for kind in types if kind not in self.types]
+
+    def parse_line(self, line: str, where: str) -> SentenceExample:
+        """Return the sentence on a line of plain text."""
+        if self.from_texts:
+            return SentenceExample([sentence_of_text(line)], 0)
+        return super().parse_line(line, where)
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
@@ -95,6 +101,30 @@ class EntityRecognition(WordTagging):
                 examples, self.tagged(outputs, features, examples), strict=True
             )
         ]
+
+    def prediction(self, example: SentenceExample, answer: Answer) -> Answer:
+        """Return the answer to a text as its text and spans, in the form of the training data."""
+        sentence = example.sentence
+        if sentence.text is None:
+            return super().prediction(example, answer)
+        spans = []
+        for entity in answer["entities"]:
+            start, end = span_of(sentence, entity["start"], entity["end"])
+            label, score = entity["type"], entity["probability"]
+            spans.append({"start": start, "end": end, "label": label, "score": score})
+        return {"text": sentence.text, "spans": spans}
+
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
+    ) -> dict[str, bytes]:
+        """Return the input of ``conlleval``; for texts, JSON Lines with their spans."""
+        if all(example.sentence.text is None for example in examples):
+            return super().official(answers, examples, split)
+        lines = [
+            json.dumps(self.prediction(example, answer), ensure_ascii=False) + "\n"
+            for example, answer in zip(examples, answers, strict=True)
+        ]
+        return {f"{split}.jsonl": "".join(lines).encode()}
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
@@ -146,9 +176,14 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition |
     if not types:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
-            "B-person."
+            "B-person, or a text have spans."
         )
-    return EntityRecognition(types=tuple(sorted(types)), **options.given("max_length", "encoding"))
+    (first, *_) = next(read_conll(files[0], True, ANY_TAGS, encoding))
+    return EntityRecognition(
+        types=tuple(sorted(types)),
+        from_texts=first.text is not None,
+        **options.given("max_length", "encoding"),
+    )
 
 
 def read_pos(files: Sequence[Path], options: TaskOptions) -> WordClasses:

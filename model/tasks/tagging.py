@@ -22,11 +22,12 @@ from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .class_report import ClassReport
-from .conll import Sentence, TagForm, read_conll, split_words
+from .conll import TagForm, read_conll
 from .head import Answer, LinearHead, Outputs, Recipe, Scores, TaskModel, hf_labels
 from .metrics import label_report
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .tables import listed, notice_once
+from .tagged import Sentence, split_words
 from .task import Task
 
 

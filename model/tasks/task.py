@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ..notices import print_notice
 from .data import TaskData
-from .head import TaskHead
+from .head import Answer, TaskHead
 
 
 class Task(TaskData, TaskHead):
@@ -26,6 +26,10 @@ class Task(TaskData, TaskHead):
     def variant(self) -> str:
         """Label that sets its results apart within the task, such as SQuAD's version; or ""."""
         return ""
+
+    def prediction(self, example: Any, answer: Answer) -> Answer:
+        """Return an answer as `predict` writes it: after the example's texts."""
+        return {**self.texts(example), **answer}
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: `catalogue.restore_task` recreates the task."""

@@ -131,7 +131,7 @@ def test_the_vector_of_a_text_is_that_of_transformers(published: Path, tmp_path:
 def test_words_are_tokenised_with_their_space_and_offsets_are_without(published: Path):
     tokenizer = TextTokenizer(published)
     words = ["Then", "the", "ant"]
-    by_word = tokenizer.word_ids(words)
+    by_word = tokenizer.word_ids(words, [True] * len(words))
     (whole,) = tokenizer.token_ids([" " + " ".join(words)])
     assert [token for ids in by_word for token in ids] == whole
     text = "He saw the ant."

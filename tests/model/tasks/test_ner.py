@@ -26,21 +26,19 @@ from clozeworks.model.finetuning.finetuned import infer
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
-from clozeworks.model.tasks.conll import (
+from clozeworks.model.tasks.conll import has_columns, lines_in_bio, read_conll
+from clozeworks.model.tasks.ner import EntityRecognition, read_ner
+from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
+from clozeworks.model.tasks.splits import find_splits, read_data
+from clozeworks.model.tasks.tagged import (
     Entity,
     Sentence,
     bio_tags,
     entities,
     entity_scores,
-    has_columns,
-    lines_in_bio,
-    read_conll,
     split_words,
 )
-from clozeworks.model.tasks.ner import EntityRecognition, read_ner
-from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
-from clozeworks.model.tasks.splits import find_splits, read_data
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -481,7 +479,7 @@ def test_a_table_has_a_sentence_per_row(tmp_path):
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "line 1: 1 words have 2 tags"),
         ({"tokens": ["a"]}, "line 1: there is no column ner_tags, only tokens"),
         ({"tokens": ["a"], "tags": ["X"]}, "line 1: the tag is 'X', not one"),
-        ({"text": "a"}, "line 1: there is no column tokens, only text"),
+        ({"body": "a"}, "line 1: there is no column tokens, only body"),
     ],
 )
 def test_mistakes_in_a_table_are_named(tmp_path, row, message):

@@ -1,0 +1,150 @@
+"""Entities as character spans of a text, as annotators' tools write them, and as `predict` answers.
+
+A row has a ``text`` and a list of spans under a name of `SPAN_COLUMNS`: doccano's
+``"label": [[0, 5, "PER"]]``, Prodigy's ``"spans": [{"start": 0, "end": 5, "label": "PER"}]``,
+spaCy's ``"entities"`` in either form, and Label Studio's exports, whose tasks have their text under
+``data`` and their spans under ``annotations``. A span is characters, and its end is exclusive.
+
+A text is cut into words where WordPiece can begin one: at white space, around punctuation, and
+around each ideograph.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import BertPreTokenizer, Split
+from tokenizers.pre_tokenizers import Sequence as Steps
+
+from ...pipeline.errors import UserError
+from .tables import TableRow, UnusableRowError, shown
+from .tagged import Entity, Sentence, bio_tags
+
+SPAN_COLUMNS = ("spans", "entities", "label", "labels", "annotations")
+# The blocks that google-research's BERT cuts at each character.
+_IDEOGRAPH = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
+
+
+class Span(NamedTuple):
+    """Characters `start` up to but excluding `end` of a text."""
+
+    start: int
+    end: int
+    label: str
+
+
+def has_text(row: TableRow) -> bool:
+    """Return whether a row holds a text, and not a list of words."""
+    return "tokens" not in row.values and "words" not in row.values and bool(_fields(row))
+
+
+def sentence_of_text(text: str) -> Sentence:
+    """Return the words of a text, without tags.
+
+    >>> sentence_of_text("Ana (Riga)").words
+    ('Ana', '(', 'Riga', ')')
+    """
+    offsets = tuple(offsets for _, offsets in _steps().pre_tokenize_str(text))
+    words = tuple(text[start:end] for start, end in offsets)
+    return Sentence(words, None, text=text, offsets=offsets)
+
+
+def with_spans(sentence: Sentence, spans: Iterable[Span], oddities: Counter[str]) -> Sentence:
+    """Return the sentence of a text with the BIO tags of its spans.
+
+    A span that begins or ends within a word is that whole word; of spans that overlap the longest
+    stays; what marks no word is left out. Each is counted in `oddities`.
+
+    >>> with_spans(sentence_of_text("Ana (Riga)"), [Span(5, 9, "LOC")], Counter()).tags
+    ('O', 'O', 'B-LOC', 'O')
+    """
+    starts = [start for start, _ in sentence.offsets]
+    ends = [end for _, end in sentence.offsets]
+    is_taken = [False] * len(starts)
+    chosen: list[Entity] = []
+    # The longest first, equal ones from left to right.
+    for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
+        first = bisect_right(ends, span.start)
+        after = bisect_left(starts, span.end)
+        if not 0 <= span.start < span.end <= len(sentence.text or "") or first >= after:
+            oddities["are empty or outside their text, and are left out"] += 1
+            continue
+        if any(is_taken[first:after]):
+            oddities["overlap a longer one, and are left out"] += 1
+            continue
+        if starts[first] < span.start or ends[after - 1] > span.end:
+            oddities["begin or end within a word, and are taken as whole words"] += 1
+        is_taken[first:after] = [True] * (after - first)
+        chosen.append(Entity(first, after, span.label))
+    return sentence._replace(tags=tuple(bio_tags(chosen, len(starts))))
+
+
+def sentence_of_row(row: TableRow, labelled: bool, oddities: Counter[str]) -> Sentence:
+    """Return the sentence in a row that `has_text`; raises `UserError` for a span that is none."""
+    text = _fields(row)["text"]
+    if not isinstance(text, str):
+        raise UserError(f"{row.where}: the text is {shown(text)}.")
+    sentence = sentence_of_text(text)
+    return with_spans(sentence, _spans(row), oddities) if labelled else sentence
+
+
+def span_of(sentence: Sentence, first: int, after: int) -> tuple[int, int]:
+    """Return the characters of words `first` up to but excluding `after`, of a text's sentence."""
+    return sentence.offsets[first][0], sentence.offsets[after - 1][1]
+
+
+@cache
+def _steps() -> Steps:
+    return Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPH), "isolated")])
+
+
+def _fields(row: TableRow) -> dict[str, Any]:
+    """Return the fields around the text: the row's, or those of a Label Studio task's data."""
+    data = row.values.get("data")
+    for fields in (row.values, data):
+        if isinstance(fields, dict) and "text" in fields:
+            return fields
+    return {}
+
+
+def _spans(row: TableRow) -> list[Span]:
+    for name in SPAN_COLUMNS:
+        if name in row.values:
+            return [_span(value, row.where) for value in _listed(row.values[name], row.where)]
+    raise UnusableRowError(
+        f"{row.where}: there are no {SPAN_COLUMNS[0]} beside the text.", "without spans"
+    )
+
+
+def _listed(values: Any, where: str) -> list[Any]:
+    if values is None:
+        raise UnusableRowError(f"{where}: the spans are empty.", "without spans")
+    if not isinstance(values, list):
+        raise UserError(f"{where}: the spans are {shown(values)}, not a list.")
+    if values and isinstance(values[0], dict) and "result" in values[0]:
+        # Label Studio: of several annotators the first; relations and choices are no spans.
+        results = values[0]["result"]
+        return [each["value"] for each in results if "start" in each.get("value", {})]
+    return values
+
+
+def _span(value: Any, where: str) -> Span:
+    if isinstance(value, dict):
+        start = value.get("start", value.get("start_offset"))
+        end = value.get("end", value.get("end_offset"))
+        label = value.get("label", value.get("labels", value.get("type")))
+    elif isinstance(value, list) and len(value) == 3:
+        start, end, label = value
+    else:
+        start = end = label = None
+    if isinstance(label, list) and len(label) == 1:
+        (label,) = label
+    if type(start) is int and type(end) is int and isinstance(label, str) and label:
+        return Span(start, end, label)
+    raise UserError(
+        f'{where}: a span is {shown(value)}, not such as [0, 5, "PER"] or '
+        '{"start": 0, "end": 5, "label": "PER"}.'
+    )
