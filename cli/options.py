@@ -23,10 +23,11 @@ COMMON = "Options"
 
 device_option = click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
+    type=click.Choice(["auto", "cpu", "cuda", "mps", "xpu"]),
     default="auto",
     show_default=True,
-    help="Device to compute on; auto uses a GPU if there is one.",
+    help="Device to compute on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
+    "xpu (Intel) are untested.",
 )
 """For commands without a config; elsewhere it is a field."""
 

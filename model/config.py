@@ -224,9 +224,10 @@ class PretrainConfig:
         group="Hardware",
         identity=False,
     )
-    device: Literal["auto", "cpu", "cuda"] = option(
+    device: Literal["auto", "cpu", "cuda", "mps", "xpu"] = option(
         "auto",
-        "Device to train on; auto uses a GPU if there is one.",
+        "Device to train on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
+        "xpu (Intel) are untested.",
         group="Hardware",
         identity=False,
     )

@@ -54,9 +54,10 @@ class FeaturesConfig:
         "or T4, else fp32.",
         group="Hardware",
     )
-    device: Literal["auto", "cpu", "cuda"] = option(
+    device: Literal["auto", "cpu", "cuda", "mps", "xpu"] = option(
         "auto",
-        "Device to compute on; auto uses a GPU if there is one.",
+        "Device to compute on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
+        "xpu (Intel) are untested.",
         group="Hardware",
         identity=False,
     )

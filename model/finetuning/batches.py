@@ -13,7 +13,7 @@ from torch import Tensor
 from ...pipeline.seeding import rng_for
 from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
 from ..tasks.head import TaskModel
-from ..training.device import rows_per_micro_batch
+from ..training.device import rows_per_micro_batch, sum_dtype
 from ..training.ranks import Ranks
 from ..training.update import Loss
 
@@ -93,4 +93,4 @@ def loss_of(model: TaskModel, batch: TaskBatch) -> Loss:
         loss = model.loss(outputs, batch) * batch.share
     else:
         loss = outputs.float().sum() * 0.0  # a mean over no targets would be NaN
-    return Loss(loss, loss.detach().double()[None])
+    return Loss(loss, loss.detach().to(sum_dtype(loss.device))[None])

@@ -217,9 +217,10 @@ class FinetuneConfig:
         "fp16 on a V100 or T4, else fp32; dev and test examples are always computed with auto.",
         group="Hardware",
     )
-    device: Literal["auto", "cpu", "cuda"] = option(
+    device: Literal["auto", "cpu", "cuda", "mps", "xpu"] = option(
         "auto",
-        "Device to train on; auto uses a GPU if there is one.",
+        "Device to train on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
+        "xpu (Intel) are untested.",
         group="Hardware",
         identity=False,
     )

@@ -16,7 +16,7 @@ from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
 from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
 from ..training.compilation import uncompiled
-from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
+from ..training.device import autocast, find_device, oom_as_user_error, sum_dtype, trim_memory
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, open_instances, read_split
 
@@ -140,7 +140,7 @@ def sum_losses(
     """Return the sums for `metrics` (see `batch_sums`) on `device`, with products in `dtype`."""
     was_training = model.training
     model.eval()
-    totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
+    totals = torch.zeros(NUM_SUMS, dtype=sum_dtype(device), device=device)
     for number, batch in enumerate(batches):
         batch = batch.to(device)
         with autocast(device, dtype), uncompiled():
@@ -151,17 +151,18 @@ def sum_losses(
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
-    """Return six sums, float64 (6,): MLM and NSP loss, correct MLM and NSP predictions, tokens and
-    labels to predict.
+    """Return six sums (6,), in `sum_dtype`: MLM and NSP loss, correct MLM and NSP predictions,
+    tokens and labels to predict.
     """
     num_predicted = (batch.masked_ids != IGNORED).sum()
     num_labels = torch.zeros_like(num_predicted)
     if batch.next_sentence_label_B is not None:
         num_labels = (batch.next_sentence_label_B != IGNORED).sum()
     # One tensor, so that adding up and looking at a batch's figures is one operation on a GPU each.
-    # In float64, because fp32 counts no further than 2**24 predictions.
+    # fp32 counts no further than 2**24 predictions.
     values = (*sums, num_predicted, num_labels)
-    return torch.stack([value.detach().double() for value in values])
+    dtype = sum_dtype(num_predicted.device)
+    return torch.stack([value.detach().to(dtype) for value in values])
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:

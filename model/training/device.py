@@ -47,7 +47,9 @@ PEAK_FLOPS = {
 OTHER_CHIPS = {"MIG", "Laptop", "D"}
 """Words that tell a part of a GPU, or a smaller chip, from the one with the same name."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
+UNTESTED: dict[str, Any] = {"mps": torch.backends.mps, "xpu": torch.xpu}
+"""Modules that know whether there is such a device; it is used only if the user names it."""
+MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768, "mps": 4096, "xpu": 4096}
 """The most tokens computed at once unless the user sets a micro-batch size; padding counts."""
 STATE_BYTES = 16
 """Of a parameter in training: its weight, its gradient and Adam's two averages, in fp32."""
@@ -63,11 +65,19 @@ TRIM_EVERY = 10
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device for ``auto``, ``cpu`` or ``cuda``; raises `UserError` if ``cuda`` is not
-    available.
+    """Return the device for ``auto``, ``cpu``, ``cuda``, ``mps`` or ``xpu``; raises `UserError` if
+    it is not available.
     """
     if name == "cpu":
         return torch.device("cpu")
+    if name in UNTESTED:
+        if not UNTESTED[name].is_available():
+            raise UserError(f"`device` is {name}, but PyTorch finds no such GPU here.")
+        _print_once(
+            f"Clozeworks has not been tested on {name}: rows are padded, products are fp32 and the "
+            "model is not compiled unless you ask. Compare the first losses with `device` cpu."
+        )
+        return torch.device(name)
     with warnings.catch_warnings():
         # PyTorch's own about an old driver; ours says what to do.
         warnings.simplefilter("ignore")
@@ -189,6 +199,11 @@ def rows_per_micro_batch(asked: int | None, row_tokens: int, most_tokens: int) -
     `row_tokens`.
     """
     return asked or max(1, most_tokens // row_tokens)
+
+
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """Return the number format of sums over many rows: float64, which GPUs of Apple lack."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def drain_every(device: torch.device) -> int:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...pipeline.errors import RunError, UserError
-from .device import find_device
+from .device import UNTESTED, find_device
 
 # As in DistributedDataParallel: large enough for the bandwidth, and small enough to start early.
 BUCKET_BYTES = 25 << 20
@@ -116,6 +116,8 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return
+    if device.type in UNTESTED:
+        raise UserError(f"`device` is {device.type}, which one process at a time can train on.")
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     # Imported at the first update, torch._dynamo would keep the group as a default argument. The

@@ -61,8 +61,8 @@ class SnapshotWriter:
 
 
 def _copy_to_cpu(tensor: Tensor) -> Tensor:
-    # From a GPU this is only queued, into pinned memory: an event tells when the copy is there.
-    return tensor.detach().to("cpu", non_blocking=True, copy=True)
+    # With CUDA this is only queued, into pinned memory: an event tells when the copy is there.
+    return tensor.detach().to("cpu", non_blocking=tensor.is_cuda, copy=True)
 
 
 def _write(write: Callable[[Any], None], copy: Any, copied: "torch.cuda.Event | None") -> None:

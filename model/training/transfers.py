@@ -11,11 +11,10 @@ T = TypeVar("T")
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a CPU's tensor on `device`, without waiting for a GPU."""
-    if device.type == "cuda":
-        # Nothing is done if it is pinned already. Before a copy from other memory the driver may
-        # wait for the GPU.
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+    if device.type != "cuda":
+        return tensor.to(device)
+    # Nothing is pinned twice. Before a copy from other memory the driver may wait for the GPU.
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def fetch(tensor: Tensor) -> Callable[[], Tensor]:

@@ -48,7 +48,7 @@ class Loss(NamedTuple):
     that mean.
     """
     sums_S: Tensor
-    """float64; sums over its rows to report, which are added up over the global batch."""
+    """Sums over its rows to report, in `device.sum_dtype`; added up over the global batch."""
 
 
 class Update(NamedTuple):

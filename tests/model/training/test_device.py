@@ -6,12 +6,20 @@ import pytest
 import torch
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
+from clozeworks.model.pretraining.packing import packs_rows
+from clozeworks.model.training import device as device_module
+from clozeworks.model.training.compilation import compiles
 from clozeworks.model.training.device import (
+    drain_every,
+    find_device,
     obstacle_to_gpu,
     oom_as_user_error,
     peak_flops,
+    product_dtype,
+    sum_dtype,
     tokens_at_once,
 )
+from clozeworks.model.training.ranks import join_ranks
 from clozeworks.pipeline.errors import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -96,3 +104,23 @@ def test_a_gpu_that_pytorch_cannot_use_is_told_with_what_to_do(cuda, words, tmp_
     assert words in str(obstacle_to_gpu(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # hidden on purpose
     assert obstacle_to_gpu(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu"])
+def test_an_untested_gpu_is_used_carefully_and_only_if_it_is_named(name, monkeypatch, capsys):
+    with pytest.raises(UserError, match=f"`device` is {name}, but PyTorch finds no such GPU"):
+        find_device(name)
+    monkeypatch.setattr(device_module.UNTESTED[name], "is_available", lambda: True)
+    assert find_device("auto").type in ("cpu", "cuda")
+    device = find_device(name)
+    assert device.type == name
+    assert f"has not been tested on {name}" in capsys.readouterr().err
+    assert product_dtype("auto", device) == torch.float32
+    assert not compiles(None, device)
+    assert not packs_rows(ModelConfig(), device, torch.bfloat16)
+    assert tokens_at_once(ModelConfig(), device) == 4096
+    assert sum_dtype(device) == (torch.float32 if name == "mps" else torch.float64)
+    assert drain_every(device) == 1
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="one process"), join_ranks(name, 8):
+        pass
