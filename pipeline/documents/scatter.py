@@ -166,7 +166,9 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
     doc_id = f"{raw.source}:{raw.id}"
     counters.count("documents_read")
     counters.count("sentences_with_gaps", 0)  # reported even if there are none
-    split = split_sentences(raw.paragraphs, _language_of(raw, config))
+    split = raw.paragraphs
+    if not raw.is_cut:
+        split = split_sentences(raw.paragraphs, _language_of(raw, config))
     sentences = [sentence for sentence in split if GAP not in sentence]
     if len(sentences) < len(split):
         for sentence in split:

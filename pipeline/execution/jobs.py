@@ -28,6 +28,7 @@ from apache_beam.runners.portability.flink_uber_jar_job_server import (
     FlinkUberJarJobServer,
 )
 from apache_beam.runners.portability.portable_runner import PipelineResult as PortableResult
+from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.portability.spark_uber_jar_job_server import (
     SparkBeamJob,
     SparkUberJarJobServer,
@@ -53,11 +54,18 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
     can cancel them.
     """
     job = _Job()
+    if isinstance(pipeline.runner, PortableRunner):
+        # In this thread: a runner that starts its own job server, as Prism does, sets a handler of
+        # SIGINT. It only submits; DirectRunner would do the work.
+        try:
+            job.submitted = pipeline.run()
+        except Exception as error:
+            raise in_a_line(error) from error
 
     # In a thread, so that the wait for it can end at Ctrl-C, or when DirectRunner never would.
     def run() -> None:
         try:
-            job.submitted = pipeline.run()
+            job.submitted = job.submitted or pipeline.run()
             job.submitted.wait_until_finish()
         except Exception as error:
             job.ended.put(error)

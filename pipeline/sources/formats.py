@@ -22,6 +22,8 @@ from ..encodings import check_rest, detect, read_sample, refusal
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..storage import hub
+from ..storage.directory import WORK
+from ..storage.stage import MANIFEST, TIMINGS
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive, read_archive
 from .books import read_book
@@ -42,6 +44,8 @@ TEXT_FORMATS = ("text", "gutenberg", "jsonl", "csv", "tsv")
 """The formats whose encoding is detected; that of dumps is declared, and the others are UTF-8."""
 NUM_READERS = 16
 """Files whose encoding is detected at a time, because object stores are slow to answer."""
+BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
+"""Files of a directory that `ingest` wrote, beside its documents."""
 KNOWN_NAMES = (
     ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, "
     "WikiExtractor's wiki_00"
@@ -137,8 +141,14 @@ def _find_files(
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
     _refuse_output_within(source, output, bytes_of)
+    if not storage.is_missing(storage.join(source, WORK)):
+        raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
     if not bytes_of:
         raise UserError(_why_empty(source, Counter(reasons.values())))
+    ingested = {posixpath.dirname(path) for path in bytes_of if path.endswith(f"/{MANIFEST}")}
+    for folder in ingested:
+        for name in BESIDE_DOCUMENTS:
+            bytes_of.pop(posixpath.join(folder, name), None)
     names = {path: _name_of(path, source) for path in (*bytes_of, *reasons)}
     for path in bytes_of:
         if _LONE_SURROGATE.search(names[path]):

@@ -72,7 +72,7 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RawDocument:
-    """One text without markup, not yet cut into sentences."""
+    """One text without markup."""
 
     id: str
     """Unique within its source: a page's id, a file's name, a line's number."""
@@ -84,3 +84,5 @@ class RawDocument:
     """Language code (``en``) for splitting sentences; empty if unknown."""
     paragraphs: list[str]
     """Clean text, one paragraph an item, without line breaks."""
+    is_cut: bool = False
+    """Whether the paragraphs are sentences, of documents that `ingest` wrote."""

@@ -1,7 +1,8 @@
 """Read Parquet files and data sets as documents, one a row; see `rows`.
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
-consecutive rows make a document; see `rows.row_documents`.
+consecutive rows make a document; see `rows.row_documents`. Documents that `ingest` wrote stay as
+they are; see `ingested`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from ..execution.counters import Counters
 from ..storage.hub import DataSet
 from .columns import Columns, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
+from .ingested import is_ingested, read_ingested
 from .lines import LONGEST_LINE_BYTES
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import Table, row_documents
@@ -55,7 +57,8 @@ def plan_table(
         return file._replace(format=DAMAGED_FILE).as_one_range()
     if damage.bad:
         raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
-    _columns_to_read(schema, file.path, Columns.of(config))
+    if not is_ingested(schema):
+        _columns_to_read(schema, file.path, Columns.of(config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
@@ -88,11 +91,15 @@ def read_table(
         file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
     )
     schema = parquet.schema_arrow
-    names = _columns_to_read(schema, input_range.path, columns)
     first_row = 0
     stop = input_range.stop
     if stop is None:
         stop = parquet.num_row_groups
+    if is_ingested(schema):
+        for group in range(input_range.start, stop):
+            yield from read_ingested(parquet, group, f"{name}, row group {group}", counters)
+        return
+    names = _columns_to_read(schema, input_range.path, columns)
     # Groups before the range are not read, but their rows count: rows are numbered in the file.
     for group in range(stop):
         metadata = parquet.metadata.row_group(group)

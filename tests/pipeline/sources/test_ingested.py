@@ -1,0 +1,81 @@
+"""Documents that `ingest` wrote as a source of another `ingest`: a corpus that grows."""
+
+import hashlib
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.sources.reading import read_documents
+
+ONE = RunOptions(workers=1)
+CONFIG = IngestConfig(validation_share=0.2, min_characters=1, min_sentences=1)
+
+
+def write_texts(folder: Path, numbers: list[int]) -> str:
+    folder.mkdir(parents=True)
+    for number in numbers:
+        # Two of each seven texts are the same, under names of their own.
+        rng = random.Random(number % 5)
+        text = " ".join(f"It tells of {rng.randrange(10**6)} things." for _ in range(20))
+        (folder / f"{number}.txt").write_text(text)
+    return str(folder)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.glob("*.parquet")
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_corpus_that_grows_is_the_corpus_of_all_its_sources(tmp_path: Path, seed: int):
+    numbers = random.Random(seed).sample(range(40), 40)
+    parts = [numbers[:15], numbers[15:30], numbers[30:]]
+    sources = [write_texts(tmp_path / f"part{i}", part) for i, part in enumerate(parts)]
+    ingest(sources, str(tmp_path / "all"), CONFIG, ONE)
+    documents = tmp_path / "day0"
+    ingest(sources[:1], str(documents), CONFIG, ONE)
+    for day in (1, 2):
+        grown = tmp_path / f"day{day}"
+        manifest = ingest([str(documents), sources[day]], str(grown), CONFIG, ONE)
+        # What lies beside the documents is no source, and is not counted as one.
+        assert "files_of_unknown_format" not in manifest.counts
+        documents = grown
+    assert digests(documents) == digests(tmp_path / "all")
+
+
+def test_documents_are_read_in_their_sentences(tmp_path: Path):
+    documents = tmp_path / "documents"
+    ingest([write_texts(tmp_path / "texts", list(range(5)))], str(documents), CONFIG, ONE)
+    (shard, *_) = sorted(documents.glob("train*"))
+    written = pq.read_table(shard).to_pylist()
+    read = list(read_documents(str(shard)))
+    assert [document.paragraphs for document in read] == [row["sentences"] for row in written]
+    assert [f"{document.source}:{document.id}" for document in read] == [
+        row["doc_id"] for row in written
+    ]
+
+
+def test_an_unfinished_directory_is_refused(tmp_path: Path):
+    documents = tmp_path / "documents"
+    ingest([write_texts(tmp_path / "texts", list(range(5)))], str(documents), CONFIG, ONE)
+    (documents / "manifest.json").unlink()
+    (documents / ".work").mkdir()
+    with pytest.raises(UserError, match="documents is unfinished"):
+        ingest([str(documents)], str(tmp_path / "new"), CONFIG, ONE)
+
+
+def test_a_damaged_shard_is_counted(tmp_path: Path):
+    documents = tmp_path / "documents"
+    ingest([write_texts(tmp_path / "texts", list(range(40)))], str(documents), CONFIG, ONE)
+    (shard, *_) = sorted(documents.glob("train*"))
+    damaged = bytearray(shard.read_bytes())
+    damaged[600] ^= 1
+    shard.write_bytes(damaged)
+    with pytest.raises(UserError, match="unreadable row group"):
+        ingest([str(documents)], str(tmp_path / "new"), CONFIG, ONE)
