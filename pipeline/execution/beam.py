@@ -19,6 +19,7 @@ Traps of the runners that this module deals with:
 """
 
 import argparse
+import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -82,7 +83,7 @@ class RunStage(beam.PTransform):
         before = input_or_inputs
         if not isinstance(before, PCollection):
             before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
-        done = before | "Open" >> _Once(partial(_open, self.stage, installed_version()))
+        done = before | "Open" >> _Once(partial(_open, self.stage, _versions()))
         for phase in self.stage.phases():
             done = done | RunPhase(self.stage, phase)
         return done | "Finish" >> _Once(partial(_finish, self.stage))
@@ -132,9 +133,17 @@ def _call(_: Any, function: Callable[[], Any]) -> Any:
     return function()
 
 
-def _open(stage: Stage[Any, Any], version_of_opener: str) -> str:
+def _versions() -> str:
+    """Return what must be the same where a job is launched and where it runs: workers of another
+    Beam may lose a job's options without a word.
+    """
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"{installed_version()}, apache-beam {version('apache-beam')} and Python {python}"
+
+
+def _open(stage: Stage[Any, Any], versions_of_launcher: str) -> str:
     # Before its own version would be written down as the opener's.
-    check_version(StageDirectory(stage.output, fingerprint=""), version_of_opener)
+    check_version(StageDirectory(stage.output, fingerprint=""), _versions(), versions_of_launcher)
     # Never with `overwrite`: a runner may open again when it has lost the result with a worker.
     open_stage(stage, stage.plan(), overwrite=False)
     return stage.output

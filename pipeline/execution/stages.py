@@ -170,32 +170,32 @@ def opened_directory(stage: Stage[S, Any]) -> OpenedStage[S] | None:
             setup=setup.setup,
             writers=table_writers(stage),
         )
-        check_version(directory, setup.version)
+        check_version(directory, installed_version(), setup.version)
         if setup.layout != WORK_FORMAT:
             raise RunError(f"{path} was written by another version of clozeworks.")
         return directory
     raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
 
 
-def check_version(directory: StageDirectory, version_of_opener: str) -> None:
-    """Raise `UserError` if this machine has another version than the one that opened a stage.
+def check_version(directory: StageDirectory, here: str, of_opener: str) -> None:
+    """Raise `UserError` if this machine has other versions than the one that opened a stage.
 
     It is written down, so that the run ends: an engine would try this machine again and again.
     """
-    if installed_version() == version_of_opener:
+    if here == of_opener:
         return
     host = socket.gethostname()
     with errors_written_down(directory, f"version-{host}"):
         raise UserError(
-            f"{host} has clozeworks {installed_version()}, but the run was opened by "
-            f"{version_of_opener}: install the same version on all machines."
+            f"{host} has {here}, but the run was opened by {of_opener}: install the same on all "
+            "machines."
         )
 
 
 @cache
 def installed_version() -> str:
-    """Return the version of clozeworks on this machine."""
-    return version("clozeworks")
+    """Return the version of clozeworks on this machine, after its name."""
+    return f"clozeworks {version('clozeworks')}"
 
 
 def _read_setup(stage: Stage[S, Any]) -> _SetupFile[S]:

@@ -32,7 +32,7 @@ PIPELINE = {
     "Ingest": "sources, output, config=None, max_bad=0.05",
     "IngestConfig": CLASS,
     "LearnVocabulary": "documents, output, config=None",
-    "RawDocument": "*, id, source, title, language, paragraphs",
+    "RawDocument": "*, id, source, title, language, paragraphs, is_cut=False",
     "ReadDocuments": "sources, config=None",
     "RunOptions": CLASS,
     "UserError": CLASS,

@@ -1,6 +1,7 @@
 """Stages as Beam transforms: metrics, failed jobs, stages behind one another, and options."""
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import (
     RunStage,
+    _open,
     check_options,
     pipeline_options,
+    run_pipeline,
     take_runner,
 )
 from clozeworks.pipeline.execution.jobs import in_a_line
@@ -56,8 +59,17 @@ def run(options: RunOptions, build: Callable[[beam.Pipeline], Any]) -> dict[str,
     }
 
 
+# `go install github.com/apache/beam/sdks/v2/go/cmd/prism@latest`, with the version of Beam.
+PRISM_BINARY = shutil.which("prism") or shutil.which(Path.home() / "go" / "bin" / "prism")
+PRISM = RunOptions(beam_options=("--runner=PrismRunner", f"--prism_location={PRISM_BINARY}"))
+NEEDS_PRISM = pytest.mark.skipif(PRISM_BINARY is None, reason="there is no prism to run")
 RUNNERS = pytest.mark.parametrize(
-    "options", [IN_THIS_PROCESS, PORTABLE], ids=["DirectRunner", "portable job API"]
+    "options",
+    [
+        pytest.param(IN_THIS_PROCESS, id="DirectRunner"),
+        pytest.param(PORTABLE, id="portable job API"),
+        pytest.param(PRISM, id="Prism", marks=NEEDS_PRISM),
+    ],
 )
 COUNTED = {
     "clozeworks.ingest/numbers": 10,
@@ -90,6 +102,22 @@ def test_a_users_mistake_fails_the_job_with_its_message(tmp_path: Path, options:
     error = in_a_line(failed.value)
     assert (type(error), str(error)) == (UserError, "three is no good; take four")
     assert not (tmp_path / "manifest.json").exists()
+
+
+@RUNNERS
+def test_a_run_ends_with_the_work_done_or_the_mistake(tmp_path: Path, options: RunOptions):
+    stage = NumberStage(output=str(tmp_path / "good"), more_work=square)
+    run_pipeline([RunStage(stage)], options)
+    assert (tmp_path / "good" / "manifest.json").exists()
+    wrong = NumberStage(output=str(tmp_path / "wrong"), work=fail_on_three)
+    with pytest.raises(UserError, match=r"^three is no good; take four$"):
+        run_pipeline([RunStage(wrong)], options)
+
+
+def test_a_worker_with_other_versions_is_refused(tmp_path: Path):
+    stage = NumberStage(output=str(tmp_path))
+    with pytest.raises(UserError, match=r"and Python .*, but the run was opened by Python 2"):
+        _open(stage, "Python 2")
 
 
 def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
