@@ -15,6 +15,7 @@ from .choice import Choice, read_choice
 from .classify import Classification, read_classify
 from .glue import GLUE
 from .multilabel import MultiLabel, read_multilabel
+from .neighbours import PLAIN_TEXT
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
 from .options import Size, TaskOptions, check_task
 from .similarity import Similarity, read_similarity
@@ -44,7 +45,7 @@ TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify),
     "multilabel": TaskEntry(MultiLabel, read_multilabel),
-    "similarity": TaskEntry(Similarity, read_similarity),
+    "similarity": TaskEntry(Similarity, read_similarity, (*tables.SUFFIXES, PLAIN_TEXT)),
     "squad": TaskEntry(Squad, read_squad, (".json", ".jsonl", ".parquet")),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner, suffixes=()),

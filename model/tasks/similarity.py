@@ -8,6 +8,7 @@ pairs with scores    the cosine approaches the score, scaled to 0…1 (Sentence-
 pairs, or triples    a text's cosine with its own partner is the largest in the batch: the partners
                      of the others are the wrong answers, and so is each ``negative`` (SimCSE, arXiv
                      2104.08821, equation 5; "multiple negatives ranking")
+documents            the same for neighbouring sentences (`neighbours`)
 single texts         the same, each text being its own partner: dropout makes two vectors of it
                      (SimCSE without labels, equation 4)
 
@@ -38,8 +39,9 @@ from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .metrics import measure
+from .neighbours import read_pairs
 from .options import Size, TaskOptions
-from .tables import TableRow, UnusableRowError, listed, read_rows, usable
+from .tables import TableRow, UnusableRowError, listed, usable
 from .task import Task
 
 TEXT_COLUMNS = ("sentence1", "anchor", "text", "sentence")
@@ -172,7 +174,7 @@ class Similarity(Task):
         scores. The first row says what there is. Rows for training or dev that lack some of it, or
         with an empty text or score, are left out and counted.
         """
-        rows = read_rows(path, encoding=self.encoding)
+        rows = read_pairs(path, self.encoding)
         first = next(rows, None)
         if first is None:
             return
@@ -230,7 +232,8 @@ class Similarity(Task):
         if all(example.score is None and len(set(example.texts)) == 1 for example in examples):
             raise UserError(
                 "Single texts say nothing about the vectors: give a dev file with pairs, best with "
-                "scores (for example STS-B's dev.tsv)."
+                "scores (for example STS-B's dev.tsv), or documents, whose neighbouring sentences "
+                "are pairs."
             )
 
     def group(self, example: TextGroup) -> str:
@@ -412,7 +415,7 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
         **columns,
         **options.given("max_length", "encoding", "temperature", "matryoshka"),
     )
-    rows = chain.from_iterable(read_rows(file, encoding=task.encoding) for file in files)
+    rows = chain.from_iterable(read_pairs(file, task.encoding) for file in files)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")

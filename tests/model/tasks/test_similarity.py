@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -425,3 +426,18 @@ def test_the_model_has_no_weights_of_its_own(bert):
     model, _ = model_and_batch(bert, Similarity(), [TextGroup(("a", "b"), None)])
     assert isinstance(model, SentenceEncoder)
     assert all(name.startswith("bert.") for name in model.state_dict())
+
+
+def test_neighbouring_sentences_are_pairs(tmp_path: Path):
+    text = tmp_path / "lines.txt"
+    text.write_text("One.\nTwo.\nThree.\n\nFour.\nFive.\n\n\nSix.\n")
+    task = read_similarity([text], TaskOptions())
+    expected = [("One.", "Two."), ("Four.", "Five.")]
+    assert [example.texts for example in task.read(text, labelled=True)] == expected
+    documents = tmp_path / "train-00000-of-00001.parquet"
+    sentences = [["One.", "Two.", "Three."], ["Six."], ["Four.", "Five."]]
+    columns = {"doc_id": ["a", "b", "c"], "sentences": sentences}
+    pq.write_table(pa.table(columns), documents)
+    task = read_similarity([documents], TaskOptions())
+    assert [example.texts for example in task.read(documents, labelled=True)] == expected
+    assert task.score_range is None
