@@ -152,6 +152,12 @@ class IngestConfig:
         group="Reading",
         is_content=True,
     )
+    abbreviations: str = option(
+        "",
+        "TOML file with words whose full stop ends no sentence, by language; see docs/sources.md.",
+        group="Reading",
+        is_content=True,
+    )
     min_characters: int = option(200, "Skip documents with fewer characters.", group="Filters")
     min_sentences: int = option(1, "Skip documents with fewer sentences.", group="Filters")
     keep_language: tuple[str, ...] | None = option(

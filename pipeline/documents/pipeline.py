@@ -25,6 +25,7 @@ from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
+from ..sources.abbreviations import stops_of
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs
 from ..storage import absolute, hub
@@ -100,6 +101,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
     def find_inputs(self) -> InputFiles:
         """Return the input files; raise `UserError` if they or options are wrong."""
         config = self.config
+        stops_of(config.abbreviations, "")  # raises if the file is wrong
         inputs, left_out = find_inputs(self.sources, self.output, config)
         num_bytes = sum(file.num_bytes for file in inputs)
         # The size of a data set may be unknown: 0.

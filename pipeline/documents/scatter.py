@@ -168,7 +168,7 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
     counters.count("sentences_with_gaps", 0)  # reported even if there are none
     split = raw.paragraphs
     if not raw.is_cut:
-        split = split_sentences(raw.paragraphs, _language_of(raw, config))
+        split = split_sentences(raw.paragraphs, _language_of(raw, config), config.abbreviations)
     sentences = [sentence for sentence in split if GAP not in sentence]
     if len(sentences) < len(split):
         for sentence in split:

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..schemas import SENTENCE_ENDS
+from .abbreviations import hide_stops, stops_of
 from .sentence_cuts import Document, cut
 from .sentence_joins import join, join_rules_of
 from .sentence_numbers import number_lines
@@ -121,14 +122,14 @@ def ends_sentence(line: str) -> bool:
     return line.rstrip(_CLOSERS).endswith(SENTENCE_ENDS)
 
 
-def split_sentences(paragraphs: list[str], language: str) -> list[str]:
+def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "") -> list[str]:
     """Return the sentences of `paragraphs` in order, normalised; a sentence never spans two
     paragraphs.
 
     `language` is a language code or the code of a Wikimedia project (``ko``, ``en-GB``,
     ``simple``); text in an unknown one is split by English rules without English abbreviations. No
     sentence is empty, long ones are kept, and all characters except whitespace and what `normalise`
-    removes are there, in order.
+    removes are there, in order. `abbreviations` is the content of a user's file (`abbreviations`).
 
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
@@ -140,7 +141,8 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
             texts += _cut_for_calls(text)
         elif text:
             texts.append(text)
-    splitter = _Splitter(language_code(language), Document(paragraphs))
+    code = language_code(language)
+    splitter = _Splitter(code, Document(paragraphs), stops_of(abbreviations, code))
     stripped = map(str.strip, splitter.sentences(texts))
     return list(filter(None, stripped))
 
@@ -152,14 +154,17 @@ class _Splitter:
     some.
     """
 
-    def __init__(self, code: str, document: Document) -> None:
+    def __init__(self, code: str, document: Document, hidden_stops: re.Pattern[str] | None) -> None:
         self._code = code
         self._document = document
+        self._hidden_stops = hidden_stops
         self._joins = join_rules_of(code)
 
     def sentences(self, texts: list[str]) -> list[str]:
         """Return the sentences of paragraphs, with the blanks between them."""
         shown = with_known_quotes(texts, self._code)
+        if self._hidden_stops:
+            shown = [hide_stops(text, self._hidden_stops) for text in shown]
         lines = self._lines(shown)
         if marks := CUTS.get(self._code):
             lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))

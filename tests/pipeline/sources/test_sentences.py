@@ -4,6 +4,8 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.sources.abbreviations import stops_of
 from clozeworks.pipeline.sources.sentence_joins import join, join_rules_of
 from clozeworks.pipeline.sources.sentence_rules import (
     ABBREVIATIONS,
@@ -560,3 +562,24 @@ def test_an_abbreviation_before_a_word_that_begins_sentences_ends_one(
     language: str, sentences: list[str]
 ):
     assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+def test_a_users_abbreviations_end_no_sentence():
+    file = '[abbreviations]\nlb = "här lëtz. z.b"\n"*" = "zzyx"'
+    text = "Den Här. Weber ass do. Et ass Lëtz. Land z.B. Esch. Zzyx. Muller och. Gutt."
+    assert len(split_sentences([text], "lb")) > 4
+    expected = [
+        "Den Här. Weber ass do.",
+        "Et ass Lëtz. Land z.B. Esch.",
+        "Zzyx. Muller och.",
+        "Gutt.",
+    ]
+    assert split_sentences([text], "lb", file) == expected
+    assert split_sentences(["A Zzyx. Muller."], "en", file) == ["A Zzyx. Muller."]
+    assert split_sentences(["Den Här. Weber."], "en", file) == ["Den Här.", "Weber."]
+
+
+@pytest.mark.parametrize("file", ["abbreviations = 3", "[other]\nde = 'z'", "[abbreviations"])
+def test_a_wrong_file_of_abbreviations_is_named(file: str):
+    with pytest.raises(UserError, match="`abbreviations` is not a TOML file of words by language"):
+        stops_of(file, "de")

@@ -1,0 +1,52 @@
+"""A user's abbreviations: words whose full stop never ends a sentence, in a language's own rules.
+
+While a text is split, each of these full stops is shown as a character that ends nothing.
+"""
+
+import re
+from functools import cache
+
+from msgspec import DecodeError, Struct, toml
+
+from ..errors import UserError
+
+HIDDEN_STOP = "\ue000"
+"""Of Unicode's private use: no rule of any language looks at it."""
+
+
+class _Abbreviations(Struct, frozen=True, forbid_unknown_fields=True):
+    """The user's TOML file: words, separated by white space, by language; ``*`` for all."""
+
+    abbreviations: dict[str, str]
+
+
+@cache
+def stops_of(text: str, language: str) -> re.Pattern[str] | None:
+    """Return what matches the full stops that end no sentence, by the content of a user's file;
+    None if there are none.
+
+    Raise `UserError` if `text` is not such a file.
+    """
+    if not text:
+        return None
+    try:
+        words_of = toml.decode(text, type=_Abbreviations).abbreviations
+    except DecodeError as error:
+        raise UserError(
+            f"`abbreviations` is not a TOML file of words by language: {error}"
+        ) from None
+    listed = f"{words_of.get('*', '')} {words_of.get(language, '')}"
+    # The longest first: "e.g" before "e".
+    words = sorted({word.rstrip(".") for word in listed.split()} - {""}, key=len, reverse=True)
+    if not words:
+        return None
+    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})\.", re.IGNORECASE)
+
+
+def hide_stops(text: str, stops: re.Pattern[str]) -> str:
+    """Return a text of the same length with these full stops hidden.
+
+    >>> hide_stops("Vgl. Abb. 3.", stops_of('abbreviations.de = "vgl abb."', "de"))
+    'Vgl\\ue000 Abb\\ue000 3.'
+    """
+    return stops.sub(rf"\1{HIDDEN_STOP}", text)
