@@ -5,7 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
-from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, Shape, logit_bytes
+from .shape import (
+    COUNT,
+    NOT_NEGATIVE,
+    PAPERS_WIDTH,
+    RATE,
+    SHAPE_RANGES,
+    SIZES,
+    Shape,
+    logit_bytes,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +37,6 @@ class ModelConfig(Shape):
     hf_prefix: ClassVar[str] = "Bert"
     objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
     default_dropout: ClassVar[float] = 0.1
-    corrects_bias: ClassVar[bool] = False
     sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
         **SHAPE_RANGES,
@@ -102,6 +110,13 @@ class ModelConfig(Shape):
     def with_dropout(self, rate: float) -> Self:
         """Return the shape with one dropout rate everywhere."""
         return replace(self, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+
+    @property
+    def corrects_bias(self) -> bool:
+        """Whether its pre-training corrects Adam's averages for their start at 0: the paper's does
+        not.
+        """
+        return self.hidden_size < PAPERS_WIDTH
 
     @property
     def windows(self) -> tuple[int | None, ...]:

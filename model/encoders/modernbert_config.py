@@ -47,7 +47,6 @@ class ModernBertConfig(Shape):
     hf_prefix: ClassVar[str] = "ModernBert"
     objectives: ClassVar[tuple[str, ...]] = ("mlm", "ltr")
     default_dropout: ClassVar[float] = 0.0
-    corrects_bias: ClassVar[bool] = True
     # It has no segments: without this, `transformers` passes token types that the model refuses.
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
@@ -214,12 +213,9 @@ class ModernBertConfig(Shape):
     def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:
         hidden = shape["hidden_size"]
         by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
-        # The fewer numbers a product adds up, the larger its weights have to be. ModernBERT's own
-        # sizes keep theirs.
-        by_width = cls.initializer_range * (cls.hidden_size / hidden) ** 0.5
         fields = {
+            **super()._fields_by_size(shape),
             "intermediate_size": MODERNBERT_INTERMEDIATE.get(hidden, by_weights),
-            "initializer_range": max(cls.initializer_range, round(by_width, 4)),
             # As in the published ones: masked words alone teach the first token nothing about its
             # row.
             "classifier_pooling": "mean",

@@ -42,6 +42,13 @@ SHAPE_RANGES = {
 """The least and the most that a field of every encoder's shape may be."""
 
 
+PAPERS_WIDTH = 768
+"""The hidden size of BERT-base. Narrower encoders, which the paper does not have, get settings that
+they learn with sooner."""
+PAPERS_SIGMA = 0.02
+"""Standard deviation of the paper's initial weights."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """What the shapes of all encoders have, with the names of ``transformers``."""
@@ -55,8 +62,6 @@ class Shape:
     """How the names of its classes in ``transformers`` begin."""
     default_dropout: ClassVar[float]
     """In pre-training."""
-    corrects_bias: ClassVar[bool]
-    """Whether its pre-training corrects Adam's averages for their start at 0."""
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
     """What ``tokenizer_config.json`` has to say for this kind of model."""
     sizes: ClassVar[Mapping[str, tuple[int, int, int]]]
@@ -108,7 +113,18 @@ class Shape:
     @classmethod
     def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a new encoder that depend on the others."""
-        return {"intermediate_size": 4 * shape["hidden_size"]}
+        hidden = shape["hidden_size"]
+        # The fewer numbers a product adds up, the larger its weights have to be.
+        by_width = PAPERS_SIGMA * (PAPERS_WIDTH / hidden) ** 0.5
+        return {
+            "intermediate_size": 4 * hidden,
+            "initializer_range": max(PAPERS_SIGMA, round(by_width, 4)),
+        }
+
+    @property
+    def corrects_bias(self) -> bool:
+        """Whether its pre-training corrects Adam's averages for their start at 0."""
+        return True
 
 
 def logit_bytes(vocab_size: int, is_decoder: bool) -> float:

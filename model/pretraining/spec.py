@@ -8,6 +8,7 @@ from ...pipeline.errors import UserError
 from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..encoders.config import CONFIGS, EncoderConfig
+from ..encoders.shape import PAPERS_WIDTH
 from .data import InstanceDirectory
 from .new_vocabulary import shape_fields
 
@@ -104,6 +105,6 @@ def default_rate(hidden_size: int) -> float:
     >>> [default_rate(size) for size in (128, 256, 512, 768)]
     [0.002, 0.001, 0.0005, 0.0001]
     """
-    if hidden_size >= 768:
+    if hidden_size >= PAPERS_WIDTH:
         return PAPERS_RATE
     return min(HIGHEST_RATE, HIGHEST_RATE * 128 / hidden_size)

@@ -1,9 +1,7 @@
 """Know the device that a model runs on: its number format, its memory, and its greatest speed."""
 
-import ctypes
 import os
 import resource
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -15,6 +13,7 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
+from ...pipeline.memory import trim_heap
 from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 
@@ -59,8 +58,6 @@ kernels that are not compiled, and for what lies between two of them.
 """
 OUT_OF_MEMORY = ("allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 """In the errors of a CPU, of cuBLAS and of NCCL, which have no class of their own."""
-# glibc's; musl and macOS have none.
-MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 TRIM_EVERY = 10
 
 
@@ -264,11 +261,11 @@ def oom_as_user_error(option: str) -> Iterator[None]:
 
 
 def trim_memory(device: torch.device, step: int) -> None:
-    """Return freed memory to the system, every tenth step on a CPU (with glibc).
+    """Return freed memory to the system, every tenth step on a CPU.
 
     PyTorch caches a kernel for each new batch length. On the heap these lie between freed tensors
     and fragment it: without trimming, fine-tuning a 6 x 384 model on SQuAD grew to 8.6 GB. Trimming
     costs 3% of the time.
     """
-    if device.type == "cpu" and step % TRIM_EVERY == 0 and MALLOC_TRIM:
-        MALLOC_TRIM(0)
+    if device.type == "cpu" and step % TRIM_EVERY == 0:
+        trim_heap()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import UserError
+from ..memory import release_memory
 from ..storage.stage import StageDirectory
 from .opened import OpenedStage
 from .tables import TemporaryTable
@@ -102,6 +103,7 @@ def do_unit(number: int, directory: OpenedStage[S], phase: Phase[S, Any, Any]) -
         unit = read_units(directory, phase.name, phase.payload_type)[number]
         record = phase.do(phase.view(directory), unit)
         write_record(directory, phase.name, number, record)
+    release_memory()
 
 
 def raise_first_error(directory: StageDirectory) -> None:

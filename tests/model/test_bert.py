@@ -213,7 +213,7 @@ def test_the_highest_dropout_rates_leave_finite_numbers(rate):
 
 
 def test_initial_weights_are_truncated_normal():
-    config = ModelConfig.named("tiny", vocab_size=2000)
+    config = ModelConfig.named("tiny", vocab_size=2000, initializer_range=0.02)
     model = BertForPreTraining(config)
     initialise(model, config, torch.Generator().manual_seed(0))
     words = model.bert.embeddings.word_embeddings.weight

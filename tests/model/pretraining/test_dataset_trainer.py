@@ -79,8 +79,7 @@ def trainer(
         **more,
     )
     trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
-    # The Trainer's own optimiser corrects the bias of Adam's moments.
-    trained.optimizer = make_optimizer(theirs, CONFIG.weight_decay)
+    trained.optimizer = make_optimizer(theirs, CONFIG.weight_decay, bias_correction=True)
     set_learning_rate(trained.optimizer, CONFIG.peak_rate)
     return trained
 

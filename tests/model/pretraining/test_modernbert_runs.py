@@ -150,10 +150,16 @@ def test_vectors_are_not_decayed_and_matrices_are(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("architecture", "size"), [("bert", 0.1 / 0.001**0.5), ("modernbert", 1)])
-def test_the_first_update_of_a_modernbert_is_not_larger(instances, tmp_path, architecture, size):
-    """Without bias correction, as in BERT, Adam's first update is sqrt(10) times the rate."""
+@pytest.mark.parametrize(
+    ("architecture", "hidden_size", "size"),
+    [("bert", 768, 0.1 / 0.001**0.5), ("bert", 32, 1), ("modernbert", 32, 1)],
+)
+def test_only_the_first_update_of_a_bert_of_the_papers_width_is_larger(
+    instances, tmp_path, architecture, hidden_size, size
+):
+    """Without bias correction Adam's first update is sqrt(10) times the rate."""
     fields: dict[str, Any] = OPTIONS | SHAPE | {"architecture": architecture, "objective": "mlm"}
+    fields |= {"num_layers": 1, "hidden_size": hidden_size}
     fields |= {"steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
     config = PretrainConfig(**fields)
     before = initial_model(

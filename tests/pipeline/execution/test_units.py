@@ -2,8 +2,11 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import number_stage
 import pytest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import units
@@ -130,3 +133,44 @@ def test_a_mistake_that_cannot_be_written_down_ends_the_run(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match="no good"), errors_written_down(directory, "squares-3"):
         raise UserError("three is no good")
+
+
+# In a process of its own: what other tests left free would hide the growth.
+HUNGRY_THREADS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import pyarrow as pa
+from clozeworks.pipeline.execution.phases import do_unit
+from clozeworks.pipeline.execution.stages import open_stage
+from number_stage import Done, NumberStage, Squares
+
+def megabytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 // 10**6
+
+def work(directory, number):
+    words = pa.table({"word": [f"word {number} {i}" for i in range(400_000)]})
+    return Done(words.num_rows)
+
+stage = NumberStage(output=sys.argv[1], num_units=48, work=work)
+directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+threads = [ThreadPoolExecutor(1) for _ in range(8)]
+before = megabytes()
+for number in range(48):
+    threads[number % 8].submit(do_unit, number, directory, Squares(work)).result()
+print(megabytes() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_returns_what_its_threads_have_freed(tmp_path: Path):
+    fixtures = Path(number_stage.__file__).parent
+    ended = subprocess.run(
+        [sys.executable, "-c", HUNGRY_THREADS, str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": str(fixtures)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(ended.stdout) < 130  # 207 if each thread keeps what it freed

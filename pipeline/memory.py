@@ -1,0 +1,25 @@
+"""Return freed memory to the system."""
+
+import ctypes
+import sys
+
+import pyarrow as pa
+
+# glibc's; musl and macOS have none.
+_MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+
+
+def release_memory() -> None:
+    """Return what was freed, by any thread, to the system.
+
+    Otherwise it stays with the thread that freed it: a worker of Beam would grow with each of its
+    threads.
+    """
+    pa.default_memory_pool().release_unused()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Return the heap's free memory to the system, where its allocator can (glibc)."""
+    if _MALLOC_TRIM:
+        _MALLOC_TRIM(0)
