@@ -59,7 +59,8 @@ def _help_of(name: str) -> str:
     type=int,
     default=0,
     show_default=True,
-    help="Number of worker processes on this machine; 0 means one per core.",
+    help="Number of worker processes on this machine; 0 means one per core, or one for little "
+    "input.",
 )
 @max_bad_option
 @click.option(

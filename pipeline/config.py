@@ -318,7 +318,11 @@ MAX_BAD = 0.05
 class RunOptions:
     """How a data stage is run; nothing here changes the output."""
 
-    workers: int = option(0, "Number of worker processes on this machine; 0 means one per core.")
+    workers: int = option(
+        0,
+        "Number of worker processes on this machine; 0 means one per core, or one for little "
+        "input.",
+    )
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
     dry_run: bool = option(False, "Only estimate the units of work and the disk space.")
     verbose: bool = option(

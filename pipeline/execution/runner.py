@@ -14,9 +14,11 @@ from .opened import OpenedStage
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
 from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
-from .units import clear_errors, read_errors
+from .units import Unit, clear_errors, read_errors
 from .workers import DeadWorkerError, do_all, num_workers, started
 
+SMALL_BYTES = 8 << 20
+"""Of input, as stored: below, one worker is as fast by the clock as two, and takes half the CPU."""
 S = TypeVar("S")
 M = TypeVar("M", bound=Manifest)
 
@@ -70,23 +72,26 @@ def _run_planned(
 
             run_pipeline([RunStage(stage)], options)
         else:
-            _run_phases(stage, directory, options, num_units=len(plan.units))
+            _run_phases(stage, directory, _num_workers(stage, plan.units, options))
     return finish_stage(stage)
 
 
-def _run_phases(
-    stage: Stage[S, Any], directory: OpenedStage[S], options: RunOptions, num_units: int
-) -> None:
-    """Run the phases in this process or in worker processes; the first one has `num_units`."""
+def _num_workers(stage: Stage[Any, Any], units: Sequence[Unit[Any]], options: RunOptions) -> int:
+    """Return how many workers to use: one where more would gain nothing, as each has to start."""
+    only_one_unit = len(list(stage.phases())) == 1 and len(units) <= 1
+    is_small = not options.workers and sum(unit.cost for unit in units) < SMALL_BYTES
+    return 1 if only_one_unit or is_small else num_workers(options)
+
+
+def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_processes: int) -> None:
+    """Run the phases in worker processes, or in this process instead of a single one."""
     phases = list(stage.phases())
-    only_one_unit = len(phases) == 1 and num_units <= 1
-    # Without worker processes where they would gain nothing: each takes seconds to start.
-    if num_workers(options) == 1 or only_one_unit:
+    if num_processes == 1:
         for phase in phases:
             for number in plan_phase(directory, phase):
                 do_unit(number, directory, phase)
         return
-    with started(num_workers(options)) as workers:
+    with started(num_processes) as workers:
         for phase in phases:
             numbers = plan_phase(directory, phase)
             do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)

@@ -19,12 +19,13 @@ from clozeworks.cli.main import abandon
 from clozeworks.cli.signals import terminate
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution import runner
 from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.progress import Progress
 from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.stages import open_stage
-from clozeworks.pipeline.execution.units import finished_units, read_errors
+from clozeworks.pipeline.execution.units import Unit, finished_units, read_errors
 from clozeworks.pipeline.storage.directory import locked
 from clozeworks.pipeline.storage.stage import StageDirectory
 from number_stage import Done, NumberStage, Squares, Work, pids_of, square, squares_of
@@ -365,3 +366,16 @@ lock(sys.argv[1])
 print("locked", flush=True)
 time.sleep(60)
 """
+
+
+@pytest.mark.parametrize(
+    ("workers", "num_bytes", "expected"),
+    [(0, runner.SMALL_BYTES - 1, 1), (0, runner.SMALL_BYTES, 3), (2, 10, 2), (1, 1 << 40, 1)],
+)
+def test_little_input_is_read_by_one_worker_unless_told_otherwise(
+    workers: int, num_bytes: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    units = [Unit("a", num_bytes - 1, 0), Unit("b", 1, 1)]
+    assert runner._num_workers(stage, units, RunOptions(workers=workers)) == expected
