@@ -17,6 +17,7 @@ CONTRACTS = {
         "languages",
         "licenses",
         "manifests",
+        "memory",
         "mixture",
         "parsing",
         "ragged",
