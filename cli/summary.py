@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate
     from ..pipeline.manifests import DocumentsManifest, InstancesManifest, Manifest
 
+RARE_PAIRS = (
+    "forced_pairs",
+    "unexchanged_pairs",
+    "pairs_across_sources",
+    "pairs_across_languages",
+)
+"""Shown only where there are some: a reader would have to look them up in docs/counters.md."""
 BAR_WIDTH = 40
 ALREADY_FINISHED = "already finished, nothing to do"
 
@@ -79,7 +86,7 @@ def summarize_shards(
         # Gathered in one row below: there may be a dozen reasons.
         if name.startswith(WORDS_LEFT_OUT):
             words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
-        elif not name.startswith(LOST_TO_TEMPLATE):
+        elif not name.startswith(LOST_TO_TEMPLATE) and (count or name not in RARE_PAIRS):
             rows.append((in_words(name), f"{count:,}"))
     if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
         costs = {name.removeprefix(LOST_TO_TEMPLATE): manifest.counts[name] for name in costly}

@@ -37,8 +37,12 @@ class Span(NamedTuple):
 
 
 def has_text(row: TableRow) -> bool:
-    """Return whether a row holds a text, and not a list of words."""
-    return "tokens" not in row.values and "words" not in row.values and bool(_fields(row))
+    """Return whether a row holds a text, and no list of words; Prodigy's ``tokens`` are not one."""
+    for name in ("tokens", "words"):
+        values = row.values.get(name)
+        if isinstance(values, list) and all(isinstance(value, str) for value in values):
+            return False
+    return bool(_fields(row))
 
 
 def sentence_of_text(text: str) -> Sentence:

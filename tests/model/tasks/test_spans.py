@@ -38,7 +38,12 @@ FORMS: dict[str, dict[str, Any]] = {
             for start, end, label in SPANS
         ],
     },
-    "prodigy": {"text": TEXT, "tokens_to_mark": 3, "spans": OBJECTS, "answer": "accept"},
+    "prodigy": {
+        "text": TEXT,
+        "tokens": [{"text": "Ana", "start": 0, "end": 3, "id": 0, "ws": True}],
+        "spans": OBJECTS,
+        "answer": "accept",
+    },
     "spacy": {"text": TEXT, "entities": LISTS},
     "label studio": {
         "id": 1,
