@@ -138,7 +138,7 @@ def test_examples_show_what_was_masked():
     html = render_instances({"new": AUDIT}, [example(ROW)])
     assert '<span class="mask" title="cloze">[MASK]</span><small>cloze</small>' in html
     assert '<span class="random" title="&amp;">&lt;/script&gt;</span><small>&amp;</small>' in html
-    assert '<span class="kept" title="a">a</span></span>' in html
+    assert '<span class="kept" title="a">a</span></bdi>' in html
     assert "NotNext" in html
 
 
@@ -241,3 +241,12 @@ def test_fertility_is_a_curve_over_sizes_if_there_are_several():
     assert "by size of the vocabulary · old" not in text
     one = replace(AUDIT, tokens_per_word_by_size=sizes[:1])
     assert "by size" not in text_of(render_instances({"new": one}, []))
+
+
+def test_the_direction_of_a_row_is_that_of_its_text():
+    html = render_instances({"new": AUDIT}, [example(ROW)])
+    (row,) = re.findall(r'<p dir="auto">(.*?)</p>', html, re.DOTALL)
+    # `dir` looks at the first letter outside of what is isolated.
+    counting = re.sub(r"<bdi.*?</bdi>", "", row, flags=re.DOTALL)
+    assert "[CLS]" in row and "[CLS]" not in counting
+    assert "[MASK]" in row and "[MASK]" not in counting
