@@ -3,8 +3,6 @@
 import ctypes
 import sys
 
-import pyarrow as pa
-
 # glibc's; musl and macOS have none.
 _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
@@ -15,6 +13,8 @@ def release_memory() -> None:
     Otherwise it stays with the thread that freed it: a worker of Beam would grow with each of its
     threads.
     """
+    import pyarrow as pa  # late: a trainer uses `trim_heap` without it
+
     pa.default_memory_pool().release_unused()
     trim_heap()
 
