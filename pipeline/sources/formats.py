@@ -22,8 +22,7 @@ from ..encodings import check_rest, detect, read_sample, refusal
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..storage import hub
-from ..storage.directory import WORK
-from ..storage.stage import MANIFEST, TIMINGS
+from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive, read_archive
 from .books import read_book
@@ -141,7 +140,7 @@ def _find_files(
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
     _refuse_output_within(source, output, bytes_of)
-    if not storage.is_missing(storage.join(source, WORK)):
+    if storage.exists(storage.join(source, HEAD_FILE)):
         raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
     if not bytes_of:
         raise UserError(_why_empty(source, Counter(reasons.values())))

@@ -10,6 +10,7 @@ from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.storage.stage import HEAD_FILE
 
 ONE = RunOptions(workers=1)
 CONFIG = IngestConfig(validation_share=0.2, min_characters=1, min_sentences=1)
@@ -65,7 +66,8 @@ def test_an_unfinished_directory_is_refused(tmp_path: Path):
     documents = tmp_path / "documents"
     ingest([write_texts(tmp_path / "texts", list(range(5)))], str(documents), CONFIG, ONE)
     (documents / "manifest.json").unlink()
-    (documents / ".work").mkdir()
+    (documents / HEAD_FILE).parent.mkdir()
+    (documents / HEAD_FILE).touch()
     with pytest.raises(UserError, match="documents is unfinished"):
         ingest([str(documents)], str(tmp_path / "new"), CONFIG, ONE)
 
