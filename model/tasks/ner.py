@@ -124,7 +124,7 @@ class EntityRecognition(WordTagging):
             json.dumps(self.prediction(example, answer), ensure_ascii=False) + "\n"
             for example, answer in zip(examples, answers, strict=True)
         ]
-        return {f"{split}.jsonl": "".join(lines).encode()}
+        return {f"{split}_spans.jsonl": "".join(lines).encode()}
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample]

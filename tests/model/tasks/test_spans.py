@@ -11,6 +11,7 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.conll import read_conll
 from clozeworks.model.tasks.ner import read_ner
@@ -161,8 +162,11 @@ def test_a_model_of_spans_answers_in_spans_as_transformers_does(tmp_path: Path):
     output = tmp_path / "model"
     summary = finetune("ner", tmp_path / "data", checkpoint, output, config)
     assert summary["best"]["scores"]["f1"] == 1.0
-    written = [json.loads(line) for line in (output / "dev" / "dev.jsonl").read_text().splitlines()]
+    lines = (output / "dev" / "dev_spans.jsonl").read_text().splitlines()
+    written = [json.loads(line) for line in lines]
     assert [row["text"] for row in written] == [row["text"] for row in examples(1, 20)]
+
+    assert "ner" in render_results(output)
 
     texts = tmp_path / "new.txt"
     texts.write_text("Bob Ray (Port Said).\nCy (Riga).\n")
