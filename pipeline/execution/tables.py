@@ -120,9 +120,10 @@ class TemporaryTable:
                         batch = _read_batch(reader, first_of_chunk + partition)
                         if batch.num_rows:
                             yield batch
-        except (pa.ArrowException, OSError) as error:
+        except pa.ArrowInvalid as error:
+            # Not other errors, such as those of a store that is away: a runner tries again.
             raise UserError(
-                f"{path} cannot be read ({error}). If it is damaged, `overwrite` starts over."
+                f"{path} is damaged ({error}). Rerun with `overwrite`, which starts over."
             ) from None
 
 
