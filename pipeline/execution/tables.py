@@ -120,8 +120,8 @@ class TemporaryTable:
                         batch = _read_batch(reader, first_of_chunk + partition)
                         if batch.num_rows:
                             yield batch
-        except pa.ArrowInvalid as error:
-            # Not other errors, such as those of a store that is away: a runner tries again.
+        except pa.ArrowException as error:
+            # Not OSError, such as that of a store that is away: a runner tries again.
             raise UserError(
                 f"{path} is damaged ({error}). Rerun with `overwrite`, which starts over."
             ) from None
