@@ -102,6 +102,17 @@ def read_toml(path: str, kind: type[T]) -> T:
         raise UserError(f"{path} is not valid ({describe_fault(error)}).") from None
 
 
+def parse_toml_option(text: str, kind: type[T], option: str, what: str) -> T:
+    """Return the content of a user's TOML file, which is the value of an `option`.
+
+    Raise `UserError` if it is not a TOML file of `what`.
+    """
+    try:
+        return msgspec.toml.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise UserError(f"`{option}` is not a TOML file of {what}: {error}") from None
+
+
 def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
     """Return the rows of a comma-separated table by column.
 

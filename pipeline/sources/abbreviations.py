@@ -6,9 +6,9 @@ While a text is split, each of these full stops is shown as a character that end
 import re
 from functools import cache
 
-from msgspec import DecodeError, Struct, toml
+from msgspec import Struct
 
-from ..errors import UserError
+from ..parsing import parse_toml_option
 
 HIDDEN_STOP = "\ue000"
 """Of Unicode's private use: no rule of any language looks at it."""
@@ -29,12 +29,9 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
     """
     if not text:
         return None
-    try:
-        words_of = toml.decode(text, type=_Abbreviations).abbreviations
-    except DecodeError as error:
-        raise UserError(
-            f"`abbreviations` is not a TOML file of words by language: {error}"
-        ) from None
+    words_of = parse_toml_option(
+        text, _Abbreviations, "abbreviations", "words by language"
+    ).abbreviations
     listed = f"{words_of.get('*', '')} {words_of.get(language, '')}"
     # The longest first: "e.g" before "e".
     words = sorted({word.rstrip(".") for word in listed.split()} - {""}, key=len, reverse=True)

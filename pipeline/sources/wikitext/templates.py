@@ -16,9 +16,10 @@ from functools import cache, partial
 from itertools import chain
 from types import MappingProxyType
 
-from msgspec import DecodeError, Struct, toml
+from msgspec import Struct
 
 from ...errors import UserError
+from ...parsing import parse_toml_option
 from .formulas import raised
 from .names import NAMES, NumberFormat, TemplateGroup, countries
 from .repair import MISSING, PRONUNCIATION, REMOVED
@@ -697,12 +698,9 @@ def added_templates(text: str, language: str) -> Mapping[str, Renderer]:
     """
     if not text:
         return {}
-    try:
-        templates = toml.decode(text, type=_AddedTemplates).templates
-    except DecodeError as error:
-        raise UserError(
-            f"`templates` is not a TOML file of templates by language: {error}"
-        ) from None
+    templates = parse_toml_option(
+        text, _AddedTemplates, "templates", "templates by language"
+    ).templates
     for group in chain.from_iterable(templates.values()):
         if group.rule and group.rule not in RULES:
             raise UserError(
