@@ -87,7 +87,7 @@ def with_spans(sentence: Sentence, spans: Iterable[Span], oddities: Counter[str]
 
 
 def sentence_of_row(row: TableRow, labelled: bool, oddities: Counter[str]) -> Sentence:
-    """Return the sentence in a row that `has_text`; raises `UserError` for a span that is none."""
+    """Return the sentence in a row that `has_text`; raises `UserError` for what is not a span."""
     text = _fields(row)["text"]
     if not isinstance(text, str):
         raise UserError(f"{row.where}: the text is {shown(text)}.")
@@ -106,7 +106,7 @@ def _steps() -> Steps:
 
 
 def _fields(row: TableRow) -> dict[str, Any]:
-    """Return the fields around the text: the row's, or those of a Label Studio task's data."""
+    """Return the fields that hold the text: the row's, or those under Label Studio's ``data``."""
     data = row.values.get("data")
     for fields in (row.values, data):
         if isinstance(fields, dict) and "text" in fields:
@@ -129,10 +129,16 @@ def _listed(values: Any, where: str) -> list[Any]:
     if not isinstance(values, list):
         raise UserError(f"{where}: the spans are {shown(values)}, not a list.")
     if values and isinstance(values[0], dict) and "result" in values[0]:
-        # Label Studio: of several annotators the first; relations and choices are no spans.
-        results = values[0]["result"]
-        return [each["value"] for each in results if "start" in each.get("value", {})]
+        # Label Studio: of several annotators the first; relations and choices are not spans.
+        return _marked(values[0]["result"], where)
     return values
+
+
+def _marked(results: Any, where: str) -> list[Any]:
+    if not isinstance(results, list):
+        raise UserError(f"{where}: the result is {shown(results)}, not a list.")
+    values = [result.get("value") for result in results if isinstance(result, dict)]
+    return [value for value in values if isinstance(value, dict) and "start" in value]
 
 
 def _span(value: Any, where: str) -> Span:

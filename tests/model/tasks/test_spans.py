@@ -49,7 +49,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "label studio": {
         "id": 1,
         "data": {"text": TEXT},
-        "annotations": [{"result": [*LABEL_STUDIO, RELATION]}],
+        "annotations": [{"result": [*LABEL_STUDIO, RELATION, None]}],
     },
     "label studio, smaller": {"text": TEXT, "label": [each["value"] for each in LABEL_STUDIO]},
 }
@@ -122,6 +122,7 @@ def test_words_are_cut_at_ideographs_and_punctuation_but_not_at_combining_marks(
         ({"text": "Ana", "spans": "PER"}, "the spans are 'PER', not a list"),
         ({"text": 5, "spans": []}, "the text is 5"),
         ({"text": "Ana"}, "there are no spans"),
+        ({"text": "Ana", "annotations": [{"result": 3}]}, "the result is 3, not a list"),
     ],
 )
 def test_spans_that_are_none_are_named_by_line(tmp_path: Path, row: dict, message: str):
