@@ -40,8 +40,8 @@ def evaluate(
 
     A left-to-right model predicts every token from those before it; next-sentence prediction needs
     pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
-    make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no model or no
-    split, if their vocabularies differ, or if a batch does not fit into memory.
+    make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no model or no split, if their
+    vocabularies differ, or if a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.

@@ -29,7 +29,7 @@ class Sentence(NamedTuple):
     """Of each word in `text`: its first character, and one past its last."""
 
     def spaced(self) -> list[bool]:
-        """Return whether a space stands before each word: before all, if they were given."""
+        """Return, for each word, whether a space stands before it; given words all have one."""
         if self.text is None:
             return [True] * len(self.words)
         return [start > 0 and self.text[start - 1].isspace() for start, _ in self.offsets]
@@ -68,7 +68,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
             begins = tag[0] in "BSU" or follows_end or previous[2:] != tag[2:]
             start = index
             if not begins:
-                start = spans.pop().start  # the entity goes on: replace it by a longer one
+                start = spans.pop().start  # the entity continues: make it longer
             spans.append(Entity(start, index + 1, tag[2:]))
         previous = tag
     return spans
