@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -60,6 +61,17 @@ def test_documents_are_read_in_their_sentences(tmp_path: Path):
     assert [f"{document.source}:{document.id}" for document in read] == [
         row["doc_id"] for row in written
     ]
+
+
+def test_sentences_stay_although_they_would_be_cut_otherwise(tmp_path: Path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(6):
+        (folder / f"{number}.txt").write_text(f"We saw Zzyx. Muller {number} there. He left.")
+    own = replace(CONFIG, abbreviations='[abbreviations]\n"*" = "zzyx"')
+    ingest([str(folder)], str(tmp_path / "day0"), own, ONE)
+    ingest([str(tmp_path / "day0")], str(tmp_path / "day1"), CONFIG, ONE)
+    assert digests(tmp_path / "day1") == digests(tmp_path / "day0")
 
 
 def test_an_unfinished_directory_is_refused(tmp_path: Path):

@@ -577,6 +577,7 @@ def test_a_users_abbreviations_end_no_sentence():
     assert split_sentences([text], "lb", file) == expected
     assert split_sentences(["A Zzyx. Muller."], "en", file) == ["A Zzyx. Muller."]
     assert split_sentences(["Den Här. Weber."], "en", file) == ["Den Här.", "Weber."]
+    assert split_sentences(["A prozzyx. Muller."], "en", file) == ["A prozzyx.", "Muller."]
 
 
 @pytest.mark.parametrize("file", ["abbreviations = 3", "[other]\nde = 'z'", "[abbreviations"])
