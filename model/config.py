@@ -12,7 +12,6 @@ from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
 from ..pipeline.licenses import check_license
 
-DEFAULT_STEPS = 1_000_000
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
 POSITIVE_COUNTS = (
     *SHAPE_OPTIONS,
@@ -50,7 +49,8 @@ class PretrainConfig:
     )
     steps: int | None = option(
         None,
-        "Number of optimiser steps; by default 1,000,000, unless --tokens or --hours is given.",
+        "Number of optimiser steps; without --tokens or --hours by default as many as read every "
+        "document 40 times, as in the paper, but at most its 1,000,000.",
     )
     tokens: int | None = option(
         None,
@@ -106,23 +106,24 @@ class PretrainConfig:
         "Shares of the steps for the first and the second directory, if two are given.",
         group="Objective and masking",
     )
-    dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
-        "none",
+    dynamic_masking: Literal["none", "token", "whole-word", "span"] | None = option(
+        None,
         "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the "
-        "stored masks.",
+        "stored masks. By default those are used if each document is stored with several (build "
+        "--duplicates), unless --mask-rate or --mask-split is given.",
         group="Objective and masking",
     )
     mask_split: tuple[int, int, int] | None = option(
         None,
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random "
-        "token, or kept, with --dynamic-masking; by default as in the instances.",
+        "token, or kept, in new masks; by default as in the instances.",
         group="Objective and masking",
     )
     mask_rate: tuple[float, ...] | None = option(
         None,
-        "Share of the tokens to predict, with --dynamic-masking; two numbers such as 0.3,0.15 are "
-        "the first and the last, between which it falls or rises linearly over the run. By default "
-        "as in the instances.",
+        "Share of the tokens to predict, in new masks; two numbers such as 0.3,0.15 are the first "
+        "and the last, between which it falls or rises linearly over the run. By default as in the "
+        "instances.",
         group="Objective and masking",
     )
     duplicates_per_epoch: int | None = option(
@@ -298,11 +299,8 @@ class PretrainConfig:
     def _check_warmup(self) -> None:
         if self.warmup_steps is None:
             return
-        if self.tokens:
-            # The number of steps that such a budget allows is known only with the instances.
-            steps = math.inf
-        else:
-            steps = self.steps or DEFAULT_STEPS
+        # The number of steps that any other budget allows is known only with the instances.
+        steps = self.steps or math.inf
         possible = 0 <= self.warmup_steps <= steps
         must = f"must be between 0 and `steps` ({steps})"
         check(possible, "warmup_steps", self.warmup_steps, must)
@@ -310,25 +308,24 @@ class PretrainConfig:
         check(self.hours is None, "warmup_steps", self.warmup_steps, must)
 
     def _check_masking(self) -> None:
-        draws_masks = self.dynamic_masking != "none"
+        given = [name for name in ("mask_split", "mask_rate") if getattr(self, name) is not None]
+        for name in given:
+            must = "it has no effect with `dynamic_masking` none"
+            check(self.dynamic_masking != "none", name, getattr(self, name), must)
+        if self.dynamic_masking not in (None, "none"):
+            given.append("dynamic_masking")
+        for name in given:
+            must = "`objective` ltr uses no masks; drop it"
+            check(self.objective != "ltr", name, getattr(self, name), must)
         if self.mask_split is not None:
             check_masks(BuildConfig.mask_rate, self.mask_split)
-            must = "it has no effect without `dynamic_masking`"
-            check(draws_masks, "mask_split", self.mask_split, must)
-        self._check_mask_rate(draws_masks=draws_masks)
-        possible = not (draws_masks and self.objective == "ltr")
-        must = "`objective` ltr uses no masks; drop it"
-        check(possible, "dynamic_masking", self.dynamic_masking, must)
+        if self.mask_rate is not None:
+            self._check_mask_rate(self.mask_rate)
 
-    def _check_mask_rate(self, *, draws_masks: bool) -> None:
-        if self.mask_rate is None:
-            return
-        rates = self.mask_rate
+    def _check_mask_rate(self, rates: tuple[float, ...]) -> None:
         check(len(rates) in (1, 2), "mask_rate", rates, "must be one number, or two")
         for rate in rates:
             check_masks(rate, BuildConfig.mask_split)
-        must = "it has no effect without `dynamic_masking`"
-        check(draws_masks, "mask_rate", rates, must)
         is_constant = len(rates) == 1
         must = "with `hours` the number of steps is unknown; give one number"
         check(is_constant or self.hours is None, "mask_rate", rates, must)

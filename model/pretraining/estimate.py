@@ -29,7 +29,7 @@ from .pretrain import train_into
 from .run import SUMMARY, resumes_run
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
-from .setup import identity, open_directories
+from .setup import identity, open_directories, with_defaults
 from .spec import read_spec
 
 TIMED_S = 5.0
@@ -106,6 +106,7 @@ def estimate_pretraining(
     resumes = resumes_run(output, identity(config, directories), overwrite=overwrite)
     if resumes and storage.exists(storage.join(output, SUMMARY)):
         return None
+    config = with_defaults(config, directories)
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     speeds = [_measure(config, directory) for directory in directories]
     phases = _phases(config, schedule, directories, speeds)

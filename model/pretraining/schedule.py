@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from ...pipeline.errors import UserError
-from ..config import DEFAULT_STEPS, PretrainConfig
+from ..config import PretrainConfig
 from ..training.optim import constant_rate, default_warmup, learning_rate
 
 # For a budget of hours, whose number of steps is unknown: the warm-up's share of the time, and the
@@ -89,7 +89,7 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     if warmup_steps is None:
         warmup_steps = default_warmup(num_steps)
     if warmup_steps > num_steps:
-        budget = f"`tokens` {config.tokens} allows only {num_steps} steps"
+        budget = f"the budget allows only {num_steps} steps"
         raise UserError(f"`warmup_steps` is {warmup_steps}, but {budget}; lower it.")
     if len(mean_lengths) == 1:
         return Schedule(config.peak_rate, num_steps, warmup_steps, decay_share=decay_share)
@@ -110,7 +110,8 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
 
 def _num_steps(config: PretrainConfig, mean_lengths: list[float]) -> int:
     if config.tokens is None:
-        return config.steps or DEFAULT_STEPS
+        assert config.steps is not None, "see `setup.with_defaults`"
+        return config.steps
     shares = (1.0,)
     if len(mean_lengths) == 2:
         shares = config.phase_shares

@@ -28,6 +28,9 @@ from .spec import ModelSpec
 # A batch is rows and their tensors, padded; while one is computed, others are prepared.
 BATCHES_IN_MEMORY = 6
 BYTES_PER_TOKEN = 30
+PAPERS_PASSES = 40
+"""Over its text, by the paper's count (appendix A.2)."""
+PAPERS_STEPS = 1_000_000
 
 
 @dataclass
@@ -158,7 +161,8 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
 
     Raises `UserError` for a model that does not fit into memory.
     """
-    config = spec.config
+    config = with_defaults(spec.config, directories)
+    spec = replace(spec, config=config)
     shape = spec.shape(directories)
     _check_memory(shape, ranks.device)
     vocabulary = directories[0].vocabulary  # all directories have the same
@@ -182,6 +186,26 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
         tokenizer=with_settings(tokenizer, spec.kind.tokenizer_settings),
         dtype=product_dtype(config.precision, ranks.device),
     )
+
+
+def with_defaults(
+    config: PretrainConfig, directories: Sequence[InstanceDirectory]
+) -> PretrainConfig:
+    """Return the options with the defaults that depend on the instances."""
+    first = directories[0]
+    changes: dict[str, Any] = {}
+    if config.steps is config.tokens is config.hours is None:
+        share = config.phase_shares[0] if len(directories) == 2 else 1.0
+        rows_per_pass = first.num_rows / first.manifest.config.duplicates
+        steps = PAPERS_PASSES * rows_per_pass / (share * config.batch_size)
+        changes["steps"] = min(PAPERS_STEPS, max(1, round(steps)))
+    if config.dynamic_masking is None:
+        # The same masks in each of 40 passes would be learned by heart.
+        is_stored_once = all(directory.manifest.config.duplicates == 1 for directory in directories)
+        draws = is_stored_once or config.mask_rate is not None or config.mask_split is not None
+        keeps = not draws or config.objective == "ltr"
+        changes["dynamic_masking"] = "none" if keeps else first.manifest.config.masking
+    return replace(config, **changes)
 
 
 def _check_memory(shape: EncoderConfig, device: torch.device) -> None:

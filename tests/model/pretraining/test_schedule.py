@@ -18,7 +18,6 @@ def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | 
 
 
 def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
-    assert number_of_steps(options(), [100.0]) == 1_000_000
     assert number_of_steps(options(steps=7), [100.0]) == 7
     assert number_of_steps(options(tokens=1_000_000, batch_size=20), [100.0]) == 500
     two = options(tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25))
@@ -28,7 +27,7 @@ def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
 
 def test_a_warm_up_longer_than_the_budget_is_named():
     with pytest.raises(
-        UserError, match="`warmup_steps` is 900, but `tokens` 5000 allows only 5 steps"
+        UserError, match="`warmup_steps` is 900, but the budget allows only 5 steps"
     ):
         number_of_steps(options(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
 
@@ -82,7 +81,10 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
     [
         ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
         ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "must be between 0 and 1"),
-        ({"mask_rate": (0.3,)}, "`mask_rate` is .*no effect without `dynamic_masking`"),
+        (
+            {"mask_rate": (0.3,), "dynamic_masking": "none"},
+            "`mask_rate` is .*no effect with `dynamic_masking` none",
+        ),
         ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "at most 0.4"),
         ({"mask_rate": (0.3, 0.2, 0.1), "dynamic_masking": "token"}, "one number, or two"),
         ({"mask_rate": (0.3, 0.1), "dynamic_masking": "token", "hours": 1}, "give one number"),

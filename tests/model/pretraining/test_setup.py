@@ -5,6 +5,7 @@ resolved.
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import setup
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.global_batches import GlobalBatches
-from clozeworks.model.pretraining.setup import open_directories, set_up
+from clozeworks.model.pretraining.setup import open_directories, set_up, with_defaults
 from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
@@ -53,6 +54,35 @@ def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
     assert read_spec(config).config.peak_rate == 1e-4
 
 
+def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_path):
+    # 82 rows hold each document twice.
+    assert make_setup(instances).schedule.num_steps == 40 * 41 / 10
+    assert make_setup(instances, phase_shares=(0.8, 0.2)).schedule.num_steps == 40 * 41 / 8
+    assert make_setup(instances, steps=7).schedule.num_steps == 7
+    assert make_setup(instances, hours=1.0).schedule.num_steps is None
+    many = replace(open_instances(instances), row_groups=open_instances(instances).row_groups * 700)
+    config = with_defaults(PretrainConfig(batch_size=1), [many])
+    assert config.steps == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "options", "expected"),
+    [
+        (1, {}, "token"),
+        (1, {"dynamic_masking": "none"}, "none"),
+        (1, {"objective": "ltr"}, "none"),
+        (2, {}, "none"),
+        (2, {"mask_rate": (0.3,)}, "token"),
+        (2, {"dynamic_masking": "span"}, "span"),
+    ],
+)
+def test_masks_are_drawn_where_the_same_would_come_again(tmp_path, duplicates, options, expected):
+    instances = write_instances(tmp_path, duplicates=duplicates)
+    made = make_setup(str(instances), steps=1, **options)
+    assert made.config.dynamic_masking == expected
+    assert (made.phases[0].masks is None) == (expected == "none")
+
+
 def test_the_mean_length_is_read_from_the_footers(instances):
     directory = open_instances(instances)
     assert directory.mean_length == read_split(directory).lengths.mean()
@@ -70,7 +100,14 @@ def test_the_mean_length_is_read_from_the_footers(instances):
         ({"tokens": 5, "hours": 1.0}, "`tokens` and `hours` are both given"),
         ({"hours": 1.0, "warmup_steps": 9}, "with `hours` the warm-up is a tenth of the time"),
         ({"dynamic_masking": "token", "objective": "ltr"}, "`objective` ltr uses no masks"),
-        ({"mask_split": (100, 0, 0)}, "it has no effect without `dynamic_masking`"),
+        (
+            {"mask_rate": (0.3,), "objective": "ltr"},
+            "`mask_rate` is .* `objective` ltr uses no masks",
+        ),
+        (
+            {"mask_split": (100, 0, 0), "dynamic_masking": "none"},
+            "it has no effect with `dynamic_masking` none",
+        ),
         (
             {"dynamic_masking": "token", "mask_split": (80, 10, 11)},
             "three percentages that sum to 100",
