@@ -3,6 +3,8 @@
 #
 # Times are those of a machine with two cores (AMD EPYC), after the download.
 SHELL := bash
+# Hundreds of processes would each compile their modules again.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 DEMO ?= demo
 

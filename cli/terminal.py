@@ -31,8 +31,9 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     """
     import pyarrow as pa
 
-    from ..pipeline.execution.workers import ENVIRONMENT
+    from ..pipeline.execution.workers import ENVIRONMENT, skip_pandas
 
+    skip_pandas()
     os.environ.update(ENVIRONMENT)  # for child processes, Beam's too
     # The same for this process, which has imported Arrow and does the work with one worker.
     pa.set_memory_pool(pa.system_memory_pool())

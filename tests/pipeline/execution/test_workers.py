@@ -22,6 +22,22 @@ def leave_pid(item: tuple[str, str]) -> None:
     Path(folder, name).write_text(str(os.getpid()))
 
 
+def make_arrays(item: str) -> None:
+    import pyarrow as pa
+
+    rows = pa.table({"a": pa.array([1, 2])})
+    before = "pandas" in sys.modules
+    Path(item).write_text(f"{before}, {rows.to_pandas()['a'].sum()}")
+
+
+@pytest.mark.slow
+def test_a_worker_imports_pandas_only_for_those_who_ask_for_it(tmp_path: Path):
+    pytest.importorskip("pandas")
+    with started(1) as processes:
+        do_all([str(tmp_path / "seen")], make_arrays, processes)
+    assert (tmp_path / "seen").read_text() == "False, 3"
+
+
 @pytest.mark.slow
 def test_every_item_is_done_in_as_many_processes_as_asked(tmp_path: Path):
     names = [f"{i:02}" for i in range(40)]
