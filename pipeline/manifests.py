@@ -195,6 +195,8 @@ class VocabularyTokenizer(Struct, frozen=True, kw_only=True, omit_defaults=True)
     fingerprint: str
     apostrophes: tuple[str, ...] = ()
     """The rules by which apostrophes are kept inside words."""
+    composes: bool = False
+    """Whether text is composed first (NFC)."""
 
 
 class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):

@@ -48,6 +48,8 @@ class VocabularySetup:
             lowercase=not config.cased,
             strip_accents=self.accents.strip,
             apostrophes=apostrophes,
+            # Byte-level BPE always is, by its own rule.
+            composes=config.algorithm != "bpe" and not self.accents.strip,
         )
 
     def splitter(self, config: VocabConfig) -> Splitter:

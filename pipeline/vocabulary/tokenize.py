@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from tokenizers import Regex, Tokenizer, normalizers
 from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
+from tokenizers.normalizers import NFC, BertNormalizer, Normalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
 from ..ragged import offsets_of
@@ -59,6 +59,13 @@ TEXTS_PER_CALL = 64
 """Texts that ``tokenizers`` gets in a call: the objects that it returns take 100 bytes a token."""
 
 _NO_LETTER = "\n"  # never part of a normalised word
+# What NFC joins with the character before it, apart from combining characters: vowel signs and
+# parts of Korean syllables.
+_JOINERS = (
+    "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e\u1b35"
+    "\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
+    + "".join(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))
+)
 
 Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
 """Strings; null counts as empty."""
@@ -82,6 +89,10 @@ class Normalization(NamedTuple):
     apostrophes: tuple[str, ...] = ()
     """Names of the rules in `apostrophes.RULES` by which apostrophes inside words are kept; BERT
     has none.
+    """
+    composes: bool = False
+    """Whether text is composed first (NFC), so that é is one character however it was written; BERT
+    has no such step. Where accents are stripped, it makes no difference.
     """
 
 
@@ -122,12 +133,12 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
         lowercase=normalization.lowercase,
     )
     tokenizer.normalizer = bert_normalizer
-    if normalization.apostrophes:
-        letters = [
-            normalizers.Replace(Regex(replacement.pattern), replacement.letter)
-            for replacement in replacements_of(normalization.apostrophes)
-        ]
-        tokenizer.normalizer = normalizers.Sequence([bert_normalizer, *letters])
+    steps: list[Normalizer] = [NFC()] if normalization.composes else []
+    steps.append(bert_normalizer)
+    for replacement in replacements_of(normalization.apostrophes):
+        steps.append(normalizers.Replace(Regex(replacement.pattern), replacement.letter))
+    if len(steps) > 1:
+        tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.decoder = WordPieceDecoder(prefix="##")
     return tokenizer
@@ -169,9 +180,12 @@ class Speller(dict[int, str]):
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = tokenizer.pre_tokenizer
         self._isolated = isolated_characters(normalization)
+        self._composes = normalization.composes
         if normalization.apostrophes:
             # What they become depends on the letters around them.
             self.update(dict.fromkeys(map(ord, WRITTEN_AS), _NO_LETTER))
+        if normalization.composes:
+            self.update(dict.fromkeys(map(ord, _JOINERS), _NO_LETTER))
 
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
@@ -204,7 +218,9 @@ class Speller(dict[int, str]):
         words = self._split(f"a{chr(code)}a")
         normal = words[0][1:-1]
         is_unassigned = unicodedata.category(chr(code)) == "Cn"
-        may_be_reordered = any(map(unicodedata.combining, normal))
+        # A mark that is composed with the first letter is missing here.
+        marks = chr(code) + normal if self._composes else normal
+        may_be_reordered = any(map(unicodedata.combining, marks))
         if len(words) > 1 or is_unassigned or may_be_reordered:
             normal = _NO_LETTER
         self[code] = normal

@@ -145,10 +145,12 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of 32 hexadecimal digits: equal if every text gets the same ids."""
-        # Vocabularies from before these rules have the two other fields.
+        # Vocabularies from before these fields have the first ones.
         normalization: tuple[Any, ...] = self.normalization
-        if not self.normalization.apostrophes:
-            normalization = normalization[:2]
+        if not self.normalization.composes:
+            normalization = (
+                normalization[:3] if self.normalization.apostrophes else normalization[:2]
+            )
         content = json.dumps([self.tokens, normalization])
         if self.byte_level:
             content += self.byte_level.rules
@@ -191,7 +193,7 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
         "model_max_length": max_length,
         **names_of_specials,
     }
-    if vocabulary.normalization.apostrophes:
+    if not isinstance(tokenizer.normalizer, BertNormalizer):
         # transformers 5 makes a BertTokenizer from the vocabulary alone: only this class takes the
         # normaliser of tokenizer.json, in transformers 4 too.
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
@@ -376,10 +378,14 @@ class _Replace(Struct, tag_field="type", tag="Replace"):
     content: str
 
 
-class _NormalizerSequence(Struct, tag_field="type", tag="Sequence"):
-    """BERT's normaliser, and the replacements of apostrophes behind it."""
+class _Nfc(Struct, tag_field="type", tag="NFC"):
+    pass
 
-    normalizers: list[_Normalizer | _Replace]
+
+class _NormalizerSequence(Struct, tag_field="type", tag="Sequence"):
+    """BERT's normaliser, perhaps NFC before it, and the replacements of apostrophes after it."""
+
+    normalizers: list[_Normalizer | _Nfc | _Replace]
 
 
 class _PreTokenizer(Struct, tag_field="type", tag="BertPreTokenizer"):
@@ -492,24 +498,28 @@ def _in_order(
 
 def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
     tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
-    normalizer, apostrophes = _split_normalizer(tokenizer.normalizer, path)
+    normalizer, apostrophes, composes = _split_normalizer(tokenizer.normalizer, path)
     if not (normalizer.clean_text and normalizer.handle_chinese_chars):
         raise UserError(
             f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}"
         )
     tokens = _in_order(tokenizer.model.vocab, tokenizer.added_tokens, path)
     normalization = _normalization(normalizer.lowercase, normalizer.strip_accents)
-    normalization = normalization._replace(apostrophes=apostrophes)
+    normalization = normalization._replace(apostrophes=apostrophes, composes=composes)
     return Vocabulary(_checked(tokens, path), normalization)
 
 
 def _split_normalizer(
     normalizer: _Normalizer | _NormalizerSequence, path: str
-) -> tuple[_Normalizer, tuple[str, ...]]:
-    """Return BERT's normaliser, and the names of the rules for apostrophes behind it."""
+) -> tuple[_Normalizer, tuple[str, ...], bool]:
+    """Return BERT's normaliser, the names of the rules for apostrophes after it, and whether text
+    is composed before it.
+    """
     if isinstance(normalizer, _Normalizer):
-        return normalizer, ()
-    first, *others = normalizer.normalizers or [None]
+        return normalizer, (), False
+    steps = normalizer.normalizers
+    composes = bool(steps) and isinstance(steps[0], _Nfc)
+    first, *others = steps[composes:] or [None]
     replacements = [
         Replacement(other.pattern.Regex, other.content)
         for other in others
@@ -518,7 +528,7 @@ def _split_normalizer(
     rules = rules_of(replacements)
     if not isinstance(first, _Normalizer) or len(replacements) < len(others) or rules is None:
         raise UserError(f"{path}: its normalizers are not known. {_ADVICE}")
-    return first, rules
+    return first, rules, composes
 
 
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:

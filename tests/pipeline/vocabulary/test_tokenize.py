@@ -1,6 +1,7 @@
 """The ids must be those of `tokenizers` for each whole sentence, whatever is in it."""
 
 import random
+import unicodedata
 from collections import Counter
 from itertools import pairwise
 
@@ -21,7 +22,8 @@ from hypothesis import strategies as st
 from shared_data import DATA, needs_shared_data
 
 NORMALIZATIONS = [
-    Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)
+    *(Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)),
+    Normalization(lowercase=True, strip_accents=False, composes=True),
 ]
 ALPHABET = (
     "aAeE zZ09.,[]-#'éÉñßẞİıΣςσКйёあがガｶﾞ가각ᄀ中文々。、—’क्षाไกំầ"
@@ -127,7 +129,8 @@ def test_marks_that_change_places(normalization):
     tokens = [*TOKENS, "##\U0001d165", "\U0001d165"]
     got = split(*DictionaryTokenizer(tokens, normalization).encode(pa.array(texts)))
     assert got == expected_ids(texts, tokens, normalization)
-    assert (got[0] == got[1]) is normalization.strip_accents
+    sorts = normalization.strip_accents or normalization.composes
+    assert (got[0] == got[1]) is sorts
 
 
 def cuts_of(text: str) -> list[int]:
@@ -236,3 +239,16 @@ def test_real_wikipedia():
     normalization = Normalization(True, True)
     got = split(*DictionaryTokenizer(tokens, normalization).encode(texts))
     assert got == expected_ids(texts.to_pylist(), tokens, normalization)
+
+
+@pytest.mark.slow
+def test_all_that_unicode_joins_with_the_character_before_is_known():
+    joined = set()
+    for code in range(0x110000):
+        parts = unicodedata.decomposition(chr(code)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            pair = "".join(chr(int(part, 16)) for part in parts)
+            if unicodedata.normalize("NFC", pair) == chr(code):
+                joined.add(pair[1])
+    joined |= {unicodedata.normalize("NFD", "각")[1], unicodedata.normalize("NFD", "각")[2]}
+    assert {mark for mark in joined if not unicodedata.combining(mark)} <= set(tokenize._JOINERS)

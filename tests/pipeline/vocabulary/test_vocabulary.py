@@ -4,6 +4,7 @@ name their fault.
 
 import json
 import pickle
+import unicodedata
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from clozeworks.pipeline.vocabulary.tokenize import (
 from clozeworks.pipeline.vocabulary.vocabulary import (
     Vocabulary,
     load_vocabulary,
+    read_vocabulary,
     vocabulary_files,
 )
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
@@ -93,6 +95,18 @@ def test_cased_and_accents_survive_transformers(tmp_path):
     written(vocabulary_of(Normalization(lowercase=False, strip_accents=False)), tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
     assert tokenizer.tokenize("Café café Cafe") == ["Café", "café", "Cafe"]
+
+
+def test_composed_and_decomposed_text_is_the_same_words(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    vocabulary = vocabulary_of(Normalization(True, strip_accents=False, composes=True))
+    written(vocabulary, tmp_path)
+    assert read_vocabulary(str(tmp_path)) == vocabulary
+    assert vocabulary.fingerprint != vocabulary_of(Normalization(True, False)).fingerprint
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    decomposed = unicodedata.normalize("NFD", "Café cafés 나나")
+    assert tokenizer.tokenize(decomposed) == tokenizer.tokenize("Café cafés 나나")
+    assert tokenizer.tokenize(decomposed)[:3] == ["café", "café", "##s"]
 
 
 def test_tokenizer_json_loads_in_tokenizers(tmp_path):
