@@ -132,13 +132,12 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
         strip_accents=normalization.strip_accents,
         lowercase=normalization.lowercase,
     )
-    tokenizer.normalizer = bert_normalizer
     steps: list[Normalizer] = [NFC()] if normalization.composes else []
     steps.append(bert_normalizer)
     for replacement in replacements_of(normalization.apostrophes):
         steps.append(normalizers.Replace(Regex(replacement.pattern), replacement.letter))
-    if len(steps) > 1:
-        tokenizer.normalizer = normalizers.Sequence(steps)
+    # A single step alone, as in BERT's own file.
+    tokenizer.normalizer = normalizers.Sequence(steps) if steps[1:] else bert_normalizer
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.decoder = WordPieceDecoder(prefix="##")
     return tokenizer
