@@ -24,7 +24,7 @@ quick: .venv/test
 	$(call timed,quick tests,2 minutes) $(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
 
 test: .venv/test
-	$(call timed,all tests,14 minutes) $(TEST)
+	$(call timed,all tests,8 minutes) $(TEST)
 
 # The training tests once more, as on a processor without AVX-512, AMX and bf16; without those of several processes, kills
 # and mistakes, which are the same on every processor.
