@@ -68,6 +68,13 @@ def test_adapt(tmp_path: Path):
         assert vocabulary(tmp_path / name) == vocabulary(tmp_path / source)
 
 
+@pytest.mark.parametrize("words", ["1", "10", "100"])
+def test_recipes_by_size(tmp_path: Path, words: str):
+    text = EXAMPLES / "quickstart" / "corpus" / "books" / "poe-*.txt"
+    run_small(f"recipes/{words}-million-words.toml", tmp_path, text=text, tokens=20_000)
+    assert summary(tmp_path / "run")["status"] == "finished"
+
+
 def test_quickstart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run_small("quickstart/recipe.toml", tmp_path, steps=2, epochs=0.02)
     assert "All 31 checks hold." in capsys.readouterr().out
