@@ -1,6 +1,7 @@
 """Know the device that a model runs on: its number format, its memory, and its greatest speed."""
 
 import os
+import re
 import resource
 import warnings
 from collections.abc import Iterator
@@ -56,8 +57,10 @@ ACTIVATION_SHARE = 0.6
 """Of the memory beside the parameters' state, for what the backward pass needs; the rest is for
 kernels that are not compiled, and for what lies between two of them.
 """
-OUT_OF_MEMORY = ("allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
-"""In the errors of a CPU, of cuBLAS and of NCCL, which have no class of their own."""
+OUT_OF_MEMORY = re.compile(
+    "allocate memory|CUBLAS_STATUS_ALLOC_FAILED|out of memory|could not create a primitive$"
+)
+"""In the errors of a CPU, of cuBLAS, NCCL and oneDNN, which have no class of their own."""
 TRIM_EVERY = 10
 
 
@@ -252,7 +255,7 @@ def oom_as_user_error(option: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said_so = any(words in str(error) for words in OUT_OF_MEMORY)
+        said_so = OUT_OF_MEMORY.search(str(error))
         if not said_so and not isinstance(error, torch.OutOfMemoryError):
             raise
         raise UserError(

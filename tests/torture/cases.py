@@ -127,8 +127,7 @@ LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
     "full output of results": ("results task", _full_output),
     "full output of evaluate": ("evaluate run instances --device cpu", _full_output),
     "full output of a stage": (command("vocab", "out"), _full_output),
-    "little memory, ingest": (command("ingest", "out"), lambda: _small_memory(24 << 20)),
-    "little memory, build": (command("build", "out"), lambda: _small_memory(8 << 20)),
+    "little memory, ingest": (command("ingest", "out"), lambda: _small_memory(6 << 20)),
     "little memory, pretrain": (
         command("pretrain", "out") + " --model small",
         lambda: _small_memory(24 << 20),
