@@ -194,7 +194,7 @@ def with_defaults(
     """Return the options with the defaults that depend on the instances."""
     first = directories[0]
     changes: dict[str, Any] = {}
-    if config.steps is config.tokens is config.hours is None:
+    if not (config.steps or config.tokens or config.hours):
         share = config.phase_shares[0] if len(directories) == 2 else 1.0
         rows_per_pass = first.num_rows / first.manifest.config.duplicates
         steps = PAPERS_PASSES * rows_per_pass / (share * config.batch_size)
@@ -202,9 +202,10 @@ def with_defaults(
     if config.dynamic_masking is None:
         # The same masks in each of 40 passes would be learned by heart.
         is_stored_once = all(directory.manifest.config.duplicates == 1 for directory in directories)
-        draws = is_stored_once or config.mask_rate is not None or config.mask_split is not None
-        keeps = not draws or config.objective == "ltr"
-        changes["dynamic_masking"] = "none" if keeps else first.manifest.config.masking
+        draws = is_stored_once or bool(config.mask_rate or config.mask_split)
+        uses_masks = config.objective != "ltr"
+        kind = first.manifest.config.masking if draws and uses_masks else "none"
+        changes["dynamic_masking"] = kind
     return replace(config, **changes)
 
 

@@ -83,6 +83,7 @@ def test_a_micro_batch_fits_into_the_memory_of_a_gpu(config, gigabytes, tokens, 
         RuntimeError(
             "NCCL error: unhandled cuda error. Last error: Cuda failure 2 'out of memory'"
         ),
+        RuntimeError("could not create a primitive"),
     ],
 )
 def test_running_out_of_memory_says_which_option_to_lower(error):
@@ -90,9 +91,13 @@ def test_running_out_of_memory_says_which_option_to_lower(error):
         raise error
 
 
-def test_other_errors_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="shapes"), oom_as_user_error("batch_size"):
-        raise RuntimeError("shapes do not match")
+@pytest.mark.parametrize(
+    "message",
+    ["shapes do not match", "could not create a primitive descriptor for a matmul primitive"],
+)
+def test_other_errors_stay_what_they_are(message):
+    with pytest.raises(RuntimeError, match=message), oom_as_user_error("batch_size"):
+        raise RuntimeError(message)
 
 
 @pytest.mark.parametrize("cuda, words", [(None, "built for CPUs alone"), ("13.0", "its driver")])

@@ -241,6 +241,15 @@ def test_real_wikipedia():
     assert got == expected_ids(texts.to_pylist(), tokens, normalization)
 
 
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_signs_that_join_the_letter_before_them(normalization):
+    texts = ["\u1112\u1161\u11ab", "\u0995\u09c7\u09be"]  # parts of 한 and of কো
+    tokens = [*TOKENS, "한", "\u0995\u09cb"]
+    got = split(*DictionaryTokenizer(tokens, normalization).encode(pa.array(texts)))
+    assert got == expected_ids(texts, tokens, normalization)
+    assert (got == [[len(TOKENS)], [len(TOKENS) + 1]]) is normalization.composes
+
+
 @pytest.mark.slow
 def test_all_that_unicode_joins_with_the_character_before_is_known():
     joined = set()
