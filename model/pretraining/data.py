@@ -56,7 +56,7 @@ class RowGroup(NamedTuple):
     """The pass over the documents that its rows come from; None if the footer has no statistics."""
     is_packed: bool = False
     """Whether a row holds several documents."""
-    version: tuple[int, int, int] | None = None
+    version: str = ""
     """Of the shard, as `storage.version_of` tells it."""
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ...pipeline.errors import UserError
-from ...pipeline.storage.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
+from ...pipeline.storage.directory import (
+    NO_SPACE,
+    WORK,
+    OutputDirectory,
+    kept,
+    unwritable_as_user_error,
+)
 from ..card import CARD
 from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
@@ -92,6 +98,7 @@ def train_into(
     directories = open_directories(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
+        kept(*instances),
         mirrored(output) as folder,
         unwritable_as_user_error(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,

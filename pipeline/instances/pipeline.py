@@ -25,6 +25,7 @@ from ..manifests import (
 )
 from ..mixture import plan_mixture
 from ..storage import absolute, join
+from ..storage.directory import kept
 from ..storage.shards import SPLITS
 from ..storage.stage import (
     manifest_head,
@@ -133,7 +134,8 @@ def build(
     option is wrong.
     """
     stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
-    return run_stage(stage, options, progress)
+    with kept(documents, vocab):
+        return run_stage(stage, options, progress)
 
 
 def estimate_build(

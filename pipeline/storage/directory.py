@@ -6,8 +6,8 @@ command resumes it, another configuration is refused, and files of others are ne
 under its final name is complete. Temporary files lie in ``.work/`` inside the directory; the last
 file, a manifest or a summary, marks the end.
 
-The lock is the operating system's (flock) on the directory, and ends with the process. Object
-stores and some network file systems have no such lock, but a `lease`.
+The lock is the operating system's (flock) on the directory, and ends with the process; readers
+share it. Object stores and some network file systems have no such lock, but a `lease`.
 """
 
 import errno
@@ -19,7 +19,7 @@ import shutil
 import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,10 +117,9 @@ def lock(path: str, output: str | None = None) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        use = "reading" if _share(descriptor) else "writing"
         os.close(descriptor)
-        raise UserError(
-            f"Another process is writing {output or path}; wait until it ends."
-        ) from None
+        raise UserError(f"Another process is {use} {output or path}; wait until it ends.") from None
     except OSError:  # a file system without locks
         os.close(descriptor)
         _take_lease(path, output or path)
@@ -143,6 +142,33 @@ def unlock(path: str) -> None:
     give_up = _locks.pop(_key(path), None)
     if give_up is not None:
         give_up()
+
+
+def _share(descriptor: int) -> bool:
+    """Lock an open directory for reading; return False if another process is writing it, or if the
+    file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def kept(*directories: str) -> Iterator[None]:
+    """Keep others from overwriting directories while the block reads them, if their file system has
+    locks.
+    """
+    with ExitStack() as opened:
+        for directory in directories:
+            try:
+                descriptor = os.open(directory, os.O_RDONLY)
+            except OSError:  # an object store's, or none: its reader says what is wrong
+                continue
+            opened.callback(os.close, descriptor)
+            _share(descriptor)
+        yield
 
 
 @contextmanager

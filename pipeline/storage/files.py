@@ -14,7 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from .remote import list_remote, open_remote, remove_remote, stat_remote, upload_open
+from .remote import (
+    list_remote,
+    open_remote,
+    remote_version,
+    remove_remote,
+    stat_remote,
+    upload_open,
+)
 
 SPOOL_BYTES = 16 << 20
 """A remote file being written is kept in memory up to this size, then in a local temporary file."""
@@ -46,15 +53,14 @@ def open_input(path: str) -> BinaryIO:
     return open(path, "rb")
 
 
-def version_of(file: BinaryIO) -> tuple[int, int, int] | None:
-    """Return what changes if a file is written anew: size, inode and time of an opened file; None
-    in an object store.
+def version_of(file: BinaryIO) -> str:
+    """Return what changes if a file that `open_input` opened is replaced: its size, inode and time,
+    or its tag in an object store.
     """
-    try:
-        status = os.fstat(file.fileno())
-    except OSError:  # it has no file descriptor
-        return None
-    return status.st_size, status.st_ino, status.st_mtime_ns
+    if version := remote_version(file):
+        return version
+    status = os.fstat(file.fileno())
+    return f"{status.st_size} {status.st_ino} {status.st_mtime_ns}"
 
 
 def read_bytes(path: str) -> bytes:

@@ -148,6 +148,16 @@ def read_by_ranges(file: "NativeFile", path: str) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(reader, MIN_FETCH_BYTES))
 
 
+def remote_version(file: BinaryIO) -> str | None:
+    """Return what a store says of an opened file: size, time, and a tag of its content if it has
+    one; None for a file of this machine.
+    """
+    reader = getattr(file, "raw", None)
+    if not isinstance(reader, _RemoteReader):
+        return None
+    return str(sorted(reader.metadata().items()))
+
+
 class _RemoteReader(io.RawIOBase):
     """Reads a remote file by ranges: exactly what is asked for after a seek, ever more while
     reading on.
@@ -211,6 +221,10 @@ class _RemoteReader(io.RawIOBase):
             return b""
         with _errors_in_a_line(self._path):
             return self._file.read_at(num_bytes, self._position)
+
+    def metadata(self) -> dict[str, Any]:
+        with _errors_in_a_line(self._path):
+            return self._file.metadata()
 
     def close(self) -> None:
         self._file.close()

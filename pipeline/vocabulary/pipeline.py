@@ -36,7 +36,7 @@ from ..manifests import (
 from ..mixture import plan_mixture
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
-from ..storage.directory import WORK
+from ..storage.directory import WORK, kept
 from ..storage.shards import shard_paths, write_parquet
 from ..storage.stage import (
     WORD_COUNTS_FILE,
@@ -226,7 +226,8 @@ def learn_vocabulary(
     then, from another thread. Raises `UserError` if an input or option is wrong.
     """
     stage = VocabularyStage(documents=documents, output=output, config=config)
-    return run_stage(stage, options, progress)
+    with kept(documents):
+        return run_stage(stage, options, progress)
 
 
 def estimate_learn_vocabulary(

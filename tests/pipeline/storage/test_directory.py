@@ -20,6 +20,7 @@ from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
     canonical_json,
     digest_of,
+    kept,
     locked,
     write_file,
 )
@@ -230,6 +231,15 @@ def test_another_process_is_refused_until_the_first_one_ends(tmp_path: Path):
             pass
         holder.kill()
     with locked(str(tmp_path)):
+        pass
+
+
+def test_a_directory_that_is_read_is_not_written(tmp_path: Path):
+    with kept(str(tmp_path), str(tmp_path / "missing")), kept(str(tmp_path)):
+        message = f"Another process is reading {tmp_path}; wait until it ends."
+        with pytest.raises(UserError, match=re.escape(message)), locked(str(tmp_path)):
+            pass
+    with locked(str(tmp_path)), kept(str(tmp_path)):
         pass
 
 

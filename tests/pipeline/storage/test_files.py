@@ -47,6 +47,19 @@ def write(path: str, content: bytes) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_that_is_replaced_has_another_version(folder: str):
+    def version() -> str:
+        with storage.open_input(f"{folder}/shard") as file:
+            return storage.version_of(file)
+
+    write(f"{folder}/shard", b"first")
+    first = version()
+    assert version() == first
+    write(f"{folder}/shard", b"other")
+    assert version() != first
+
+
+@pytest.mark.slow
 def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
     for name in ("b.txt", "a.txt", "sub/c.txt", "sub/.hidden/d.txt", ".e.txt"):
         write(f"{folder}/{name}", name.encode())
