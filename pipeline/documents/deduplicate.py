@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from .duplicates import decide
 from .held_out import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate
 from .layout import IngestSetup, KeyRange, plan_keys

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from .layout import IngestSetup, KeyRange, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import distinct, find_first, first_sketches, pair_up, similar_pairs

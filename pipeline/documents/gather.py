@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 
 from .. import ragged
 from ..execution.counters import CounterRecord, Counters
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import DocumentsGroup, DocumentsShard
 from ..schemas import DOCUMENTS
 from ..storage.shards import write_parquet

@@ -19,11 +19,11 @@ from ..config import IngestConfig, RunOptions
 from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
+from ..execution.units import OpenedStage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources.abbreviations import stops_of
 from ..sources.compression import is_compressed

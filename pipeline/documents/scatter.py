@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..execution.counters import CounterRecord, Counters, sum_counters
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.tables import TableWriter
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from ..languages import language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range

@@ -6,15 +6,15 @@ written before it is read.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import UserError
 from ..memory import release_memory
 from ..storage.stage import StageDirectory
-from .opened import OpenedStage
 from .tables import TemporaryTable
 from .units import (
+    OpenedStage,
     Record,
     Unit,
     errors_written_down,
@@ -64,11 +64,6 @@ class Phase(Generic[S, P, R]):
     def do(self, directory: OpenedStage[S], unit: Unit[P]) -> R:
         """Do one unit and return its record; may raise `UserError`."""
 
-    def view(self, directory: OpenedStage[S]) -> OpenedStage[S]:
-        """Return the directory with the tables that this phase reads, and no others."""
-        writers = {table.name: directory.writers[table.name] for table in self.reads}
-        return replace(directory, writers=writers)
-
     @classmethod
     def records(cls, directory: StageDirectory) -> list[R]:
         """Return the records of all units, once the phase is finished."""
@@ -85,7 +80,8 @@ def plan_phase(directory: OpenedStage[S], phase: Phase[S, Any, Any]) -> list[int
     with errors_written_down(directory, f"{phase.name}-plan"):
         # A plan that exists stays, because the records of its units refer to it by number.
         if not is_planned(directory, phase.name):
-            write_units(directory, phase.name, phase.plan(phase.view(directory)))
+            readable = directory.reading(table.name for table in phase.reads)
+            write_units(directory, phase.name, phase.plan(readable))
         units = read_units(directory, phase.name, phase.payload_type)
         unfinished = unfinished_units(directory, phase.name, phase.record_type)
         # An expensive unit that began last would keep one worker busy while the others idle.
@@ -101,7 +97,7 @@ def do_unit(number: int, directory: OpenedStage[S], phase: Phase[S, Any, Any]) -
     raise_first_error(directory)
     with errors_written_down(directory, f"{phase.name}-{number}"):
         unit = read_units(directory, phase.name, phase.payload_type)[number]
-        record = phase.do(phase.view(directory), unit)
+        record = phase.do(directory.reading(table.name for table in phase.reads), unit)
         write_record(directory, phase.name, number, record)
     release_memory()
 

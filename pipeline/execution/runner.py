@@ -10,11 +10,10 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
 from ..storage.stage import StageDirectory, look_at_stage
-from .opened import OpenedStage
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
 from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
-from .units import Unit, clear_errors, read_errors
+from .units import OpenedStage, Unit, clear_errors, read_errors
 from .workers import DeadWorkerError, do_all, num_workers, started
 
 SMALL_BYTES = 8 << 20

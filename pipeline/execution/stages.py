@@ -32,11 +32,11 @@ from ..storage.stage import (
     read_head,
     write_manifest,
 )
-from .opened import OpenedStage
 from .phases import Phase
 from .progress import Progress
 from .units import (
     WORK_FORMAT,
+    OpenedStage,
     Unit,
     clear_errors,
     errors_written_down,

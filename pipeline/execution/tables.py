@@ -24,8 +24,7 @@ import pyarrow as pa
 from .. import storage
 from ..errors import UserError
 from ..storage.directory import WORK
-from .opened import OpenedStage
-from .units import unit_names
+from .units import OpenedStage, unit_names
 
 CHUNK_BYTES = 32 << 20
 """Rows held in memory until they are written."""

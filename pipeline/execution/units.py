@@ -1,4 +1,5 @@
-"""Keep plans and records of units of work in the output directory, so that any runner can resume.
+"""An opened stage, and the plans and records of units of work that its directory keeps, so that any
+runner can resume.
 
 A *unit* (a range of input, a partition, a shard) reads, transforms and writes whole files in one
 step, and leaves a *record*: counters and the names of its files. A unit is done whole or not at
@@ -12,12 +13,12 @@ all. Everything a run needs to know lies in the output directory::
 So runners pass nothing but unit numbers around.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -35,9 +36,24 @@ WORK_FORMAT = 4
 newer code does not resume from older files."""
 _ADVICE = "Rerun with `overwrite` to start over."
 
+S = TypeVar("S")
 P = TypeVar("P")
 R = TypeVar("R", bound="Record")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OpenedStage(StageDirectory, Generic[S]):
+    """The output directory of an opened stage; travels to the workers."""
+
+    setup: S = field(kw_only=True, compare=False)
+    """Facts about the inputs that all phases need; see `stages.StagePlan`."""
+    writers: Mapping[str, str] = field(kw_only=True, compare=False, default_factory=dict)
+    """The phase that writes each temporary table: of all, or of those that a phase reads."""
+
+    def reading(self, tables: Iterable[str]) -> Self:
+        """Return the directory with these temporary tables, by name, and no others."""
+        return replace(self, writers={table: self.writers[table] for table in tables})
 
 
 @dataclass(frozen=True)

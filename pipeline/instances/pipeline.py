@@ -9,12 +9,11 @@ from typing import Any, Self
 from ..config import BuildConfig, RunOptions
 from ..execution.counters import Counters, count_of
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
-from ..execution.units import Unit
+from ..execution.units import OpenedStage, Unit
 from ..manifests import (
     DocumentsManifest,
     InstancesManifest,

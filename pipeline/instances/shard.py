@@ -20,9 +20,8 @@ from msgspec import structs
 from ..config import BuildConfig
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split
 from ..mixture import weights_of
 from ..ragged import offsets_in, offsets_of

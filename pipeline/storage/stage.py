@@ -34,7 +34,7 @@ from ..manifests import (
     parse_manifest,
 )
 from ..parsing import parse_json
-from .claim import Found, State, changed_fields, decide, other_file
+from .claim import Found, State, changed_head, decide, other_file
 from .directory import WORK, OutputDirectory, canonical_json, digest_of
 
 MANIFEST = "manifest.json"
@@ -225,11 +225,15 @@ def look_at_stage(path: str, head: StoredHead, overwrite: bool) -> StageClaim:
     """
     manifest = _read_manifest(path)
     stored = read_head(path, HEAD_FILE if manifest is None else MANIFEST)
+    # Of work that has just begun, nothing is lost.
+    has_results = manifest is not None or _has_records(path)
+    changes = None
+    if stored is not None:
+        changes = changed_head(stored, head, with_versions=manifest is None)
     found = Found(
-        changes=None if stored is None else _changes(stored, head, with_versions=manifest is None),
+        changes=changes,
         is_finished=manifest is not None,
-        # Of work that has just begun, nothing is lost.
-        has_results=manifest is not None or _has_records(path),
+        has_results=has_results,
         other_file=other_file(path, but=None if stored is None else _STAGE_FILES),
     )
     state = decide(path, found, overwrite=overwrite)
@@ -311,30 +315,6 @@ def read_head(directory: str, name: str = HEAD_FILE) -> StoredHead | None:
         if storage.exists(path):
             return parse_json(storage.read_bytes(path), StoredHead, path)
     return None
-
-
-def _changes(stored: StoredHead, wanted: StoredHead, with_versions: bool) -> list[str]:
-    """Describe how two heads differ; other library versions count only for resuming."""
-    if stored.stage != wanted.stage:
-        return [f"it was written by `clozeworks {stored.stage}`"]
-    changes = changed_fields(stored.config, wanted.config)
-    if with_versions:
-        changes += changed_fields(stored.versions, wanted.versions)
-    if stored.inputs != wanted.inputs:
-        changed_input = _first_changed_input(stored.inputs, wanted.inputs)
-        changes.append(f"the inputs changed: {changed_input}")
-    return changes
-
-
-def _first_changed_input(stored: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:
-    stored_by_digest = {digest_of(each_input): each_input for each_input in stored}
-    wanted_by_digest = {digest_of(each_input): each_input for each_input in wanted}
-    only_in_one = sorted(stored_by_digest.keys() ^ wanted_by_digest.keys())
-    if not only_in_one:
-        return "their order"
-    changed_input = (stored_by_digest | wanted_by_digest)[only_in_one[0]]
-    # A file has a name; the output of another stage has that stage instead.
-    return str(changed_input.get("name", changed_input.get("stage")))
 
 
 def _has_records(path: str) -> bool:

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import VocabConfig
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable, Whole
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
 from ..schemas import WORD_COUNTS

@@ -16,12 +16,11 @@ from ..config import RunOptions, VocabConfig
 from ..errors import UserError
 from ..execution.counters import count_of
 from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
-from ..execution.opened import OpenedStage
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
 from ..execution.runner import check_runner, run_stage
 from ..execution.stages import Stage, StagePlan
-from ..execution.units import Record, Unit
+from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import (
     DocumentsManifest,
     FertilityReport,

@@ -18,8 +18,8 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
-from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.runner import run_stage
+from clozeworks.pipeline.execution.units import OpenedStage
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from number_stage import Done, NumberStage, fail_on_three, pids_of

@@ -20,9 +20,9 @@ from clozeworks.pipeline.execution.beam import (
     take_runner,
 )
 from clozeworks.pipeline.execution.jobs import in_a_line
-from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.stages import open_stage
+from clozeworks.pipeline.execution.units import OpenedStage
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.storage.stage import read_any_manifest
 from number_stage import Done, NumberStage, Squares, fail_on_three, square

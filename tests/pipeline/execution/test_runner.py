@@ -20,12 +20,11 @@ from clozeworks.cli.signals import terminate
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import runner
-from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.progress import Progress
 from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.stages import open_stage
-from clozeworks.pipeline.execution.units import Unit, finished_units, read_errors
+from clozeworks.pipeline.execution.units import OpenedStage, Unit, finished_units, read_errors
 from clozeworks.pipeline.storage.directory import locked
 from clozeworks.pipeline.storage.stage import StageDirectory
 from number_stage import Done, NumberStage, Squares, Work, pids_of, square, squares_of

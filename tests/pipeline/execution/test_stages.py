@@ -13,7 +13,6 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.pipeline import IngestStage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.phases import Phase, do_unit, plan_phase
 from clozeworks.pipeline.execution.progress import Progress, progress_shown
 from clozeworks.pipeline.execution.stages import (
@@ -24,7 +23,7 @@ from clozeworks.pipeline.execution.stages import (
     table_writers,
 )
 from clozeworks.pipeline.execution.tables import TemporaryTable
-from clozeworks.pipeline.execution.units import Unit, read_errors, read_units
+from clozeworks.pipeline.execution.units import OpenedStage, Unit, read_errors, read_units
 from number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
 
 SQUARES = [0, 1, 4, 9, 16]

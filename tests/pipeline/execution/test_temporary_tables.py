@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import tables
-from clozeworks.pipeline.execution.opened import OpenedStage
 from clozeworks.pipeline.execution.tables import TemporaryTable, cut_evenly, range_of
+from clozeworks.pipeline.execution.units import OpenedStage
 from hypothesis import given
 from hypothesis import strategies as st
 

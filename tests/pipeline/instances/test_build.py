@@ -17,8 +17,7 @@ from clozeworks.pipeline.auditing.checks import audit_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import units
-from clozeworks.pipeline.execution.opened import OpenedStage
-from clozeworks.pipeline.execution.units import Unit
+from clozeworks.pipeline.execution.units import OpenedStage, Unit
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.instances.shard import BuildShards, DocumentsToRead, InstancesSetup
 from clozeworks.pipeline.manifests import InstancesTokenizer, VocabularyManifest
