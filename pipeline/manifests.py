@@ -175,7 +175,7 @@ class VocabularyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     learned_from: WordPieceReport
     validation: FertilityReport
     tokens_per_word_by_size: list[tuple[Count, Annotated[float, Meta(ge=0)]]] = []
-    """On held-out documents, with the first so many of the tokens; empty if it was not measured."""
+    """On held-out documents, with only the first `size` tokens; empty if not measured."""
 
 
 class Accents(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Beam transforms of the data stages, for pipelines of one's own; see docs/api.md.
 
-A stage runs behind all elements of its input, or at the start of a pipeline, and yields one
+A stage runs after all elements of its input, or at the start of a pipeline, and yields one
 element, the path of its directory. So stages follow one another::
 
     with beam.Pipeline() as pipeline:

@@ -75,8 +75,8 @@ class Deduplicate(Phase[IngestSetup, KeyRange, Deduplicated]):
         num_counts = layout.num_buckets + 1
         bucket_bytes = np.bincount(buckets, weights=decision.removed_bytes, minlength=num_counts)
         bucket_documents = np.bincount(buckets, minlength=num_counts)
-        # Where several units share the documents, they are so many that the share asked for is
-        # enough: each lists only what the least share needs.
+        # With several units there are enough documents for the requested share, so each lists only
+        # the minimum.
         is_only_unit = len(partitions) == layout.num_key_partitions
         num_candidates = MAX_CANDIDATES if is_only_unit else ENOUGH_DOCUMENTS
         return Deduplicated(

@@ -166,7 +166,7 @@ def count_words_of(sentences: pa.StringArray) -> int:
     _, offsets_buffer, data = sentences.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[sentences.offset :]
     text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(sentences)]]
-    # The sentences lie end to end. A word begins with a sentence, and behind a single space.
+    # The sentences lie end to end. A word begins with a sentence, and after a single space.
     num_sentences = int(np.count_nonzero(np.diff(offsets[: len(sentences) + 1])))
     return num_sentences + int(np.count_nonzero(text == ord(" ")))
 

@@ -1,7 +1,7 @@
 """Decide how many documents are held out, so that there are enough to judge a model by.
 
 `IngestConfig.validation_share` is enough in a large corpus. In a small one it is two or three
-documents, of which one may have most of the text: a figure measured on them says nothing. So more
+documents, and one of them may have most of the text: a figure measured on them says nothing. More
 are held out until they are enough (`ENOUGH_DOCUMENTS`, `ENOUGH_BYTES`, `MAX_SHARE_OF_ONE`), but at
 most `MAX_SHARE` of the documents. With articles of 3 kB::
 
@@ -32,7 +32,7 @@ documents of the default `min_characters`.
 
 
 class Candidate(NamedTuple):
-    """A document that may be held out; its versions under one id, of which one stays, are one."""
+    """A document that may be held out. Versions under one id count as one, as only one is kept."""
 
     validation_hash: int
     hash: int

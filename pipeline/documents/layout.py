@@ -150,10 +150,10 @@ def cut_shards(
     """Return the borders of the training shards, from 0 to 2**32: neighbouring buckets of at most
     `SHARD_TEXT_BYTES`.
 
-    Shards are as equal as the buckets allow, but a document of that size still gets another one
-    beside it, as pairs need two. If there are more shards than partitions, none crosses the border
-    of a partition, so that a partition is read only once, and large buckets are cut into ranges
-    that hold about the same.
+    Shards are as equal as the buckets allow, but a document of that size still shares its shard
+    with a second one, as pairs need two. If there are more shards than partitions, none crosses the
+    border of a partition, so that a partition is read only once, and large buckets are cut into
+    ranges that hold about the same.
     """
     sizes = np.asarray(bucket_bytes)
     starts = merge_buckets(sizes)
@@ -207,7 +207,7 @@ def merge_buckets(sizes: np.ndarray) -> list[int]:
     share = max(num_bytes / num_shards, 1)
     # Empty buckets at the start have no last byte: they join the first that is not empty.
     last_bytes = np.maximum(np.cumsum(sizes) - 1, 0)
-    # Rounding may put the last byte of all behind the last share.
+    # Rounding may put the last byte of all past the last share.
     shard_of_bucket = np.minimum(last_bytes // share, num_shards - 1).astype(int)
     later_starts = np.flatnonzero(np.diff(shard_of_bucket)) + 1
     return [0, *later_starts.tolist()]

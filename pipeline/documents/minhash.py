@@ -174,7 +174,7 @@ def hash_bands(signatures: np.ndarray, num_bands: int, length: int) -> np.ndarra
 
     Only bands of one column can match: the column's number is part of the hash.
     """
-    #   signature      7 1 9 4 4 2 8 3        the hashes behind the last whole band are not used
+    #   signature      7 1 9 4 4 2 8 3        the hashes after the last whole band are not used
     #   bands         [7 1 9][4 4 2]
     #   band hashes    h0     h1
     hashes_in_bands = num_bands * length

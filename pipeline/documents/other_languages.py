@@ -1,4 +1,4 @@
-"""Identify the language of a document, to leave out others than those of `keep_language`.
+"""Identify the language of a document, to leave out all but those in `keep_language`.
 
 py3langid judges by a sample of sentences, whatever language the source names.
 """

@@ -139,7 +139,7 @@ def _also_held_out(
     by_hash = {candidate.validation_hash: candidate for candidate in candidates}
     lowest = [by_hash[validation_hash] for validation_hash in sorted(by_hash)]
     if len(deduplicated) > 1:
-        lowest = lowest[:ENOUGH_DOCUMENTS]  # behind these, documents may be missing
+        lowest = lowest[:ENOUGH_DOCUMENTS]  # after these, documents may be missing
     held_out = lowest[: num_held_out(lowest, num_documents, num_asked)]
     return [
         candidate for candidate in held_out if candidate.validation_hash >= layout.validation_below

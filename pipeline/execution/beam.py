@@ -5,7 +5,7 @@ keep what passes a `GroupByKey` in memory or bill for it. One stage, with two ph
 
     Open -> [ Plan -> Deal out -> Work ] -> [ Plan -> Deal out -> Work ] -> Finish
 
-Open, every Plan, and Finish are done once, by one element that waits for all before it: behind a
+Open, every Plan, and Finish are done once, by one element that waits for all before it: after a
 `GroupByKey` on one key, as Dask's runner does not wait at `beam.WaitOn`.
 
 Traps of the runners that this module deals with:
@@ -64,7 +64,7 @@ METRICS = "clozeworks"
 
 
 class RunStage(beam.PTransform):
-    """Run a stage behind all elements of the input, or at the start of a pipeline.
+    """Run a stage after all elements of the input, or at the start of a pipeline.
 
     The output is one element, the path of the stage's directory, so that another stage can wait
     for it. A `UserError` of any step fails the job with its message. When the stage has finished,
@@ -90,7 +90,7 @@ class RunStage(beam.PTransform):
 
 
 class RunPhase(beam.PTransform):
-    """Run a phase of an opened stage behind all elements of the input: plan it, do its units.
+    """Run a phase of an opened stage after all elements of the input: plan it, do its units.
 
     The output has an element for each unit.
     """
@@ -114,7 +114,7 @@ class RunPhase(beam.PTransform):
 
 
 class _Once(beam.PTransform):
-    """Call a function once, behind all elements of the input; the output is what it returns."""
+    """Call a function once, after all elements of the input; the output is what it returns."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def metrics_of(manifest: Manifest) -> dict[str, int]:
 
 
 def run_pipeline(transforms: Sequence[RunStage], options: RunOptions) -> None:
-    """Run stages, each behind the one before, as one pipeline on the runner of the options.
+    """Run stages, one after the other, as one pipeline on the runner of the options.
 
     Raise what broke the run: `UserError` if it is the message of one, else `RunError`.
     """

@@ -157,7 +157,7 @@ def opened_directory(stage: Stage[S, Any]) -> OpenedStage[S] | None:
 
     Raise `UserError` if another version of clozeworks has opened it, on another machine.
     """
-    # The manifest first: a kill behind it leaves a setup too.
+    # Check the manifest first: a process killed after writing it leaves a setup too.
     if storage.exists(storage.join(stage.output, MANIFEST)):
         return None
     path = storage.join(stage.output, SETUP)

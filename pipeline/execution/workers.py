@@ -155,7 +155,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no reply
+    os.dup2(2, 1)  # what a library prints is not a reply
     with suppress(EOFError):
         while True:
             step, item = pickle.load(sys.stdin.buffer)

@@ -221,7 +221,7 @@ def _choose_tokens(
     is_chosen = np.arange(width) < counts[:, None]
     order = _random_order(num_maskable, rng)
     chosen = order[:, :width].astype(np.int32)
-    # The padding must stay behind the chosen ones when positions are brought in order.
+    # The padding must stay after the chosen ones when positions are brought in order.
     chosen[~is_chosen] = lengths.max(initial=0)
     chosen.sort(axis=1)
 

@@ -133,7 +133,7 @@ def build_packed_instances(
 
 
 def _blocks(packed: PackedSequences) -> Iterator[tuple[int, int]]:
-    """Yield the first row, and the one behind the last, of blocks of about `BLOCK_TOKENS`."""
+    """Yield the first row, and the one after the last, of blocks of about `BLOCK_TOKENS`."""
     num_rows = len(packed.row_offsets) - 1
     if not num_rows:
         return

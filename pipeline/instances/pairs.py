@@ -218,7 +218,7 @@ def _balanced_pairs(
     free_chunks = chunks.take(is_free_chunk)
     free = _split_chunks(corpus, continues, segments, free_chunks, rng)
     num_free = len(free)
-    # Free pairs come first, forced ones behind them, in all arrays of rows:
+    # Free pairs come first, forced ones after them, in all arrays of rows:
     #
     #   row     0 1 2 3 4 5 6 | 7 8 9
     #           free          | forced

@@ -180,7 +180,7 @@ def _readings(
 ) -> Iterator[_Reading]:
     """Yield all readings of a shard: one for each pass, or with weights more of some documents.
 
-    Weights are those of training; validation documents are read once, and empty shards never.
+    Weights apply to training; validation documents are read once, and empty shards never.
     """
     split = documents.split
     index = documents.index
@@ -196,7 +196,7 @@ def _readings(
     weight_of_document = document_weights(origins, weights)
     corpus = replace(corpus, origins=assume_languages(origins, lengths))
     for duplicate in range(num_passes):
-        # Made anew in each pass: all passes must draw the same phases.
+        # A new one in each pass: all passes must draw the same phases.
         copies_rng = rng_for(config.seed, "copies", split, index)
         copies = copies_in_pass(weight_of_document, lengths, duplicate, copies_rng)
         # A reading holds each document at most once, so a pass may have several:

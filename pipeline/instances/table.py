@@ -152,7 +152,7 @@ def lay_out_rows(
     # 32 bits halve the bytes through the cache.
     index_type = np.int32 if len(token_ids) < 2**31 else np.int64
     index = ranges(starts, lengths, index_type)
-    # Clipped, because placeholders may lie before the first token or behind the last one.
+    # Clipped, because placeholders may lie before the first token or after the last one.
     ids = token_ids.take(index, mode="clip")
 
     row_offsets = offsets_of(lengths_of_a + lengths_of_b)

@@ -113,7 +113,7 @@ def lock(path: str, output: str | None = None) -> None:
     with unwritable_as_user_error(output or path):
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY)
-    # On the folder itself: a lock file would stay behind after a kill.
+    # On the folder itself: a lock file would remain after a kill.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -228,7 +228,7 @@ class OutputDirectory:
             file.write(content)
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write `values` in their order, indented for people."""
+        """Write `values` in their order, indented for readers."""
         self.write_bytes(name, json.dumps(values, indent=2).encode() + b"\n")
 
     @contextmanager

@@ -154,7 +154,7 @@ def remove(path: str) -> None:
     if is_remote(path):
         remove_remote(path)
     elif os.path.isdir(path):
-        # If another process removes it too, rmtree stops at a file that is gone: go on after it.
+        # If another process removes it too, rmtree stops at a file that is gone: continue after it.
         while os.path.isdir(path):
             with suppress(FileNotFoundError):
                 shutil.rmtree(path)

@@ -123,7 +123,7 @@ def open_set(name: str, split: str | None = None) -> DataSet:
     """Open one split of a data set, by default the one that `name` gives, or train; no rows are
     read yet.
 
-    A process opens a folder anew only if its files have changed, and keeps to the revision of the
+    A process reopens a folder only if its files have changed, and keeps to the revision of the
     Hub's set that it opened first. Raise `UserError` if there is no such set (listing what there
     is), or, within seconds, if the Hub cannot be reached.
     """

@@ -90,7 +90,7 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
             yield file
     except (OSError, ValueError, pa.ArrowException) as error:
         contents = {"ingest": "documents", "build": "instances"}[stage]
-        # The first sentence: Arrow's errors go on with a stack of C++ calls.
+        # The first sentence: Arrow's errors continue with a stack of C++ calls.
         reason = str(error).partition("\n")[0].split(". ")[0].rstrip(".")
         raise UserError(
             f"{path} cannot be read as {contents} ({reason}): "

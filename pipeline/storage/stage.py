@@ -40,7 +40,7 @@ from .directory import WORK, OutputDirectory, canonical_json, digest_of
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
 HEAD_FILE = f"{WORK}/head.json"
-"""What the stage was asked to do, while its work goes on: the first part of the manifest."""
+"""What the stage was asked to do, while it is unfinished: the first part of the manifest."""
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 WORD_COUNTS_FILE = "word_counts.parquet"
 
@@ -52,13 +52,13 @@ _STAGE_FILES = re.compile(
 
 @dataclass(frozen=True)
 class StageDirectory(OutputDirectory):
-    """The output directory of a data stage while its work goes on; travels to the workers."""
+    """The output directory of a data stage while it is unfinished; travels to the workers."""
 
     fingerprint: str
     """Of the work: configuration, inputs, library versions."""
     opened: float = 0.0
-    """When its work began or resumed, in seconds since the epoch: a process that outlives a run
-    must not take the plans of an earlier one for those of this one."""
+    """When its work began or resumed, in seconds since the epoch: a process that
+    outlives its run must not mistake that run's plans for this one's."""
 
 
 def write_manifest(

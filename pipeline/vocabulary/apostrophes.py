@@ -19,7 +19,7 @@ _LETTER = "ʼ"  # U+02BC, modifier letter apostrophe
 _OKINA = "ʻ"  # U+02BB, modifier letter turned comma
 
 # As ranges, and not \p{Cyrillic}, because each implementation of `tokenizers` names scripts in its
-# own way. Accents may stand behind a letter.
+# own way. Accents may follow a letter.
 _MARKS = "\u0300-\u036f"
 _CYRILLIC = "\u0400-\u052f"
 _LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"

@@ -14,7 +14,7 @@ that do not, such as ModernBERT's, the first sentence of a document is the excep
 
 As in `tokenize`, only distinct chunks are tokenised. A cut may be where GPT-2's rule always ends a
 word: before a space that follows a visible character, and between ASCII letters or digits and ASCII
-punctuation. A cut behind an apostrophe would tear "'t" apart. One case differs from `tokenizers`:
+punctuation. A cut after an apostrophe would tear "'t" apart. One case differs from `tokenizers`:
 where accents are stripped, a word of nothing but accents is a space of its own here, and there part
 of the white space around it.
 """
@@ -82,10 +82,10 @@ def readable(token: str) -> str:
 
 
 def continues_word(token: str) -> bool:
-    """Tell whether a token goes on with the word before it, as far as the token alone says.
+    """Tell whether a token continues the word before it, as far as the token alone says.
 
     Spaces, punctuation and Chinese characters start words, as in BERT. A letter or a digit without
-    a space before it goes on, and so does a part of a character.
+    a space before it continues the word, and so does a part of a character.
     """
     text = bytes_of(token).decode(errors="replace")
     first = text[0]

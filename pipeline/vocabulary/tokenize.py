@@ -344,8 +344,8 @@ class DictionaryTokenizer:
         words = [word for word in " ".join(spellings).split(" ") if word]
         ids = self._tokenize_words(words)
 
-        # "##" tells reliably that a word goes on: BERT splits at "#", as at all punctuation, so no
-        # word of the text can begin with it.
+        # "##" tells reliably that a word continues: BERT splits at "#", as at all punctuation, so
+        # no word of the text can begin with it.
         is_word_start = ~self._continues[ids]
         word_starts = np.append(np.flatnonzero(is_word_start), len(ids))
 
