@@ -43,6 +43,9 @@ _MIN_CONFIDENCE_IF_UNLIKELY = 0.4
 # A text is UTF-8 with damage if so few characters are damaged, or at most one in
 # `CHARACTERS_PER_DAMAGE`.
 _FEW_DAMAGES = 5
+# In a text that mixes encodings, or is damaged, more of the non-ASCII bytes than this are in lines
+# of valid UTF-8.
+_MAX_UTF_8_SHARE = 0.1
 
 _MARKS = {  # UTF-32's mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -209,6 +212,8 @@ def _detect_legacy(sample: bytes) -> Detection:
         doubt = "its parts do not agree"
     elif best.confidence < min_confidence:
         doubt = "the confidence is low"
+    elif _utf_8_share(sample) > _MAX_UTF_8_SHARE:
+        doubt = "a part of it is UTF-8"
     return Detection(
         encoding=best.encoding,
         confidence=best.confidence,
@@ -267,6 +272,15 @@ def _cut_into_parts(sample: bytes) -> list[bytes]:
 
 def _num_non_ascii(text: bytes) -> int:
     return len(text.translate(None, bytes(range(0x80))))
+
+
+def _utf_8_share(sample: bytes) -> float:
+    """Return the share of the non-ASCII bytes that are in lines of valid UTF-8."""
+    num_in_utf_8 = 0
+    for line in sample.splitlines():
+        if not line.isascii() and _is_utf_8(line):
+            num_in_utf_8 += _num_non_ascii(line)
+    return num_in_utf_8 / _num_non_ascii(sample)
 
 
 def refusal(path: str, detection: Detection) -> UserError:

@@ -60,10 +60,15 @@ class _BlockStream(io.RawIOBase):
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
         self._block = memoryview(b"")
+        self._num_bytes = 0
 
     def readable(self) -> bool:
         """As `io.BufferedReader` asks."""
         return True
+
+    def tell(self) -> int:
+        """Return the number of bytes read, although the stream cannot seek."""
+        return self._num_bytes
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fill `buffer` with bytes of one block; return how many, 0 at the end."""
@@ -75,4 +80,5 @@ class _BlockStream(io.RawIOBase):
         piece = self._block[: len(buffer)]
         buffer[: len(piece)] = piece
         self._block = self._block[len(piece) :]
+        self._num_bytes += len(piece)
         return len(piece)

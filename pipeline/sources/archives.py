@@ -19,12 +19,12 @@ from typing import Any, BinaryIO, cast
 from ..config import IngestConfig
 from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..execution.counters import Counters
-from ..text_streams import EncodingUserError, with_head
+from ..text_streams import EncodingUserError, stream_of, with_head
 from .books import read_book
 from .compression import (
     ARCHIVE_ALLOWANCE,
     TEXT_ALLOWANCE,
-    BoundedStream,
+    bounded_blocks,
     decompressed,
     is_bomb,
     progress,
@@ -175,8 +175,8 @@ def _zip_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
                 counters.skip("damaged_member", f"{location}: {error}")
                 continue
             tell = cast(BinaryIO, archive.fp).tell
-            stream = BoundedStream(read, tell, location, counters, damage="damaged_member")
-            yield path, stream.buffered()
+            blocks = bounded_blocks(read, tell, location, counters, damage="damaged_member")
+            yield path, stream_of(blocks)
 
 
 def _begins_in(input_range: InputRange, info: zipfile.ZipInfo) -> bool:
@@ -225,7 +225,7 @@ def _tar_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
                 num_texts += 1
                 read = stream.reader(info.size)
                 location = f"{archive_name}: {path}"
-                yield path, BoundedStream(read, num_compressed, location, counters).buffered()
+                yield path, stream_of(bounded_blocks(read, num_compressed, location, counters))
         if num_texts == 0 and not decompression.bad:
             counters.skip("archive_without_text", archive_name)
     except _NOT_A_TAR as error:

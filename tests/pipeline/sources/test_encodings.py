@@ -113,6 +113,10 @@ def test_a_few_bad_bytes_do_not_make_another_encoding() -> None:
     accented = "Zoë’s café “Chez Noël” – ‘closed’, naïvely, for the fête.\n" * 10
     assert detect((english + accented).encode("cp1252")).encoding == "cp1252"
     assert detect(b"Plain text.\n" * 1000 + b"\x81\n") == Detection(encoding="utf-8")
+    # A few letters in UTF-8 tell more than a line of bad bytes.
+    plain = b"Plain text, as English is mostly.\n" * 2000
+    bad = b"x \x91 \x98 \x9f \xa6 \xad \xb4 \xbb \xc2 \xc9 \xd0 \xd7 \xde \xe5 \xec\n"
+    assert detect(plain + "A café.\n".encode() * 3 + bad) == Detection(encoding="utf-8")
 
 
 def test_the_sample_is_from_all_over_a_large_text() -> None:
