@@ -230,38 +230,27 @@ MISSED_ENDS = (
 )
 
 
-class _Words(Struct, frozen=True):
-    """Words of some languages: codes and words, each separated by white space."""
-
-    languages: str
-    words: str
-
-
-class _Phrases(Struct, frozen=True):
-    """Phrases of some languages, without the last full stop."""
-
-    languages: str
-    phrases: tuple[str, ...]
-
-
 class _SentenceWords(Struct, frozen=True):
-    """The content of ``sentence_words.toml``."""
+    """The content of ``sentence_words.toml``: words by languages.
 
-    abbreviations: tuple[_Words, ...]
-    before_numbers: tuple[_Words, ...]
-    final_words: tuple[_Words, ...]
-    ordinary_words: tuple[_Words, ...]
-    openers: tuple[_Words, ...]
-    units: tuple[_Words, ...]
-    others: tuple[_Phrases, ...]
-    eras: tuple[_Phrases, ...]
+    Codes and words are separated by white space; phrases are without their last full stop.
+    """
+
+    abbreviations: dict[str, str]
+    before_numbers: dict[str, str]
+    final_words: dict[str, str]
+    ordinary_words: dict[str, str]
+    openers: dict[str, str]
+    units: dict[str, str]
+    others: dict[str, tuple[str, ...]]
+    eras: dict[str, tuple[str, ...]]
 
 
-def _by_language(groups: Iterable[_Words]) -> dict[str, frozenset[str]]:
+def _by_language(table: dict[str, str]) -> dict[str, frozenset[str]]:
     words_of: dict[str, frozenset[str]] = {}
-    for group in groups:
-        for language in group.languages.split():
-            words_of[language] = frozenset(group.words.split())
+    for languages, words in table.items():
+        for language in languages.split():
+            words_of[language] = frozenset(words.split())
     return words_of
 
 
@@ -376,13 +365,11 @@ def _last_word(phrase: str) -> str:
     return re.split(r"[\W\d_]", phrase)[-1]
 
 
-def _phrases(groups: Iterable[_Phrases], language: str) -> list[str]:
-    return [
-        phrase
-        for group in groups
-        if language in group.languages.split()
-        for phrase in group.phrases
-    ]
+def _phrases(table: dict[str, tuple[str, ...]], language: str) -> tuple[str, ...]:
+    for languages, phrases in table.items():
+        if language in languages.split():
+            return phrases
+    return ()
 
 
 def _alternatives(phrases: Iterable[str]) -> str:
@@ -394,7 +381,7 @@ _UNITS = _by_language(_WORDS.units)
 
 LAST_WORDS = frozenset(
     _last_word(phrase)
-    for phrases in (*_UNITS.values(), *(group.phrases for group in (*_WORDS.others, *_WORDS.eras)))
+    for phrases in (*_UNITS.values(), *_WORDS.others.values(), *_WORDS.eras.values())
     for phrase in phrases
 )
 """The `Endings.last_words` of all languages."""
