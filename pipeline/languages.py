@@ -29,23 +29,6 @@ _WIKI_CODES = {
 """Codes of Wikipedias that are not BCP 47, from MediaWiki's ``LanguageCode``, and Norwegian."""
 
 
-# Languages that are written in another script than Latin, or in several, among those that had an
-# encoding before Unicode. Scripts are the first words of Unicode's names of their letters.
-_SCRIPTS = {
-    **dict.fromkeys(("be", "bg", "ce", "cv", "kk", "ky", "mk", "mn", "ru", "rue"), ("Cyrillic",)),
-    **dict.fromkeys(("ba", "os", "sah", "tg", "tyv", "udm", "uk", "myv"), ("Cyrillic",)),
-    **dict.fromkeys(("az", "bs", "crh", "sh", "sr", "tk", "tt", "uz"), ("Cyrillic", "Latin")),
-    **dict.fromkeys(("ar", "arz", "ckb", "fa", "ps", "sd", "ug", "ur"), ("Arabic",)),
-    **dict.fromkeys(("el", "grc", "pnt"), ("Greek",)),
-    **dict.fromkeys(("he", "yi"), ("Hebrew",)),
-    **dict.fromkeys(("lzh", "wuu", "yue", "zh"), ("Cjk",)),
-    "ja": ("Cjk", "Hiragana", "Katakana", "Katakana-hiragana", "Fullwidth"),
-    "ko": ("Hangul", "Cjk"),
-    "ku": ("Arabic", "Latin"),
-    "th": ("Thai",),
-}
-
-
 _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*")
 
 
@@ -90,19 +73,6 @@ def _code_meant(text: str, names: Mapping[str, str]) -> str:
     # Its first official language, such as ja of JP.
     official = get_official_languages(text.upper(), de_facto=True)
     return official[0] if official else ""
-
-
-def scripts_of_language(code: str) -> frozenset[str]:
-    """Return the scripts of a language's letters beyond ASCII; none if the language is unknown.
-
-    >>> scripts_of_language("uk-UA"), scripts_of_language("pl"), scripts_of_language("und")
-    (frozenset({'Cyrillic'}), frozenset({'Latin'}), frozenset())
-    """
-    tag = language_tag(code)
-    if tag == UNKNOWN:
-        return frozenset()
-    language, _, _ = tag.partition("-")
-    return frozenset(_SCRIPTS.get(language, ("Latin",)))
 
 
 def language_tag(code: str) -> str:

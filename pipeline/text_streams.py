@@ -6,15 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, cast
 
-from .encodings import (
-    BLOCK_BYTES,
-    CHARACTERS_PER_DAMAGE_IN_PLACES,
-    SAMPLE_BYTES,
-    UTF_8,
-    RestOfText,
-    is_damage,
-)
+from .encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, UTF_8, is_damage
 from .errors import UserError
+
+_BLOCK_BYTES = 1 << 16
 
 
 class EncodingUserError(UserError):
@@ -22,27 +17,6 @@ class EncodingUserError(UserError):
 
     Its name ends as `UserError` does, by which a cluster's traceback is known for a user's mistake.
     """
-
-
-def checked_rest(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
-    """Return a stream of the same bytes, of a text of which only the beginning was detected.
-
-    Reading it raises `EncodingUserError`, which names the text, if it does not go on in that
-    encoding.
-    """
-    return stream_of(_checked_blocks(stream, encoding, name))
-
-
-def _checked_blocks(stream: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
-    rest = RestOfText(encoding)
-    num_bytes = SAMPLE_BYTES
-    while block := stream.read(BLOCK_BYTES):
-        if not rest.agrees(block):
-            raise _changed(name, encoding, num_bytes)
-        num_bytes += len(block)
-        yield block
-    if not rest.is_agreed():
-        raise _changed(name, encoding, num_bytes)
 
 
 def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
@@ -59,41 +33,42 @@ def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
 def _recoded_blocks(stream: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     num_bytes = 0
-    while block := stream.read(BLOCK_BYTES):
+    while block := stream.read(_BLOCK_BYTES):
         text = decoder.decode(block)
         if not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
-            raise _changed(name, encoding, num_bytes)
+            raise EncodingUserError(
+                f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: give "
+                "another `encoding`, or convert the file to UTF-8."
+            )
         num_bytes += len(block)
         yield text.encode(UTF_8, "replace")
     yield decoder.decode(b"", final=True).encode(UTF_8, "replace")
 
 
-def _changed(name: str, encoding: str, num_bytes: int) -> EncodingUserError:
-    return EncodingUserError(
-        f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: give "
-        "another `encoding`, or convert the file to UTF-8."
-    )
-
-
 def with_head(head: bytes, stream: BinaryIO) -> BinaryIO:
     """Return a stream from which `head`, which was read from it already, is read again."""
-    rest = iter(lambda: stream.read(BLOCK_BYTES), b"")
+    rest = iter(lambda: stream.read(_BLOCK_BYTES), b"")
     return stream_of(chain([head], rest))
 
 
 def stream_of(blocks: Iterable[bytes]) -> BinaryIO:
     """Return a stream of the bytes of blocks, with ``peek`` and ``readline``."""
-    return cast(BinaryIO, io.BufferedReader(_BlockStream(iter(blocks)), BLOCK_BYTES))
+    return cast(BinaryIO, io.BufferedReader(_BlockStream(iter(blocks)), _BLOCK_BYTES))
 
 
 class _BlockStream(io.RawIOBase):
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
         self._block = memoryview(b"")
+        self._num_bytes = 0
 
     def readable(self) -> bool:
         """As `io.BufferedReader` asks."""
         return True
+
+    def tell(self) -> int:
+        """Return the number of bytes read, although the stream cannot seek."""
+        return self._num_bytes
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fill `buffer` with bytes of one block; return how many, 0 at the end."""
@@ -105,4 +80,5 @@ class _BlockStream(io.RawIOBase):
         piece = self._block[: len(buffer)]
         buffer[: len(piece)] = piece
         self._block = self._block[len(piece) :]
+        self._num_bytes += len(piece)
         return len(piece)

@@ -19,12 +19,12 @@ from typing import Any, BinaryIO, cast
 from ..config import IngestConfig
 from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..execution.counters import Counters
-from ..text_streams import EncodingUserError, checked_rest, with_head
+from ..text_streams import EncodingUserError, stream_of, with_head
 from .books import read_book
 from .compression import (
     ARCHIVE_ALLOWANCE,
     TEXT_ALLOWANCE,
-    BoundedStream,
+    bounded_blocks,
     decompressed,
     is_bomb,
     progress,
@@ -92,14 +92,12 @@ def read_archive(
         name = f"{archive_name}/{member}"
         text = decompressed(stream, name, counters)
         head = text.read(SAMPLE_BYTES)
-        detection = detect(sample_of(head), config.language, config.encoding)
+        detection = detect(sample_of(head), config.encoding)
         if detection.doubt:
             counters.skip("unknown_encoding", f"{name} (convert it to UTF-8)")
             continue
-        rest = text
         if detection.is_detected:
             counters.note(f"texts_read_as_{detection.encoding}", name)
-            rest = checked_rest(text, detection.encoding, name)
         book_format = "text"
         if config.format == "gutenberg":
             book_format = "gutenberg"
@@ -109,11 +107,9 @@ def read_archive(
         if counters.trace:
             counters.trace.restart()
         try:
-            for document in read_book(with_head(head, rest), book, config, counters):
+            for document in read_book(with_head(head, text), book, config, counters):
                 yield replace(document, id=stem + document.id.removeprefix(archive_name))
         except EncodingUserError:
-            # Lines and books that it yielded stay, for it had read a megabyte beyond each of them,
-            # in which the change would have shown.
             reason = f"not all of it is {detection.encoding}: convert it to UTF-8"
             counters.skip("unknown_encoding", f"{name} ({reason})")
         # A member may be a small bomb, and an archive many small bombs.
@@ -179,8 +175,8 @@ def _zip_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
                 counters.skip("damaged_member", f"{location}: {error}")
                 continue
             tell = cast(BinaryIO, archive.fp).tell
-            stream = BoundedStream(read, tell, location, counters, damage="damaged_member")
-            yield path, stream.buffered()
+            blocks = bounded_blocks(read, tell, location, counters, damage="damaged_member")
+            yield path, stream_of(blocks)
 
 
 def _begins_in(input_range: InputRange, info: zipfile.ZipInfo) -> bool:
@@ -229,7 +225,7 @@ def _tar_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
                 num_texts += 1
                 read = stream.reader(info.size)
                 location = f"{archive_name}: {path}"
-                yield path, BoundedStream(read, num_compressed, location, counters).buffered()
+                yield path, stream_of(bounded_blocks(read, num_compressed, location, counters))
         if num_texts == 0 and not decompression.bad:
             counters.skip("archive_without_text", archive_name)
     except _NOT_A_TAR as error:

@@ -17,7 +17,6 @@ the size of a book, `BOOK_CHARACTERS` to twice that. So memory is bounded, and a
 single sentence.
 """
 
-import codecs
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -31,9 +30,10 @@ from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
 from ..execution.counters import Counters
 from ..schemas import SENTENCE_ENDS
 from . import gutenberg
-from .compression import peekable, stem_of, text_stream
+from .compression import stem_of, text_stream
 from .drama import without_drama
 from .gutenberg import Block
+from .lines import BOM
 from .records import InputRange, RawDocument
 from .sentences import compose, ends_sentence
 from .wikitext.repair import GAP
@@ -105,9 +105,9 @@ def read_book(
     and so on; if a file is cut into books, by ``#1`` from the second.
     """
     name = input_range.name
-    stream = peekable(text_stream(file, name, input_range.encoding, counters))
+    stream = text_stream(file, name, input_range.encoding, counters)
     # The form of the text is judged by the first piece; the rest is read while it is consumed.
-    chunks = _chunks(_without_mark(stream), counters)
+    chunks = _chunks(stream, counters)
     first_chunk = next(chunks, b"")
     if b"\0" in first_chunk:  # no text has it, but nearly all other files
         counters.skip("not_text", name)
@@ -216,21 +216,15 @@ def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocumen
             identity = f"{text.name}#{number}"
 
 
-def _without_mark(stream: BinaryIO) -> BinaryIO:
-    """Skip the byte order mark of UTF-8."""
-    mark: bytes = stream.peek(3)[:3]  # pyright: ignore[reportAttributeAccessIssue]
-    if mark == codecs.BOM_UTF8:
-        stream.read(3)
-    return stream
-
-
 def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
-    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`.
+    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`, without byte order
+    mark.
 
     A line of more than a piece is cut after a word.
     """
     # One piece ahead, because only then it is known whether this one ends in the middle of a line.
-    chunk = stream.read(HEAD_BYTES) + stream.readline(LONGEST_LINE_BYTES)
+    start = stream.read(len(BOM)).removeprefix(BOM)
+    chunk = start + stream.read(HEAD_BYTES - len(start)) + stream.readline(LONGEST_LINE_BYTES)
     while chunk:
         following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)
         if following and not chunk.endswith(b"\n"):

@@ -6,13 +6,14 @@ of all rows below it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
 
 from ..config import IngestConfig
+from ..errors import UserError
 from .sentences import normalise
 
 URL = "url"
@@ -50,6 +51,14 @@ class Columns:
         for name in (self.id, URL, self.title, self.language, self.source):
             if name and name not in self.text:
                 yield name
+
+    def check_unique(self, names: Sequence[str], path: str) -> None:
+        """Raise `UserError` if the table at `path` has several columns of a name that is read."""
+        for name in (*self.text, *self.others()):
+            if names.count(name) > 1:
+                raise UserError(
+                    f"{path} has several columns {name!r}: rename or remove all but one."
+                )
 
     def has_text(self, row: Mapping[str, object]) -> bool:
         """Return whether a row has a column with text, even if that is empty."""

@@ -7,18 +7,17 @@ text: they are a bomb.
 
 import bz2
 import gzip
-import io
 import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from ..execution.counters import Counters
-from ..text_streams import recoded
+from ..text_streams import recoded, stream_of
 
 COMPRESSED_SUFFIXES = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
@@ -34,7 +33,6 @@ ARCHIVE_ALLOWANCE = 1 << 30
 _ZSTD_READ_BYTES = 1 << 13
 # zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
 _READ_BYTES = 1 << 13
-_BUFFER_BYTES = 1 << 17
 
 # The specification of .xz: zero bytes may follow a stream, in groups of four.
 _XZ_PADDING_BYTES = 4
@@ -116,7 +114,7 @@ def decompressed(
     if not is_compressed(name):
         return file
     read = _decompressor(file, name)
-    return BoundedStream(read, progress(file), name, counters, allowance).buffered()
+    return stream_of(bounded_blocks(read, progress(file), name, counters, allowance))
 
 
 def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) -> BinaryIO:
@@ -197,13 +195,6 @@ class _StreamReader:
         return True
 
 
-def peekable(file: BinaryIO) -> BinaryIO:
-    """Return a stream of the same bytes that has ``peek``."""
-    if hasattr(file, "peek"):
-        return file
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
-
-
 def progress(file: BinaryIO) -> Callable[[], int]:
     """Return a function that tells how many bytes of `file` were read.
 
@@ -220,62 +211,27 @@ def progress(file: BinaryIO) -> Callable[[], int]:
     return tell
 
 
-class BoundedStream(io.RawIOBase):
-    """The bytes of a text up to damage, or to where it turns out to be a bomb; both are counted."""
+def bounded_blocks(
+    read: Callable[[int], bytes],
+    num_compressed: Callable[[], int],
+    name: str,
+    counters: Counters,
+    allowance: int = TEXT_ALLOWANCE,
+    damage: str = "corrupt_file",
+) -> Iterator[bytes]:
+    """Yield the bytes of a text up to damage, or to where it turns out to be a bomb.
 
-    def __init__(
-        self,
-        read: Callable[[int], bytes],
-        num_compressed: Callable[[], int],
-        name: str,
-        counters: Counters,
-        allowance: int = TEXT_ALLOWANCE,
-        damage: str = "corrupt_file",
-    ) -> None:
-        """Stream what `read` returns, called with a number of bytes; it may return fewer.
-
-        `num_compressed` returns how many bytes were decompressed so far, and `allowance` is how
-        many bytes the text may expand to whatever the ratio. `counters` gets ``compression_bomb``
-        and `damage`; messages begin with `name`.
-        """
-        self._read = read
-        self._num_compressed = num_compressed
-        self._start = num_compressed()
-        self._name = name
-        self._counters = counters
-        self._allowance = allowance
-        self._damage = damage
-        self._num_bytes = 0
-        self._ended = False
-
-    def buffered(self) -> BinaryIO:
-        """Return the same bytes with ``peek`` and ``readline``."""
-        return cast(BinaryIO, io.BufferedReader(self, _BUFFER_BYTES))
-
-    def readable(self) -> bool:
-        """As `io.BufferedReader` asks."""
-        return True
-
-    def tell(self) -> int:
-        """Return the number of bytes read, although the stream cannot seek."""
-        return self._num_bytes
-
-    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Fill `buffer` with the next bytes at hand; return how many, 0 at the end."""
-        if self._ended:
-            return 0
-        block = self._next_block(min(len(buffer), _READ_BYTES))
-        buffer[: len(block)] = block
-        return len(block)
-
-    def _next_block(self, size: int) -> bytes:
-        """Return at most `size` bytes; none at the end of the text, at damage or in a bomb."""
-        with counted_damage(self._damage, self._name, self._counters):
-            block = self._read(size)
-            self._num_bytes += len(block)
-            compressed = self._num_compressed() - self._start
-            if not block or not is_bomb(compressed, self._num_bytes, self._allowance):
-                return block
-            self._counters.skip("compression_bomb", f"{self._name}, beyond byte {self._num_bytes}")
-        self._ended = True
-        return b""
+    `read` returns the next bytes, at most as many as it is called with, and none at the end.
+    `num_compressed` returns how many bytes were decompressed so far, and `allowance` is how many
+    bytes the text may expand to whatever the ratio. `counters` gets ``compression_bomb`` and
+    `damage`; messages begin with `name`.
+    """
+    start = num_compressed()
+    num_bytes = 0
+    with counted_damage(damage, name, counters):
+        while block := read(_READ_BYTES):
+            num_bytes += len(block)
+            if is_bomb(num_compressed() - start, num_bytes, allowance):
+                counters.skip("compression_bomb", f"{name}, beyond byte {num_bytes}")
+                return
+            yield block

@@ -12,7 +12,7 @@ if `config.format` is ``csv``.
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..errors import UserError
@@ -30,13 +30,9 @@ _LONGEST_SHOWN = 200
 _AGAIN_PER_CHARACTER = 4
 
 
-class DelimitedRow(NamedTuple):
-    """One row of a file."""
-
-    offset: int
-    """First byte of its first line."""
-    fields: list[str]
-    """Empty for an empty line."""
+_Row = tuple[int, list[str]]
+"""The first byte of a row's first line, and its fields; none for an empty line."""
+_NO_ROW: _Row = (0, [])
 
 
 def plan_csv(
@@ -66,7 +62,7 @@ def read_csv(
     """
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = csv_rows(_lines(stream, input_range, counters), input_range.name, counters)
-    header = _next_fields(rows)
+    _, header = next(rows, _NO_ROW)
     return _documents(header, rows, input_range, config, counters)
 
 
@@ -80,35 +76,25 @@ def read_tsv(
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = tsv_rows(_lines(stream, input_range, counters))
     if input_range.start == 0:
-        header = _next_fields(rows)
+        _, header = next(rows, _NO_ROW)
     else:
         # The header is in the first range. What is bad there is counted by its reader.
         whole = replace(input_range, start=0, stop=None)
-        header = _next_fields(tsv_rows(_lines(stream, whole, Counters())))
+        _, header = next(tsv_rows(_lines(stream, whole, Counters())), _NO_ROW)
     return _documents(header, rows, input_range, config, counters)
 
 
-def _next_fields(rows: Iterator[DelimitedRow]) -> list[str]:
-    """Return the fields of the next row; none at the end."""
-    for row in rows:
-        return row.fields
-    return []
-
-
-def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[DelimitedRow]:
+def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[_Row]:
     """Yield the fields of each line.
 
     >>> list(tsv_rows([(0, 'a\\tsay "b"')]))
-    [DelimitedRow(offset=0, fields=['a', 'say "b"'])]
+    [(0, ['a', 'say "b"'])]
     """
     for offset, line in lines:
-        fields = line.split("\t") if line else []
-        yield DelimitedRow(offset, fields)
+        yield offset, line.split("\t") if line else []
 
 
-def csv_rows(
-    lines: Iterable[tuple[int, str]], name: str, counters: Counters
-) -> Iterator[DelimitedRow]:
+def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[_Row]:
     """Yield the rows of numbered lines, whose quotes may join several of them.
 
     After a row that is not CSV reading resumes at the line behind its first, so that a missing
@@ -143,7 +129,7 @@ def csv_rows(
                 source.give_back(following)
             continue
         offset, _ = source.taken[0]
-        yield DelimitedRow(offset, fields)
+        yield offset, fields
 
 
 class _OversizedRowError(Exception):
@@ -202,7 +188,7 @@ def _lines(
 
 def _documents(
     header: Sequence[str],
-    rows: Iterable[DelimitedRow],
+    rows: Iterable[_Row],
     input_range: InputRange,
     config: IngestConfig,
     counters: Counters,
@@ -222,7 +208,7 @@ def _documents(
 
 def _rows_by_column(
     header: Sequence[str],
-    rows: Iterable[DelimitedRow],
+    rows: Iterable[_Row],
     table: Table,
     counters: Counters,
     joined: bool,
@@ -247,7 +233,7 @@ def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> Non
             rows = tsv_rows(lines)
         else:
             rows = csv_rows(lines, file.name, Counters())
-        header = _next_fields(rows)
+        _, header = next(rows, _NO_ROW)
     columns = Columns.of(config)
     for name in columns.text:
         if name not in header:
@@ -256,8 +242,4 @@ def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> Non
                 f"{file.path} has no column {name!r}; its first line, which names the columns, is "
                 f"{shown}: give `text_column`."
             )
-    for name in (*columns.text, *columns.others()):
-        if header.count(name) > 1:
-            raise UserError(
-                f"{file.path} has several columns {name!r}: rename or remove all but one."
-            )
+    columns.check_unique(header, file.path)

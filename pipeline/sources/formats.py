@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
-from ..encodings import check_rest, detect, read_sample, refusal
+from ..encodings import detect, read_sample, refusal
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..storage import hub
@@ -108,13 +108,10 @@ def detect_encoding(
         return file
     with open_file(file.path) as stream:
         if is_compressed(file.name):
-            text = decompressed(stream, file.name, Counters())
-            detection = detect(read_sample(text), config.language, config.encoding)
-            if detection.is_detected and not detection.doubt:
-                detection = check_rest(text, detection)
+            sample = read_sample(decompressed(stream, file.name, Counters()))
         else:
             sample = read_sample(stream, file.num_bytes)
-            detection = detect(sample, config.language, config.encoding)
+    detection = detect(sample, config.encoding)
     if detection.doubt:
         raise refusal(file.path, detection)
     return file._replace(detection=detection)

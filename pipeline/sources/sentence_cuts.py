@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from string import ascii_uppercase
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
@@ -88,6 +89,10 @@ class _CutRules:
     """The rules of one language."""
 
     code: str
+    stops: tuple[re.Pattern[str], ...]
+    """Where a sentence may end within a line, one for each mark. Each begins with a character,
+    which makes the search fast.
+    """
     endings: Endings
     patterns: tuple[re.Pattern[str], ...]
     """Those of `MISSED_ENDS`; a line break stands for the end."""
@@ -95,13 +100,17 @@ class _CutRules:
 
 @cache
 def _cut_rules_of(code: str) -> _CutRules:
+    stops = [rf"\.(?![.!?…])(?<! [{_INITIALS}]\.){_NEXT}"]
+    for mark in "!?…" + ENDS.get(code, ""):
+        stops.append(rf"{re.escape(mark)}(?![.!?…]){_NEXT}")
     return _CutRules(
         code=code,
+        stops=tuple(map(re.compile, stops)),
         endings=endings_of(code),
         patterns=tuple(
             re.compile(f"(?:{rule.before})\n(?:{rule.after})")
             for rule in MISSED_ENDS
-            if rule.languages == "*" or code in rule.languages.split()
+            if rule.holds_in(code)
         ),
     )
 
@@ -115,7 +124,7 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
     parts: list[str] = []
     num_copied = 0
     may_hold_quotations = may_quote(lines)
-    for end in _candidates(lines, code):
+    for end in _candidates(lines, rules):
         if end.start() < num_copied:
             continue
         start = max(lines.rfind("\n", 0, end.start()) + 1, num_copied)
@@ -133,20 +142,9 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
     return "".join(parts)
 
 
-@cache
-def _stops_of(code: str) -> list[re.Pattern[str]]:
-    """Compile where a sentence may end within a line, one pattern for each mark.
-
-    Each begins with a character, which makes the search fast.
-    """
-    stops = [rf"\.(?![.!?…])(?<! [{_INITIALS}]\.){_NEXT}"]
-    stops += [rf"{re.escape(mark)}(?![.!?…]){_NEXT}" for mark in "!?…" + ENDS.get(code, "")]
-    return [re.compile(stop) for stop in stops]
-
-
-def _candidates(lines: str, code: str) -> list[re.Match[str]]:
+def _candidates(lines: str, rules: _CutRules) -> list[re.Match[str]]:
     """Return where a sentence may end within a line."""
-    found = [end for stop in _stops_of(code) for end in stop.finditer(lines)]
+    found = chain.from_iterable(stop.finditer(lines) for stop in rules.stops)
     return sorted(found, key=re.Match.start)
 
 

@@ -24,7 +24,7 @@ from .sentence_rules import (
     SMALL_LETTER,
     UPPER_CASE,
     YEARS_END,
-    Join,
+    Rule,
 )
 
 # What a rule sees before and after a break, so that long sentences do not cost more.
@@ -91,7 +91,7 @@ class JoinRules:
 @cache
 def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
-    patterns = [rule for rule in JOINS if rule.languages == "*" or code in rule.languages.split()]
+    patterns = [rule for rule in JOINS if rule.holds_in(code)]
     return JoinRules(
         candidates=_candidates(code),
         patterns=_any_of([rule for rule in patterns if rule.after != SMALL_LETTER]),
@@ -127,7 +127,7 @@ def _candidates(code: str) -> re.Pattern[str]:
     return re.compile(rf"\n(?<!\n\n)(?!\n)(?:{'|'.join(may_join)})")
 
 
-def _any_of(rules: list[Join]) -> re.Pattern[str]:
+def _any_of(rules: list[Rule]) -> re.Pattern[str]:
     patterns = [f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules]
     # A rule begins before the line break: to try each at all places after it would take longest.
     return re.compile(rf"[^\n]*?(?:{'|'.join(patterns) or '(?!)'})")

@@ -21,9 +21,10 @@ from typing import NamedTuple
 from msgspec import Struct, toml
 
 
-class Join(NamedTuple):
-    """Two pieces are one sentence if the first ends with `before` and the next begins with `after`.
+class Rule(NamedTuple):
+    """A place in a text, where two pieces are one sentence, or a piece is two.
 
+    The part before it ends with `before`, the part after it begins with `after`, without the blank.
     Both are regular expressions.
     """
 
@@ -32,23 +33,11 @@ class Join(NamedTuple):
     before: str
     after: str
     example: str
-    """Real text; ``|`` marks where sentencex splits."""
+    """Real text; ``|`` marks the place."""
 
-
-class Cut(NamedTuple):
-    """A line is two sentences where its first part ends with `before` and the rest begins with
-    `after`.
-
-    Both are regular expressions; `after` begins after the blank. The group ``word`` must not be an
-    abbreviation.
-    """
-
-    languages: str
-    """Codes of the languages of the rule, or ``*`` for all."""
-    before: str
-    after: str
-    example: str
-    """``|`` marks where sentencex does not split."""
+    def holds_in(self, language: str) -> bool:
+        """Return whether this is a rule of a language."""
+        return self.languages == "*" or language in self.languages.split()
 
 
 _QUOTE_END = r"[\"'”’」』》)）]"
@@ -89,98 +78,98 @@ _EN_NEW_SPEECH = r" that\b|[^\"“‘.]{0,20}[,:] [\"“‘'][A-Z]"
 _NUMBERS_CONTINUE = "ca oc cs da de als bar lb nds fi kk sk"
 
 JOINS = (
-    Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
-    Join(
+    Rule("*", "", r"\W+$", "Isn't it grand any more.'|\""),
+    Rule(
         "*",
         "",
         r"[,;:)\]}/、，；：」』）】]",
         "the entries 2 −2 8 −92...| , is the double of the first",
     ),
-    Join("*", r"^\W*\d+(?:\.\d+){0,8}\W*", "", "2.| A number alone is not a sentence."),
-    Join(
+    Rule("*", r"^\W*\d+(?:\.\d+){0,8}\W*", "", "2.| A number alone is not a sentence."),
+    Rule(
         "*",
         rf"(?:[?!…]|\.\.|[\d{UPPER_CASE}{LOWER_CASE}]\.)['\"”“’)\]»]*",
         SMALL_LETTER,
         "Още през 1 век пр.| н.| е.| от римляните.",
     ),
     # Who says a speech, after a dash. A list may have a hyphen after a full stop: "… men. - if …".
-    Join(
+    Rule(
         "*",
         r"[?!…][.?!…]*['\"”“’)\]»]*",
         f"(?:[-–—―]|--) ?{SMALL_LETTER}",
         "- Co się stało?| - zapytała Anna.",
     ),
-    Join("*", r"\.['\"”“’)\]»]*", f"(?:[–—―]|--) ?{SMALL_LETTER}", "—No lo sé.| —dijo Ana."),
-    Join(
+    Rule("*", r"\.['\"”“’)\]»]*", f"(?:[–—―]|--) ?{SMALL_LETTER}", "—No lo sé.| —dijo Ana."),
+    Rule(
         "*",
         rf"(?:^|[\s(.-])[{UPPER_CASE}{LOWER_CASE}]\.",
         rf"(?<! \n)[{UPPER_CASE}º-]",
         "Nel 44 a.|C.| e poi.",
     ),
-    Join(
+    Rule(
         "*",
         rf"[{UPPER_CASE}]\.",
         rf"(?<! \n)[{UPPER_CASE}]+(?![{LOWER_CASE}])",
         "Το ΠΑ.|ΣΟ.|Κ έχασε τις εκλογές.",
     ),
-    Join("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
-    Join(
+    Rule("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
+    Rule(
         "*",
         r"(?:^|\s)\d{1,2}\.",
         r"[-–]\d{1,2}\.",
         "Uoraišu azara piļs ir 9.| -10.gs latgaļu piļs.",
     ),
-    Join("*", r"\w\.", r"(?<! \n)[-–][^\W_]", "A Mabetex Kft.|-t ő alapította."),
-    Join("lv ltg", r"(?:^|\s)\d{1,2}\.", rf"(?<! \n)[{UPPER_CASE}]", "Šī 9.|Saeima ir jāatlaiž."),
+    Rule("*", r"\w\.", r"(?<! \n)[-–][^\W_]", "A Mabetex Kft.|-t ő alapította."),
+    Rule("lv ltg", r"(?:^|\s)\d{1,2}\.", rf"(?<! \n)[{UPPER_CASE}]", "Šī 9.|Saeima ir jāatlaiž."),
     # A Greek question ends with a semicolon.
-    Join("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
-    Join(
+    Rule("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
+    Rule(
         "en",
         r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir|Cong"
         r"|Sess)\.",
         r"\d",
         "Duration approx.| 24 mins.",
     ),
-    Join(
+    Rule(
         "en",
         r"\b[Vv]ols?\.",
         r"[IVXLC]+\b",
         "A Short History of the World in Two Volumes, Vol.| II.",
     ),
-    Join(
+    Rule(
         "en",
         r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme|(?<!-)ed)\.",
         f"[{UPPER_CASE}]",
         "It runs from Sault Ste.| Marie to Sudbury.",
     ),
-    Join(
+    Rule(
         "en",
         r"\b(?:subsp|ssp|var|ser|subg)\.",
         r"[\"“'‘A-Za-z]",
         'The fruits from "Prunus dulcis" var.| "amara" are always bitter.',
     ),
-    Join(
+    Rule(
         "en",
         "[?!][\"'”’] ",
         f"{_EN_SPEAKER}{_EN_SAID}(?!{_EN_NEW_SPEECH})",
         '"Where is it?"| Peter asked.',
     ),
-    Join(
+    Rule(
         "de",
         r"(?:^|[\s(])\d{1,2}\.",
         f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]",
         "Im 19.| Jahrhundert war es so.",
     ),
-    Join(
+    Rule(
         "ja",
         _QUOTE_END,
         f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って",
         "彼は「そうだ。」|と言った。",
     ),
-    Join("ja zh", r"[「『][^」』\n]*", r"[^「『\n]{0,19}[」』]", "『Dr.|スランプ』の連載を開始。"),
-    Join("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
-    Join("ko", r"(?:^|[\s(~-])\d{1,4}\.", "", "그는 1990.| 10.| 3.| 에 태어났다."),
-    Join(
+    Rule("ja zh", r"[「『][^」』\n]*", r"[^「『\n]{0,19}[」』]", "『Dr.|スランプ』の連載を開始。"),
+    Rule("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
+    Rule("ko", r"(?:^|[\s(~-])\d{1,4}\.", "", "그는 1990.| 10.| 3.| 에 태어났다."),
+    Rule(
         "ko",
         rf"(?:[?!]|{_QUOTE_END})",
         r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|하면서|등|와|과|을|를|의|이다)"
@@ -194,7 +183,7 @@ _CLOSERS = r"[\"'”’»)\]]*"
 _OPENERS = r"[\"“‘'«„(\[¿¡—–-]* ?"
 
 MISSED_ENDS = (
-    Cut(
+    Rule(
         "*",
         rf"[^\W\d_]{_CLOSERS} ?(?:…|\.\.\.){_CLOSERS}",
         # English "I" does not tell.
@@ -202,25 +191,25 @@ MISSED_ENDS = (
         "Viņa klauvēja pie durvīm…| No atmiņas izgaisušas beigas.",
     ),
     # A bracket with several words, or between sentences: not "Astrocaryum (Mart.) Kuntze".
-    Cut(
+    Rule(
         "*",
         r"[^()]{3} (?P<word>[^\W\d_]{2,})[.!?]\)",
         rf"{_OPENERS}[{UPPER_CASE}]",
         "(He had missed the train.)| But nobody cared.",
     ),
-    Cut(
+    Rule(
         "*",
         r"^ ?\((?P<word>[^\W\d_]{4,})[.!?]\)",
         rf"{_OPENERS}[{UPPER_CASE}]",
         "(Laughter.)| There is a painting on the wall.",
     ),
-    Cut(
+    Rule(
         _NUMBERS_CONTINUE,
         rf"(?P<word>[^\W\d_]{{3,}}){_CLOSERS}[.!?]{_CLOSERS}",
         r"\d",
         "Das Essen war gut.| 12 Personen kamen.",
     ),
-    Cut(
+    Rule(
         "be bg ru uk",
         r"\b\d{4} г\.",
         # Not before a date: "5 января".
@@ -228,40 +217,30 @@ MISSED_ENDS = (
         "Он родился в 1933 г.| 47 человек получили дипломы.",
     ),
 )
-
-
-class _Words(Struct, frozen=True):
-    """Words of some languages: codes and words, each separated by white space."""
-
-    languages: str
-    words: str
-
-
-class _Phrases(Struct, frozen=True):
-    """Phrases of some languages, without the last full stop."""
-
-    languages: str
-    phrases: tuple[str, ...]
+"""The group ``word`` must not be an abbreviation."""
 
 
 class _SentenceWords(Struct, frozen=True):
-    """The content of ``sentence_words.toml``."""
+    """The content of ``sentence_words.toml``: words by languages.
 
-    abbreviations: tuple[_Words, ...]
-    before_numbers: tuple[_Words, ...]
-    final_words: tuple[_Words, ...]
-    ordinary_words: tuple[_Words, ...]
-    openers: tuple[_Words, ...]
-    units: tuple[_Words, ...]
-    others: tuple[_Phrases, ...]
-    eras: tuple[_Phrases, ...]
+    Codes and words are separated by white space; phrases are without their last full stop.
+    """
+
+    abbreviations: dict[str, str]
+    before_numbers: dict[str, str]
+    final_words: dict[str, str]
+    ordinary_words: dict[str, str]
+    openers: dict[str, str]
+    units: dict[str, str]
+    others: dict[str, tuple[str, ...]]
+    eras: dict[str, tuple[str, ...]]
 
 
-def _by_language(groups: Iterable[_Words]) -> dict[str, frozenset[str]]:
+def _by_language(table: dict[str, str]) -> dict[str, frozenset[str]]:
     words_of: dict[str, frozenset[str]] = {}
-    for group in groups:
-        for language in group.languages.split():
-            words_of[language] = frozenset(group.words.split())
+    for languages, words in table.items():
+        for language in languages.split():
+            words_of[language] = frozenset(words.split())
     return words_of
 
 
@@ -376,13 +355,11 @@ def _last_word(phrase: str) -> str:
     return re.split(r"[\W\d_]", phrase)[-1]
 
 
-def _phrases(groups: Iterable[_Phrases], language: str) -> list[str]:
-    return [
-        phrase
-        for group in groups
-        if language in group.languages.split()
-        for phrase in group.phrases
-    ]
+def _phrases(table: dict[str, tuple[str, ...]], language: str) -> tuple[str, ...]:
+    for languages, phrases in table.items():
+        if language in languages.split():
+            return phrases
+    return ()
 
 
 def _alternatives(phrases: Iterable[str]) -> str:
@@ -394,7 +371,7 @@ _UNITS = _by_language(_WORDS.units)
 
 LAST_WORDS = frozenset(
     _last_word(phrase)
-    for phrases in (*_UNITS.values(), *(group.phrases for group in (*_WORDS.others, *_WORDS.eras)))
+    for phrases in (*_UNITS.values(), *_WORDS.others.values(), *_WORDS.eras.values())
     for phrase in phrases
 )
 """The `Endings.last_words` of all languages."""

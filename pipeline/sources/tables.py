@@ -243,10 +243,9 @@ def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str
 
     Raise `UserError` if a column for the text is missing or holds something else.
     """
+    columns.check_unique(schema.names, path)
     names: dict[str, None] = {}  # in order, each once
     for name in (*columns.text, *columns.others()):
-        if schema.names.count(name) > 1:
-            raise UserError(f"{path} has several columns {name!r}: rename or remove all but one.")
         if type_at(schema, name) is not None:
             names[name if name in schema.names else outermost(name)] = None
     for name in columns.text:

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from ..config import IngestConfig
 from ..execution.counters import Counters
 from .columns import Columns
-from .compression import decompressed, peekable, stem_of
+from .compression import decompressed, stem_of
 from .jsonl import read_objects
 from .lines import BOM, decode, read_lines
 from .records import InputRange, RawDocument
@@ -57,8 +57,9 @@ def read_extracted(
         unit="byte",
         extracted=True,
     )
-    stream = peekable(decompressed(file, name, counters))
-    head: bytes = stream.peek(_SNIFFED_BYTES)[:_SNIFFED_BYTES]  # pyright: ignore[reportAttributeAccessIssue]
+    head = decompressed(file, name, Counters()).read(_SNIFFED_BYTES)
+    file.seek(0)
+    stream = decompressed(file, name, counters)
     if head.removeprefix(BOM).startswith(b"{"):
         rows = read_objects(stream, input_range, table, counters)
     else:

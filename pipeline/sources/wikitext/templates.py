@@ -10,7 +10,6 @@ leaves a mark, so that the sentence can be repaired or left out.
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache, partial
 from itertools import chain
@@ -165,27 +164,6 @@ def render_template(
     return words or REMOVED
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A place in a pattern for the value of an argument."""
-
-    names: tuple[str, ...]
-    """The first of these arguments that has a value."""
-    default: str | None
-    """The value if none of them has one; None: then the pattern does not fit."""
-    is_number: bool
-    literal: str
-    """The text that follows."""
-
-    def render(self, arguments: Arguments, language: str) -> str | None:
-        value = _first_value(arguments, self.names) or self.default
-        if value is None:
-            return None
-        if self.is_number:
-            value = _format_number(value, language)
-        return value + self.literal
-
-
 def _first_value(arguments: Arguments, names: Sequence[str]) -> str:
     for name in names:
         value = arguments.get(name)
@@ -194,55 +172,29 @@ def _first_value(arguments: Arguments, names: Sequence[str]) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
-    """A pattern of ``names.toml``: "{1} ({2})" is the field 1, " (", the field 2, ")"."""
-
-    literal: str
-    """The text before the first field."""
-    fields: tuple[_Field, ...]
-
-    def render(self, arguments: Arguments, language: str) -> str | None:
-        """Return the words; None if an argument without a default is missing."""
-        words = self.literal
-        for field in self.fields:
-            rendered = field.render(arguments, language)
-            if rendered is None:
-                return None
-            words += rendered
-        return words
+def _first_fitting(shows: Sequence[str], arguments: Arguments, language: str) -> str | None:
+    """Words of the first of some patterns for which all arguments are there."""
+    for pattern in shows:
+        words = _filled(pattern, arguments, language)
+        if words is not None:
+            return words
+    return None
 
 
-def _parse_pattern(text: str) -> _Pattern:
+def _filled(pattern: str, arguments: Arguments, language: str) -> str | None:
+    """Return a pattern with the values of its fields; None if one without a default has none."""
     # `re.split` returns for each field its three groups and the literal behind it:
     #   "about {#1|value:0} km"   ->   "about "   "#"  "1|value"  "0"  " km"
-    literal, *pieces = _FIELD.split(text)
-    fields: list[_Field] = []
-    for index in range(0, len(pieces), 4):
-        number_sign, names, default, following = pieces[index : index + 4]
-        fields.append(
-            _Field(
-                names=tuple(names.split("|")),
-                default=default,
-                is_number=bool(number_sign),
-                literal=following,
-            )
-        )
-    return _Pattern(literal, tuple(fields))
-
-
-def _first_fitting(shows: Sequence[str]) -> Renderer:
-    """Return a renderer that shows the first of some patterns for which it has the arguments."""
-    patterns = [_parse_pattern(text) for text in shows]
-
-    def render(arguments: Arguments, language: str) -> str | None:
-        for pattern in patterns:
-            words = pattern.render(arguments, language)
-            if words is not None:
-                return words
-        return None
-
-    return render
+    words, *fields = _FIELD.split(pattern)
+    for index in range(0, len(fields), 4):
+        number_sign, names, default, literal = fields[index : index + 4]
+        value = _first_value(arguments, names.split("|")) or default
+        if value is None:
+            return None
+        if number_sign:
+            value = _format_number(value, language)
+        words += value + literal
+    return words
 
 
 def _literal(text: str, arguments: Arguments, language: str) -> str:
@@ -678,14 +630,16 @@ RULES: dict[str, Renderer] = {
 }
 """The rules that ``names.toml`` names."""
 
-_TEXT = _first_fitting(["{text|1}", ""])
+_TEXT = partial(_first_fitting, ("{text|1}", ""))
 
 
 def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
     """Return the renderer of each name in some groups."""
     renderers: dict[str, Renderer] = {}
     for group in groups:
-        renderer = RULES[group.rule] if group.rule else _first_fitting(group.shows)
+        renderer = partial(_first_fitting, group.shows)
+        if group.rule:
+            renderer = RULES[group.rule]
         renderers.update(dict.fromkeys(group.names, renderer))
     return renderers
 

@@ -72,12 +72,11 @@ ENCODINGS = [
 def test_encodings_are_detected(language: str, encoding: str, times: int) -> None:
     text = TEXTS[language] * times
     sample = text.encode(encoding)
-    detection = detect(sample, language)
+    detection = detect(sample)
     assert not detection.doubt
     assert detection.is_detected
     assert detection.agreeing == detection.parts >= 1
     assert sample.decode(detection.encoding) == text
-    assert detect(sample) == detection
 
 
 @pytest.mark.parametrize("text", TEXTS.values())
@@ -105,28 +104,6 @@ def test_a_text_that_changes_its_encoding_is_refused(
             find_inputs([str(tmp_path)], None, IngestConfig())
 
 
-def test_a_compressed_text_that_changes_its_encoding_late_is_refused(tmp_path: Path) -> None:
-    text = TEXTS["ru"] * 2500  # 1.2 MB, more than a sample
-    path = tmp_path / "a.txt.bz2"
-    path.write_bytes(bz2.compress(text.encode("cp1251") + text.encode("koi8-r")))
-    with pytest.raises(UserError, match="its parts do not agree"):
-        find_inputs([str(path)], None, IngestConfig())
-    path.write_bytes(bz2.compress(text.encode("cp1251") * 2))
-    ((file,), _) = find_inputs([str(path)], None, IngestConfig())
-    assert file.detection.encoding == "cp1251"
-    assert file.detection.agreeing == file.detection.parts > 8
-
-
-def test_letters_of_another_script_than_the_language_is_written_in_are_refused() -> None:
-    greek = TEXTS["el"].encode("cp1253")
-    assert detect(greek, "uk").doubt == (
-        "its letters would be Greek, which is not how uk is written"
-    )
-    assert not detect(greek, "el").doubt
-    assert not detect(greek, "auto").doubt
-    assert not detect(TEXTS["ru"].encode("cp1251"), "sr").doubt  # written in two scripts
-
-
 def test_a_few_bad_bytes_do_not_make_another_encoding() -> None:
     text = TEXTS["uk"].encode()
     for damaged in (text[:101], text[1:], text[:50] + b"\xff\xfe\xff" + text[50:]):
@@ -136,6 +113,10 @@ def test_a_few_bad_bytes_do_not_make_another_encoding() -> None:
     accented = "Zoë’s café “Chez Noël” – ‘closed’, naïvely, for the fête.\n" * 10
     assert detect((english + accented).encode("cp1252")).encoding == "cp1252"
     assert detect(b"Plain text.\n" * 1000 + b"\x81\n") == Detection(encoding="utf-8")
+    # A few letters in UTF-8 tell more than a line of bad bytes.
+    plain = b"Plain text, as English is mostly.\n" * 2000
+    bad = b"x \x91 \x98 \x9f \xa6 \xad \xb4 \xbb \xc2 \xc9 \xd0 \xd7 \xde \xe5 \xec\n"
+    assert detect(plain + "A café.\n".encode() * 3 + bad) == Detection(encoding="utf-8")
 
 
 def test_the_sample_is_from_all_over_a_large_text() -> None:
@@ -227,16 +208,7 @@ def test_each_text_of_an_archive_has_its_encoding(tmp_path: Path) -> None:
     assert "books/mix" not in texts
 
 
-FORMULAS = "γmax 2πr αx Δt Ωm ρc λmin σ8 ΛCDM\n" * 9
-
-
-def test_greek_formulas_in_other_scripts_are_no_mixture() -> None:
-    for language, encoding in (("ko", "cp949"), ("ja", "cp932"), ("zh", "gb18030")):
-        detection = detect((TEXTS[language] * 20 + FORMULAS).encode(encoding))
-        assert (detection.encoding, detection.doubt) == (encoding, "")
-
-
-@pytest.mark.parametrize("share", [0.07, 0.3, 0.9])
+@pytest.mark.parametrize("share", [0.15, 0.3, 0.9])
 def test_a_russian_text_that_ends_in_french_is_doubted(share: float) -> None:
     texts = []
     for language, encoding, num_characters in (
@@ -247,31 +219,3 @@ def test_a_russian_text_that_ends_in_french_is_doubted(share: float) -> None:
         texts.append((TEXTS[language] * num_copies).encode(encoding))
     assert detect(b"".join(texts)).doubt
     assert not detect(texts[0]).doubt
-
-
-@pytest.mark.parametrize("documents", ["file", "line"])
-def test_a_long_text_of_an_archive_that_ends_in_french_costs_only_itself(
-    documents: str, tmp_path: Path
-) -> None:
-    french = TEXTS["fr"] * 300
-    russian = TEXTS["ru"] * (2_000_000 // len(TEXTS["ru"]))
-    path = tmp_path / "books.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a.txt", TEXTS["el"] * 50)
-        archive.writestr("mix.txt", russian.encode("cp1251") + french.encode("cp1252"))
-        archive.writestr("z.txt", TEXTS["uk"] * 50)
-    counters = Counters()
-    config = IngestConfig(documents=documents)  # pyright: ignore[reportArgumentType]
-    found = list(read_documents(str(path), config, counters))
-    assert counters.bad == {"unknown_encoding": 1}
-    assert counters.examples["unknown_encoding"] == [
-        "books.zip/mix.txt (not all of it is cp1251: convert it to UTF-8)"
-    ]
-    names = {document.id.partition("#")[0] for document in found}
-    lines = {line for document in found for line in document.paragraphs}
-    if documents == "file":
-        assert names == {"books/a", "books/z"}
-    else:
-        # Lines read long before the change stay.
-        assert names == {"books/a", "books/mix", "books/z"}
-        assert lines == {line for name in ("el", "ru", "uk") for line in TEXTS[name].splitlines()}

@@ -13,8 +13,7 @@ from clozeworks.pipeline.sources.sentence_rules import (
     JOINS,
     MISSED_ENDS,
     OWN_INITIALS,
-    Cut,
-    Join,
+    Rule,
 )
 from clozeworks.pipeline.sources.sentences import (
     LONGEST_CALL,
@@ -110,14 +109,14 @@ def test_whitespace_and_invisible_characters() -> None:
 
 
 @pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
-def test_each_rule_joins_its_example(rule: Join) -> None:
+def test_each_rule_joins_its_example(rule: Rule) -> None:
     for language in ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split():
         text = rule.example.replace("|", "")
         assert split_sentences([text], language) == [text]
 
 
 @pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
-def test_no_rule_is_there_for_what_sentencex_does(rule: Join) -> None:
+def test_no_rule_is_there_for_what_sentencex_does(rule: Rule) -> None:
     languages = ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split()
     pieces = [
         [piece.strip() for piece in segment(language, rule.example.replace("|", ""))]
@@ -127,7 +126,7 @@ def test_no_rule_is_there_for_what_sentencex_does(rule: Join) -> None:
 
 
 @pytest.mark.parametrize("rule", MISSED_ENDS, ids=lambda rule: rule.example)
-def test_each_rule_cuts_its_example(rule: Cut) -> None:
+def test_each_rule_cuts_its_example(rule: Rule) -> None:
     sentences = [sentence.strip() for sentence in rule.example.split("|")]
     languages = ["lv", "es", "en"] if rule.languages == "*" else rule.languages.split()
     for language in languages:

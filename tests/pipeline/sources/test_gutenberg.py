@@ -1,0 +1,340 @@
+"""What Project Gutenberg and printers put around a book, and marks in its text."""
+
+import pytest
+from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_header
+from clozeworks.pipeline.sources.records import RawDocument
+from reading import Source
+from shared_data import DATA, needs_shared_data
+from text_files import BOOK, PROSE, paragraphs_of, read_text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_gutenberg_book_is_its_prose(newline: str) -> None:
+    assert read_text(BOOK.replace("\n", newline)) == [
+        RawDocument(
+            id="shelf/book",
+            source="gutenberg",
+            title="The Bear A Story for the Young",
+            language="en",
+            paragraphs=PROSE,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "***START OF THE PROJECT GUTENBERG EBOOK THE BEAR***",
+        "*END*THE SMALL PRINT! FOR ETEXTS*Ver.04.29.93*END*",
+    ],
+)
+def test_older_marks_around_a_book(start: str) -> None:
+    text = BOOK.replace("*** START OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***", start)
+    text = text.replace("*** END OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***\n", "")
+    assert paragraphs_of(text) == PROSE
+    text = text.replace("End of Project Gutenberg's", "End of the Project Gutenberg Etext of")
+    assert paragraphs_of(text) == PROSE
+
+
+def test_a_book_without_marks_is_a_book_all_the_same() -> None:
+    text = BOOK.partition("pgdp.net\n")[2].partition("Transcriber's Note:\n\nObvious")[0]
+    (document,) = read_text(text)
+    assert (document.source, document.title, document.language) == ("text", "", "")
+    assert [paragraph for paragraph in document.paragraphs if paragraph in PROSE] == PROSE
+
+
+def test_a_text_about_gutenberg_is_not_a_gutenberg_file() -> None:
+    assert not is_gutenberg("I found it at Project Gutenberg.\nThe eBook of it is free.")
+    assert is_gutenberg("Project Gutenberg's The Bear, by A. Writer\n")
+
+
+def test_advertisements_behind_the_end_are_left_out() -> None:
+    shop = (
+        "\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\n"
+        "Sent postpaid on receipt of price.\n"
+    )
+    assert paragraphs_of(BOOK.replace("THE END\n", "THE END\n" + shop)) == PROSE
+    note = "A note of the author follows here, which is no advertisement at all."
+    assert paragraphs_of(BOOK.replace("THE END\n", f"THE END\n\n{note}\n")) == [
+        *PROSE,
+        note,
+    ]
+    story = BOOK.replace("CHAPTER II.", f"THE END\n{shop}\nCHAPTER II.")
+    assert len(paragraphs_of(story)) > len(PROSE)
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "A. L. Burt's Catalogue of Books for\nYoung People",
+        "=The Wolf.= 12mo, cloth, price 75 cents.",
+    ],
+)
+def test_a_publishers_list_without_the_end_before_it_is_left_out(heading: str) -> None:
+    book = f"=The Bear.= By A. WRITER. 12mo, cloth,\nillustrated, price $1.00.\n\n{PRAISE}\n\n"
+    shop = f"{heading}\n\nBOOKS FOR GIRLS.\n\n{book * 30}"
+    counters = Counters()
+    assert paragraphs_of(BOOK.replace("THE END\n", shop), counters) == PROSE
+    assert counters.counts["words_left_out_as_advertisements"] == len(shop.split())
+    # A list in a story, and a heading without prices.
+    story = shop + f"\n{PRAISE}\n" * 700 + "\nCHAPTER II."
+    assert len(paragraphs_of(BOOK.replace("CHAPTER II.", story))) > 700
+    assert PRAISE in paragraphs_of(
+        BOOK.replace("THE END\n", f"Published by A. Smith in London.\n\n{PRAISE}\n")
+    )
+
+
+PRAISE = (
+    '"It is unique among tales intended for children, '
+    'alike for pleasant instruction and gentle pathos."'
+)
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"],
+)
+def test_a_cast_of_characters_is_left_out(heading: str) -> None:
+    persons = (
+        f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n"
+        "  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
+    )
+    assert paragraphs_of(BOOK.replace("CHAPTER II.", persons)) == PROSE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("She was excited and half- frightened.", "She was excited and half-frightened."),
+        ("first- and second-class, pre- or post-war", "first- and second-class, pre- or post-war"),
+        ("It came to £88 10_s._ and 6_d._ in all.", "It came to £88 10s. and 6d. in all."),
+        ("I do not dis_trust_ it, _h_inside of him.", "I do not distrust it, hinside of him."),
+        ("the file my_long_name.txt", "the file my_long_name.txt"),
+        ("Malvoisie, [Footnote: Preserved grapes.] and wine.", "Malvoisie, and wine."),
+        ("north of El-Wijh [Footnote 3: Ahmed's observation", "north of El-Wijh"),
+        ("[Footnote 1: The letter was lost.]", "The letter was lost."),
+        ("Nigra [Greek: melichroos] est", "Nigra melichroos est"),
+        (
+            "the _Carême de l'Assomption_,[C] and consequently[D]",
+            "the Carême de l'Assomption, and consequently",
+        ),
+        ("[A] We must read it.", " We must read it."),
+        ("It was [a] great day, and [I] went on.", "It was [a] great day, and [I] went on."),
+        ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
+        ("He set a=1 and b=2, or =twice=.", "He set a=1 and b=2, or twice."),
+        ("For what other[6a] family[12] is it?", "For what other family is it?"),
+        # Signatures of notes.
+        (
+            "[27] Read _pathon_ with cod. Hav. See Dindorf. B.",
+            " Read pathon with cod. Hav. See Dindorf.",
+        ),
+        ('[28] "Quod correxit Hermannus." DINDORF.', ' "Quod correxit Hermannus."'),
+        ("[29] It fell in 480 B. C.", " It fell in 480 B. C."),
+        ("[30] See vol. II.", " See vol. II."),
+        ("[31] See the note. It is long.", " See the note. It is long."),
+        ("It is on p. 714, ed. B.", "It is on p. 714, ed. B."),
+    ],
+)
+def test_footnotes_emphasis_and_hyphens_within_sentences(text: str, expected: str) -> None:
+    assert plain(text) == expected
+
+
+FRONT = """\
+THE MASQUERADE
+
+Entered according to act of Congress, in the year 1857, by A. WRITER, in
+the Clerk's Office of the District Court of the United States for the
+Southern District of New York.
+
+CONTENTS
+
+I. In which the story of the unfortunate man is told, from which may be
+gathered whether or no he has been justly so entitled by his friends.
+
+II. An old miser, upon suitable representations, is prevailed upon to
+venture an investment of which the reader will hear more in its place.
+
+
+
+CHAPTER I
+
+"""
+
+
+def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
+    prose = BOOK[BOOK.index("There was once") : BOOK.index("[Illus")]
+    marked = "*** START OF THE PROJECT GUTENBERG EBOOK THE BEAR ***\n\n" + FRONT + prose
+    for printed in (
+        "Edinburgh:\nPrinted by J. Ballantyne & Co.",
+        "LONDON:--Printed by G. BARCLAY, Castle St.",
+    ):
+        (document,) = read_text(marked + "\n\n" + printed + "\n")
+        assert document.paragraphs == PROSE[:1]
+
+
+def test_the_body_does_not_change_title_and_language() -> None:
+    text = BOOK.replace(
+        "He went\naway.\n", "He read:\n\nTitle: Sir Thomas\n\nLanguage: French\n\nHe went\naway.\n"
+    )
+    (document,) = read_text(text)
+    assert (document.title, document.language) == ("The Bear A Story for the Young", "en")
+    assert (
+        read_text(text.replace("*** START OF", "Far from the start of"))[0].title
+        == "The Bear A Story for the Young"
+    )
+
+
+def test_contents_end_at_prose_in_a_narrow_book() -> None:
+    head = BOOK.partition("Produced by")[0]
+    line = "the wind went on over the grey and empty fields, her"
+    paragraphs = "\n\n".join([f"{line}\n{line}\n{line}\nand went away."] * 9)
+    assert len(paragraphs_of(f"{head}CONTENTS\n\nThe Wind\n\n{paragraphs}\n")) == 9
+    long = f"{' '.join([line] * 4)}."
+    assert len(paragraphs_of(f"{head}CONTENTS\n\n1 The Wind\n\n{long}\n\n{long}\n")) == 2
+
+
+def test_a_long_text_with_prices_is_not_a_publishers_list() -> None:
+    said = [
+        f"It was so in the year {year}, as they said." + " They paid $ 500." * (year % 10 == 0)
+        for year in range(3000)
+    ]
+    text = BOOK.replace(
+        "THE END\n", "\n\n".join(["So say the publications of the Treasury.", *said])
+    )
+    assert len(paragraphs_of(text)) > 1700
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "\n",
+        "* * *\n",
+        "[Illustration: ",
+        "_=[{",
+        "x" + " " * 50,
+        "chapter ",
+        "Contents - - ",
+        "a 1\n",
+        "text of ",
+        "*",
+        "=a",
+    ],
+)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    text = (
+        "Project Gutenberg's Book, by A. Writer\n\n"
+        + unit * (400_000 // len(unit))
+        + "\nIt is the end.\n"
+    )
+    assert {document.source for document in read_text(text)} <= {"gutenberg"}
+
+
+def test_marks_of_plain_text() -> None:
+    assert plain("He _was_ there,[12] =indeed=, in snake_case; a = b. [Picture: him]") == (
+        "He was there, indeed, in snake_case; a = b. "
+    )
+    assert plain("[Footnote 3: He was not.]") == "He was not."
+
+
+def test_header_fields() -> None:
+    assert read_header("Title: Faust\r\nLanguage: German\r\n") == {
+        "title": "Faust",
+        "language": "de",
+    }
+    assert read_header("Language: Klingon") == {"language": ""}
+    assert read_header("no header") == {}
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        (
+            "Austen - Pride and Prejudice.txt",
+            "It is a truth universally acknowledged",
+            "With the Gardiners, they were",
+        ),
+        (
+            "Chekhov - The Witch, and Other Stories.txt",
+            "IT was approaching nightfall.",
+            "“Good Christian folk,” Sasha",
+        ),
+        (
+            "Chesterton - Creatures That Once Were Men.txt",
+            "It is certainly a curious fact",
+            "And all around seemed to",
+        ),
+        (
+            "Emshwiller - The Unlearned.txt",
+            "The Chief Officer of Scientific",
+            "Silvers shook his head",
+        ),
+        ("Poe - The Works of Edgar Allan Poe — Volume 2.txt", "At Paris, just after dark", ""),
+    ],
+)
+def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
+    (document,) = Source("text", DATA / "books" / "gutenberg" / name, name).read()
+    assert document.source == "gutenberg"
+    assert document.paragraphs[0].startswith(first)
+    assert document.paragraphs[-1].startswith(last)
+    assert not [
+        paragraph
+        for paragraph in document.paragraphs
+        if "Gutenberg" in paragraph and "tm" in paragraph
+    ]
+
+
+def test_books_joined_in_one_file_are_all_read() -> None:
+    second = BOOK.replace("The Bear", "The Wolf").replace("I am a bear", "I am a wolf")
+    counters = Counters()
+    found = read_text("\n".join([BOOK, second, "Nothing follows.", BOOK]), counters)
+    assert [(document.id, document.title) for document in found] == [
+        ("shelf/book", "The Bear A Story for the Young"),
+        ("shelf/book#1", "The Wolf A Story for the Young"),
+        ("shelf/book#2", "The Bear A Story for the Young"),
+    ]
+    assert [document.paragraphs for document in found] == [
+        PROSE,
+        [PROSE[0], '"I am a wolf," he said.', PROSE[2]],
+        PROSE,
+    ]
+
+
+def test_every_word_of_a_book_is_kept_or_counted() -> None:
+    shop = (
+        "THE END\n\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\n"
+        "Sent postpaid, $2.\n"
+    )
+    counters = Counters()
+    text = BOOK.replace("THE END\n", shop)
+    kept = sum(
+        len(paragraph.split())
+        for document in read_text(text, counters)
+        for paragraph in document.paragraphs
+    )
+    left_out = {
+        name.removeprefix("words_left_out_as_"): count for name, count in counters.counts.items()
+    }
+    del left_out["headings_left_out"]
+    assert kept + sum(left_out.values()) == len(text.split())
+    assert all(
+        left_out[kind] > 2
+        for kind in ("boilerplate", "notes", "contents", "title_pages", "advertisements")
+    )
+
+
+@pytest.mark.slow
+def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
+    line = "There was once a bear who lived in a wood, and was known to all the people.\n"
+    text = BOOK.replace("He went\naway.\n", line * 30_000) * 2
+    counters = Counters()
+    documents = read_text(text, counters)
+    kept = sum(
+        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
+    )
+    assert kept > 2 * 30_000 * len(line.split())
+    left_out = sum(
+        count for name, count in counters.counts.items() if name.startswith("words_left_out_as_")
+    )
+    assert kept + left_out == len(text.split())
