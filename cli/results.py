@@ -114,7 +114,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
     width = None
     if not sys.stdout.isatty():
         width = 10_000
-    make_console(markup=False, emoji=False, width=width).print(table)
+    make_console(width=width).print(table)
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str]:

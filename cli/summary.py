@@ -15,7 +15,7 @@ from ..pipeline.execution.counters import (
 )
 from ..pipeline.wording import in_words
 from .failures import as_typed
-from .output import make_console, settings, tell
+from .output import print_table, settings, tell
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate
@@ -52,17 +52,16 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     """Print a table of what the commands wrote to standard output."""
     if not is_first_rank() or settings.is_quiet:
         return
-    from rich.markup import escape
-    from rich.table import Column, Table
+    from rich.table import Column
+    from rich.text import Text
 
-    # Folded, not cut: paths are copied from here.
-    last_column = Column(overflow="fold")
-    table = Table("stage", "", last_column, box=None, pad_edge=False, header_style="bold")
+    rows: list[list[str | Text]] = []
     for summary in summaries:
-        table.add_row(f"[bold]{summary.command}[/]", "where", escape(summary.where))
+        rows.append([Text(summary.command, "bold"), "where", summary.where])
         for name, value in summary.rows:
-            table.add_row("", escape(name), escape(value))
-    make_console().print(table)
+            rows.append(["", name, value])
+    # Folded, not cut: paths are copied from here.
+    print_table(["stage", "", Column(overflow="fold")], rows)
 
 
 def summarize_shards(

@@ -26,7 +26,7 @@ from clozeworks.pipeline.auditing.signs import (
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
+from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
@@ -217,9 +217,8 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
         UserError, match=r"instances was not built from .*/others, but from other documents"
     ):
         audit(instances, others)
-    manifest, vocabulary = read_manifest(instances, InstancesManifest), read_vocabulary(instances)
     titles = pq.read_table(f"{documents}/train-00000-of-00001.parquet")["title"].to_pylist()
-    for example in first_examples(instances, manifest, 500, vocabulary, documents):
+    for example in first_examples(instances, 500, documents):
         assert example.title_a == titles[example.instance.document_a]
         assert example.title_b == titles[example.instance.document_b]
     main(["audit", instances, "--documents", documents])
