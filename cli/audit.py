@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
+from .data_summary import WORDS_BAR
 from .failures import as_typed
 from .options import check_suffix
 from .output import print_table, printable, tell
-from .summary import BAR_WIDTH, CommandSummary, print_summaries
+from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
-
     from ..pipeline.auditing.documents import DocumentsAudit
     from ..pipeline.auditing.verdict import Audit
 
@@ -249,7 +249,7 @@ def _print_words(measured: "DocumentsAudit") -> None:
     rows = []
     for name, count, share in measured.word_shares:
         label = name if name == "kept" else f"left out: {name}"
-        rows.append((label, f"{count:,}", f"{share:.1%}", "█" * round(share * BAR_WIDTH)))
+        rows.append((label, f"{count:,}", f"{share:.1%}", "█" * round(share * WORDS_BAR)))
     columns = [Column(heading, justify="right") for heading in ("count", "share")]
     print_table(["words", *columns, ""], rows)
 

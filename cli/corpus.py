@@ -10,12 +10,11 @@ import msgspec
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import convert_values, describe_fault, read_toml
-from .data_warnings import warn_about_documents, warn_about_instances
+from .data_summary import summarize_documents, summarize_instances, summarize_vocabulary
 from .failures import commands_of
 from .options import make_config, max_bad_option
-from .summary import CommandSummary, summarize_shards
+from .summary import CommandSummary
 from .terminal import data_stage_terminal
-from .vocabulary_summary import summarize_vocabulary
 
 CONFIGS = {"ingest": IngestConfig, "vocab": VocabConfig, "build": BuildConfig}
 ON_THE_LINE = {
@@ -89,12 +88,10 @@ def corpus(
             options,
             progress,
         )
-    warn_about_documents(manifests.documents)
-    warn_about_instances(manifests.instances.shards)
     return [
-        summarize_shards("ingest", f"{output}/documents", manifests.documents),
-        summarize_vocabulary("vocab", f"{output}/vocab", manifests.vocabulary),
-        summarize_shards("build", f"{output}/instances", manifests.instances),
+        summarize_documents(f"{output}/documents", manifests.documents),
+        summarize_vocabulary(f"{output}/vocab", manifests.vocabulary),
+        summarize_instances(f"{output}/instances", manifests.instances),
     ]
 
 
