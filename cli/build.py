@@ -1,7 +1,5 @@
 """Define the command ``clozeworks build``."""
 
-from typing import Any
-
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
@@ -30,7 +28,7 @@ from .terminal import data_stage_terminal
 @config_options(BuildConfig, RunOptions)
 @click.pass_context
 def build(
-    ctx: click.Context, documents: str, vocab: str, output: str, **values: Any
+    ctx: click.Context, documents: str, vocab: str, output: str, **values: object
 ) -> CommandSummary:
     """Turn DOCUMENTS into masked sentence pairs in Parquet.
 

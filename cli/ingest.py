@@ -1,7 +1,7 @@
 """Define the command ``clozeworks ingest``."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -43,7 +43,7 @@ def ingest(
     sources: tuple[str, ...],
     output: str | None,
     explain: str | None,
-    **values: Any,
+    **values: object,
 ) -> CommandSummary | None:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 

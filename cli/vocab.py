@@ -1,7 +1,5 @@
 """Define the command ``clozeworks vocab``."""
 
-from typing import Any
-
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
@@ -30,7 +28,7 @@ from .terminal import data_stage_terminal
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
 def vocab(
-    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any
+    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: object
 ) -> CommandSummary:
     """Learn a vocabulary from the words in DOCUMENTS; every run gives the same one.
 
