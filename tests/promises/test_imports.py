@@ -86,7 +86,6 @@ SHARED_BY_COMMANDS = {
     "cli.glossary",
     "cli.options",
     "cli.output",
-    "cli.recipe",
     "cli.signals",
     "cli.summary",
     "cli.terminal",

@@ -582,7 +582,7 @@ def test_tokens_cut_from_few_rows_are_not_judged(tmp_path):
 
 @pytest.mark.parametrize(("words", "fails"), [(13_000, False), (50_000, True)])
 def test_long_words_may_leave_more_of_the_mask_budget(words: int, fails: bool):
-    measures = Measures(VOCABULARY, BuildConfig(max_length=32, masking="whole-word"), 1.0)
+    measures = Measures(VOCABULARY, BuildConfig(max_length=32, masking="whole-word"), 2000)
     measures.counts.update(
         rows=2000, tokens=64_000, text_tokens=58_000, words=words, masked=8000, masks_asked=10_000
     )

@@ -15,13 +15,14 @@ from clozeworks.pipeline.auditing.documents import (
     BINS_PER_OCTAVE,
     audit_documents,
 )
+from clozeworks.pipeline.auditing.repeats import HashSample
 from clozeworks.pipeline.auditing.signs import (
     LONG,
     MAX_EXAMPLES,
     REPEATED,
-    Repeats,
     excerpt,
     find_signs,
+    hash_long,
 )
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
@@ -276,11 +277,14 @@ def test_the_option_documents_is_for_instances(tmp_path, capsys):
 
 
 def test_repeats_in_a_share_of_the_hashes_stand_for_all():
-    repeats = Repeats(0.25)
+    sample = HashSample(8000, max_hashes=2000)
     for _ in range(2):
-        repeats.add(pa.array([f"{number} {LONG_SENTENCE}" for number in range(4000)]))
-    num_repeated, total, _ = repeats.sum()
-    assert (num_repeated, total) == pytest.approx((4000, 8000), rel=0.1)
+        _, hashes = hash_long(pa.array([f"{number} {LONG_SENTENCE}" for number in range(4000)]))
+        sample.add(hashes)
+    _, copies = sample.counts()
+    assert sample.share == 0.25
+    assert set(copies.tolist()) == {2}
+    assert len(copies) == pytest.approx(1000, rel=0.1)
 
 
 @pytest.mark.parametrize("name", [".", "./", "../instances", "../instances/."])
