@@ -14,8 +14,8 @@ from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary, vocabulary_of_instances
-from .beside import documents_beside, vocabulary_beside
-from .documents import audit_documents, documents_digest
+from .beside import documents_beside, documents_digest
+from .documents import audit_documents
 from .judging import at_most, exact, info, none, unknown, verdict_of
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
@@ -98,13 +98,7 @@ def audit_instances(
         mask_positions=measures.mask_positions.tolist(),
         top_masked=top_tokens(measures, NUM_TOP_TOKENS),
         shares_read=_shares_read(manifest.mixture),
-        tokens_per_word_by_size=_tokens_per_word_by_size(directory, vocabulary),
     )
-
-
-def _tokens_per_word_by_size(instances: str, vocabulary: Vocabulary) -> list[tuple[int, float]]:
-    learned = vocabulary_beside(instances, vocabulary.fingerprint)
-    return learned.report.tokens_per_word_by_size if learned else []
 
 
 def _measure_shard(

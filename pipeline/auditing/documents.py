@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from .. import ragged, storage
 from ..execution.counters import NUM_TEMPLATES, WORDS_LEFT_OUT, count_of, most_costly_templates
-from ..manifests import DocumentsManifest, InstancesManifest
+from ..manifests import DocumentsManifest
 from ..storage.shards import read_columns
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary
@@ -303,11 +303,3 @@ def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
         )
         counters.append(counter)
     return counters
-
-
-def documents_digest(manifest: InstancesManifest) -> str:
-    """Return the digest of the documents that instances were built from; "" if unknown."""
-    for source in manifest.inputs:
-        if source.get("stage") == "ingest":
-            return str(source.get("digest", ""))
-    return ""
