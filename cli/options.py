@@ -110,10 +110,14 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
     """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
 
     def decorate(command: Command) -> Command:
-        options = [option for config in configs for option in _options_of(config)]
         # Backwards, because a decorator puts its option before those that were added already.
-        for option in reversed(options):
-            command = option(command)
+        for config in reversed(configs):
+            # As types; a field's own `type` is text in modules that postpone annotations.
+            annotations = typing.get_type_hints(config)
+            for field in reversed(dataclasses.fields(config)):
+                # A field without help, such as `beam_options`, is not set by an option.
+                if field.metadata:
+                    command = _option(field, annotations[field.name])(command)
 
         def check(**values: object) -> None:
             for config in configs:
@@ -144,17 +148,6 @@ def _config_option(command: Command) -> Command:
         help="TOML file with defaults for the options: at the top level, and in a table named "
         "after the command.",
     )(command)
-
-
-def _options_of(config: type) -> list[Callable[[Command], Command]]:
-    # As types; a field's own `type` is text in modules that postpone annotations.
-    annotations = typing.get_type_hints(config)
-    options = []
-    for field in dataclasses.fields(config):
-        # A field without help, such as `beam_options`, is not set by an option.
-        if field.metadata:
-            options.append(_option(field, annotations[field.name]))
-    return options
 
 
 def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[Command], Command]:
