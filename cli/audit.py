@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
+from .data_summary import WORDS_BAR
 from .failures import as_typed
 from .options import check_suffix
-from .output import make_console, printable, tell
-from .summary import BAR_WIDTH, CommandSummary, print_summaries
+from .output import print_table, printable, tell
+from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..pipeline.auditing.documents import DocumentsAudit
     from ..pipeline.auditing.verdict import Audit
 
 NUM_EXAMPLES = 6
 MARKS = {
-    "ok": "[green]ok[/]",
-    "bad": "[bold red]BAD[/]",
-    "warn": "[yellow]warning[/]",
-    "unjudged": "[yellow]not judged[/]",
-    "info": "",
+    "ok": ("ok", "green"),
+    "bad": ("BAD", "bold red"),
+    "warn": ("warning", "yellow"),
+    "unjudged": ("not judged", "yellow"),
+    "info": ("", ""),
 }
+"""The text and style of each verdict."""
 
 
 @click.command()
@@ -82,14 +82,18 @@ def audit(
             f"{directory} was written by `clozeworks vocab`; "
             "audit measures instances and documents."
         )
+    failed = []
     if stage == "ingest":
         if documents:
             raise UserError(f"--documents is for instances, but {directory} has documents.")
-        sentences = _audit_documents(directories, report, as_json)
-        failed = []
+        audits = _audit_documents(directories, report, as_json)
     else:
-        sentences, failed = _audit_instances(directories, documents, report, as_json)
-    rows = [("verdict", sentence) for sentence in sentences]
+        audits = _audit_instances(directories, documents, report, as_json)
+        failed = [name for name, measured in audits.items() if measured.failed]
+    sentences = {name: as_typed(measured.sentence) for name, measured in audits.items()}
+    if len(sentences) > 1:
+        sentences = {name: f"{name}: {sentence}" for name, sentence in sentences.items()}
+    rows = [("verdict", sentence) for sentence in sentences.values()]
     if report:
         rows.append(("report", report))
     summary = CommandSummary("audit", directory, rows)
@@ -97,15 +101,18 @@ def audit(
         # `ctx.exit` leaves at once: `main` prints no summary afterwards.
         if not as_json:
             print_summaries([summary])
-        for sentence in failed:
-            tell("notice", sentence)
+        for name in failed:
+            tell("notice", sentences[name])
         ctx.exit(1)
     if as_json:
         return None  # a summary would follow the JSON
     return summary
 
 
-def _audit_documents(directories: list[str], report: str | None, as_json: bool) -> list[str]:
+def _audit_documents(
+    directories: list[str], report: str | None, as_json: bool
+) -> "dict[str, DocumentsAudit]":
+    """Measure, print and report documents."""
     from ..pipeline.auditing.documents import audit_documents
     from ..pipeline.auditing.report import render_documents
 
@@ -117,24 +124,22 @@ def _audit_documents(directories: list[str], report: str | None, as_json: bool) 
             _print_documents(measured)
     if report:
         _write(report, render_documents(audits))
-    sentences = []
-    for directory, measured in audits.items():
-        sentences.append(_named(directory, measured.sentence, directories))
-    return sentences
+    return audits
 
 
 def _audit_instances(
     directories: list[str], documents: str | None, report: str | None, as_json: bool
-) -> tuple[list[str], list[str]]:
-    """Measure, print and report; return the verdicts, and the verdicts of directories that fail."""
+) -> "dict[str, Audit]":
+    """Measure, print and report instances; `documents` are those of the first directory."""
     from ..pipeline.auditing.beside import documents_beside
     from ..pipeline.auditing.checks import audit as measure
+    from ..pipeline.auditing.decode import first_examples
+    from ..pipeline.auditing.report import render_instances
 
+    first, *others = directories
+    documents_of = {first: documents, **dict.fromkeys(others)}
     audits: dict[str, Audit] = {}
-    for directory in directories:
-        measured_documents = None
-        if directory == directories[0]:
-            measured_documents = documents  # of DIRECTORY, not of OTHER
+    for directory, measured_documents in documents_of.items():
         if report and not measured_documents:
             measured_documents = documents_beside(directory)
         audits[directory] = measure(directory, measured_documents)
@@ -142,27 +147,14 @@ def _audit_instances(
         _print_json(audits)
     else:
         _print_checks(audits)
-        if documents and (measured := audits[directories[0]].documents):
+        if documents and (measured := audits[first].documents):
             click.echo()
             _print_documents(measured)
     if report:
-        _write_report(report, audits)
-    sentences = []
-    failed = []
-    for directory, measured in audits.items():
-        sentence = _named(directory, measured.sentence, directories)
-        sentences.append(sentence)
-        if measured.failed:
-            failed.append(sentence)
-    return sentences, failed
-
-
-def _named(directory: str, sentence: str, directories: list[str]) -> str:
-    """Return a verdict, with its directory in front if there are two."""
-    sentence = as_typed(sentence)
-    if len(directories) == 1:
-        return sentence
-    return f"{directory}: {sentence}"
+        measured = audits[first].documents
+        examples = first_examples(first, NUM_EXAMPLES, measured.directory if measured else None)
+        _write(report, render_instances(audits, examples))
+    return audits
 
 
 def _print_json(audits: "Mapping[str, Audit | DocumentsAudit]") -> None:
@@ -170,65 +162,62 @@ def _print_json(audits: "Mapping[str, Audit | DocumentsAudit]") -> None:
     click.echo(json.dumps(values, indent=1))
 
 
+def _write(path: str, page: str) -> None:
+    from ..pipeline.storage.directory import write_file
+
+    with write_file(path) as file:
+        file.write(page.encode())
+
+
 def _print_checks(audits: "dict[str, Audit]") -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column
+    from rich.text import Text
 
     from ..pipeline.auditing.verdict import checks_by_name
 
-    table = Table("check", box=None, pad_edge=False, header_style="bold")
-    # Three columns for each directory: measured, expected, verdict.
+    columns: list[str | Column] = ["check"]
     for directory in audits:
-        heading = "measured"
-        if len(audits) > 1:
-            heading = escape(directory)
-        table.add_column(heading, overflow="fold")
-        table.add_column("expected")
-        table.add_column("")
+        heading = "measured" if len(audits) == 1 else directory
+        columns += [Column(heading, overflow="fold"), "expected", ""]
+    rows = []
     for name, checks in checks_by_name(audits.values()).items():
-        cells = [escape(name)]
+        cells: list[str | Text] = [name]
         for check in checks:
             if check is None:  # only the other directory has it
                 cells += ["", "", ""]
-                continue
-            # Names such as [MASK] are not rich's markup; the marks are.
-            measured = escape(as_typed(check.measured_and_advice))
-            cells += [measured, check.asked, MARKS[check.verdict]]
-        table.add_row(*cells)
-    make_console().print(table)
+            else:
+                mark = Text(*MARKS[check.verdict])
+                cells += [as_typed(check.measured_and_advice), check.asked, mark]
+        rows.append(cells)
+    print_table(columns, rows)
 
 
 def _print_documents(measured: "DocumentsAudit") -> None:
     """Print the sizes by source and language, the signs of bad text with an example of each, and
     the counters of what was left out.
     """
+    click.echo(printable(f"documents in {measured.directory}"))
+    _print_sizes(measured)
+    click.echo()
     signs = []
     for sign in measured.signs:
         examples = [f"{text} ({document})" for document, text in sign.examples]
         signs.append((sign.name, sign.count, examples))
-    left_out = []
-    for counter in measured.counted:
-        left_out.append((counter.name, counter.count, counter.examples))
+    _print_counts("sign", signs)
+    click.echo()
+    left_out = [(each.name, each.count, each.examples) for each in measured.counted]
     if not measured.words_kept:
-        for counter in measured.words_left_out:
-            name = f"words left out: {counter.name}"
-            left_out.append((name, counter.count, counter.examples))
-    console = make_console()
-    click.echo(printable(f"documents in {measured.directory}"))
-    console.print(_sizes_table(measured))
-    click.echo()
-    console.print(_counts_table("sign", signs))
-    click.echo()
-    console.print(_counts_table("read and left out by ingest", left_out))
+        for each in measured.words_left_out:
+            left_out.append((f"words left out: {each.name}", each.count, each.examples))
+    _print_counts("read and left out by ingest", left_out)
     click.echo()
     if measured.words_kept:
-        console.print(_words_table(measured))
+        _print_words(measured)
         click.echo()
 
 
-def _sizes_table(measured: "DocumentsAudit") -> "Table":
-    from rich.markup import escape
-    from rich.table import Column, Table
+def _print_sizes(measured: "DocumentsAudit") -> None:
+    from rich.table import Column
 
     headings = (
         "documents",
@@ -238,10 +227,10 @@ def _sizes_table(measured: "DocumentsAudit") -> "Table":
         "characters per sentence",
     )
     columns = [Column(heading, justify="right") for heading in headings]
-    table = Table("source", "language", *columns, box=None, pad_edge=False)
+    rows = []
     for origin in measured.origins:
-        table.add_row(
-            escape(origin.source),
+        row = (
+            origin.source,
             origin.language,
             f"{origin.documents:,}",
             f"{origin.sentences:,}",
@@ -249,67 +238,29 @@ def _sizes_table(measured: "DocumentsAudit") -> "Table":
             f"{origin.sentences / max(origin.documents, 1):,.1f}",
             f"{origin.characters / max(origin.sentences, 1):,.1f}",
         )
-    return table
+        rows.append(row)
+    print_table(["source", "language", *columns], rows)
 
 
-def _words_table(measured: "DocumentsAudit") -> "Table":
-    """Return a table of the words kept, and left out by reason, with a bar of each share."""
-    from rich.table import Column, Table
+def _print_words(measured: "DocumentsAudit") -> None:
+    """Print the words kept, and left out by reason, with a bar of each share."""
+    from rich.table import Column
 
-    table = Table(
-        "words",
-        Column("count", justify="right"),
-        Column("share", justify="right"),
-        "",
-        box=None,
-        pad_edge=False,
-    )
+    rows = []
     for name, count, share in measured.word_shares:
         label = name if name == "kept" else f"left out: {name}"
-        table.add_row(label, f"{count:,}", f"{share:.1%}", "█" * round(share * BAR_WIDTH))
-    return table
+        rows.append((label, f"{count:,}", f"{share:.1%}", "█" * round(share * WORDS_BAR)))
+    columns = [Column(heading, justify="right") for heading in ("count", "share")]
+    print_table(["words", *columns, ""], rows)
 
 
-def _counts_table(heading: str, rows: list[tuple[str, int, list[str]]]) -> "Table":
-    """Return a table of (name, count, examples), with the first example of each."""
-    from rich.markup import escape
-    from rich.table import Column, Table
+def _print_counts(heading: str, counts: list[tuple[str, int, list[str]]]) -> None:
+    """Print (name, count, examples), with the first example of each."""
+    from rich.table import Column
 
-    table = Table(
-        heading,
-        Column("count", justify="right"),
-        Column("for example", overflow="fold"),
-        box=None,
-        pad_edge=False,
-    )
-    for name, count, examples in rows:
-        example = ""
-        if examples:
-            example = escape(examples[0])
-        table.add_row(name, f"{count:,}", example)
-    return table
-
-
-def _write_report(path: str, audits: "dict[str, Audit]") -> None:
-    from ..pipeline.auditing.decode import first_examples
-    from ..pipeline.auditing.report import render_instances
-    from ..pipeline.manifests import InstancesManifest
-    from ..pipeline.storage.stage import read_manifest
-    from ..pipeline.vocabulary.vocabulary import read_vocabulary
-
-    # The page shows examples of the first directory alone.
-    directory, measured = next(iter(audits.items()))
-    documents = None
-    if measured.documents:
-        documents = measured.documents.directory
-    manifest = read_manifest(directory, InstancesManifest)
-    vocabulary = read_vocabulary(directory)
-    examples = first_examples(directory, manifest, NUM_EXAMPLES, vocabulary, documents)
-    _write(path, render_instances(audits, examples))
-
-
-def _write(path: str, page: str) -> None:
-    from ..pipeline.storage.directory import write_file
-
-    with write_file(path) as file:
-        file.write(page.encode())
+    rows = []
+    for name, count, examples in counts:
+        example = examples[0] if examples else ""
+        rows.append((name, f"{count:,}", example))
+    columns = [Column("count", justify="right"), Column("for example", overflow="fold")]
+    print_table([heading, *columns], rows)

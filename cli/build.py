@@ -1,13 +1,11 @@
 """Define the command ``clozeworks build``."""
 
-from typing import Any
-
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
-from .data_warnings import warn_about_instances
+from .data_summary import summarize_dry_run, summarize_instances
 from .options import GroupedCommand, config_options, make_config
-from .summary import CommandSummary, summarize_dry_run, summarize_shards
+from .summary import CommandSummary
 from .terminal import data_stage_terminal
 
 
@@ -30,7 +28,7 @@ from .terminal import data_stage_terminal
 @config_options(BuildConfig, RunOptions)
 @click.pass_context
 def build(
-    ctx: click.Context, documents: str, vocab: str, output: str, **values: Any
+    ctx: click.Context, documents: str, vocab: str, output: str, **values: object
 ) -> CommandSummary:
     """Turn DOCUMENTS into masked sentence pairs in Parquet.
 
@@ -46,5 +44,4 @@ def build(
         return summarize_dry_run("build", output, estimate)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_build(documents, vocab, output, config, options, progress)
-    warn_about_instances(manifest.shards)
-    return summarize_shards("build", output, manifest)
+    return summarize_instances(output, manifest)

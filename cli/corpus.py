@@ -1,8 +1,6 @@
 """Define the command ``clozeworks corpus``."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -10,12 +8,11 @@ import msgspec
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import convert_values, describe_fault, read_toml
-from .data_warnings import warn_about_documents, warn_about_instances
+from .data_summary import summarize_documents, summarize_instances, summarize_vocabulary
 from .failures import commands_of
-from .options import make_config, max_bad_option
-from .summary import CommandSummary, summarize_shards
+from .options import check_names, checked_by, make_config, max_bad_option, plain_values
+from .summary import CommandSummary
 from .terminal import data_stage_terminal
-from .vocabulary_summary import summarize_vocabulary
 
 CONFIGS = {"ingest": IngestConfig, "vocab": VocabConfig, "build": BuildConfig}
 ON_THE_LINE = {
@@ -27,12 +24,51 @@ ON_THE_LINE = {
 }
 """Options of the stages that have a flag here."""
 
-Config = TypeVar("Config")
-
 
 def _help_of(name: str) -> str:
     fields = {field.name: field for field in dataclasses.fields(CONFIGS[ON_THE_LINE[name]])}
     return fields[name].metadata["help"]
+
+
+def _stage_configs(
+    config: str | None, **values: object
+) -> tuple[IngestConfig, VocabConfig, BuildConfig]:
+    """Return the configs of the stages from the options of `corpus`."""
+    tables = _read_tables(config)
+    for name, stage in ON_THE_LINE.items():
+        if values[name] is not None:  # the command line overrides the file
+            tables[stage][name] = values[name]
+    try:
+        return (
+            convert_values(tables["ingest"], IngestConfig),
+            convert_values(tables["vocab"], VocabConfig),
+            convert_values(tables["build"], BuildConfig),
+        )
+    except msgspec.ValidationError as error:
+        raise UserError(f"--config {config} is not valid ({describe_fault(error)}).") from None
+
+
+def _read_tables(path: str | None) -> dict[str, dict[str, object]]:
+    """Return the options of each stage by field name."""
+    tables: dict[str, dict[str, object]] = {stage: {} for stage in CONFIGS}
+    if path is None:
+        return tables
+    other_commands = {command.name for command in commands_of(click.get_current_context())}
+    for stage, table in read_toml(path, dict[str, object]).items():
+        if not isinstance(table, dict):
+            raise UserError(
+                f"--config {path}: {stage} is in none of the tables: put it under [ingest], "
+                "[vocab] or [build]."
+            )
+        if stage in CONFIGS:
+            tables[stage] = plain_values(table)
+            # Checked here, because `convert_values` ignores names that it does not know.
+            fields = [field.name for field in dataclasses.fields(CONFIGS[stage])]
+            check_names(tables[stage], fields, stage, path)
+        elif stage not in other_commands:  # one file may serve all commands
+            hint = did_you_mean(stage, CONFIGS)
+            raise UserError(f"--config {path}: there is no data stage {stage!r}{hint}.")
+    return tables
 
 
 @click.command()
@@ -67,9 +103,10 @@ def _help_of(name: str) -> str:
     "--overwrite", is_flag=True, help="Delete the three folders' contents and start over."
 )
 @click.option("--verbose", "-v", is_flag=True, help="Show the logs of libraries and Apache Beam.")
+@checked_by(_stage_configs)
 @click.pass_context
 def corpus(
-    ctx: click.Context, sources: tuple[str, ...], output: str, config: str | None, **values: Any
+    ctx: click.Context, sources: tuple[str, ...], output: str, config: str | None, **values: object
 ) -> list[CommandSummary]:
     """Run ingest, vocab and build, one after the other.
 
@@ -79,7 +116,7 @@ def corpus(
     """
     from ..pipeline.corpus import make_corpus
 
-    configs = stage_configs({**values, "config": config})
+    configs = _stage_configs(config, **values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     with data_stage_terminal(options.verbose) as progress:
         manifests = make_corpus(
@@ -89,63 +126,8 @@ def corpus(
             options,
             progress,
         )
-    warn_about_documents(manifests.documents)
-    warn_about_instances(manifests.instances.shards)
     return [
-        summarize_shards("ingest", f"{output}/documents", manifests.documents),
-        summarize_vocabulary("vocab", f"{output}/vocab", manifests.vocabulary),
-        summarize_shards("build", f"{output}/instances", manifests.instances),
+        summarize_documents(f"{output}/documents", manifests.documents),
+        summarize_vocabulary(f"{output}/vocab", manifests.vocabulary),
+        summarize_instances(f"{output}/instances", manifests.instances),
     ]
-
-
-def stage_configs(values: Mapping[str, Any]) -> tuple[IngestConfig, VocabConfig, BuildConfig]:
-    """Return the configs of the stages from the options of `corpus`."""
-    path = values["config"]
-    tables = _read_tables(path)
-    for name, stage in ON_THE_LINE.items():
-        if values[name] is not None:  # the command line overrides the file
-            tables[stage][name] = values[name]
-    return (
-        _stage_config(IngestConfig, tables["ingest"], path),
-        _stage_config(VocabConfig, tables["vocab"], path),
-        _stage_config(BuildConfig, tables["build"], path),
-    )
-
-
-# For recipes, which check all options before they run anything; see `options.config_options`.
-cast(Any, corpus.callback).check = stage_configs
-
-
-def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
-    """Return the options of each stage by field name."""
-    tables: dict[str, dict[str, Any]] = {stage: {} for stage in CONFIGS}
-    if path is None:
-        return tables
-    other_commands = {command.name for command in commands_of(click.get_current_context())}
-    for stage, table in read_toml(path, dict[str, Any]).items():
-        if not isinstance(table, dict):
-            raise UserError(
-                f"--config {path}: {stage} is in none of the tables: put it under [ingest], "
-                "[vocab] or [build]."
-            )
-        if stage not in CONFIGS:
-            if stage in other_commands:
-                continue  # one file may serve all commands
-            hint = did_you_mean(stage, CONFIGS)
-            raise UserError(f"--config {path}: there is no data stage {stage!r}{hint}.")
-        fields = [field.name for field in dataclasses.fields(CONFIGS[stage])]
-        for name, value in table.items():
-            field = name.replace("-", "_")
-            # Checked here, because `convert_values` ignores names that it does not know.
-            if field not in fields:
-                hint = did_you_mean(field, fields)
-                raise UserError(f"--config {path}: {stage} has no option {name!r}{hint}.")
-            tables[stage][field] = value
-    return tables
-
-
-def _stage_config(kind: type[Config], table: dict[str, Any], path: str | None) -> Config:
-    try:
-        return convert_values(table, kind)
-    except msgspec.ValidationError as error:
-        raise UserError(f"--config {path} is not valid ({describe_fault(error)}).") from None

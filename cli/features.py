@@ -1,7 +1,5 @@
 """Define the command ``clozeworks features``."""
 
-from typing import Any
-
 import click
 
 from ..model.features.config import FeaturesConfig
@@ -23,7 +21,7 @@ from .training_progress import report_upload, training_progress
 @click.option("--overwrite", is_flag=True, help="Delete the output file and start over.")
 @config_options(FeaturesConfig)
 def features(
-    checkpoint: str, data: str, output: str, overwrite: bool, **values: Any
+    checkpoint: str, data: str, output: str, overwrite: bool, **values: object
 ) -> CommandSummary:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 

@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from ..model.finetuning.config import FinetuneConfig
+from ..model.tasks.options import check_task
 from ..pipeline.wording import in_words
-from .options import GroupedCommand, config_options, make_config
+from .options import GroupedCommand, checked_by, config_options, make_config
 from .signals import StopOnSignal
 from .summary import CommandSummary, figure
 from .training_progress import report_upload, training_progress
@@ -19,6 +20,11 @@ DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 CLASS_METRICS = ("precision", "recall", "f1")
 MAX_CLASSES = 20
 """More are in summary.json alone."""
+
+
+def _check(task: str, **values: object) -> None:
+    config = make_config(FinetuneConfig, values)
+    check_task(task, config.task_options)
 
 
 @click.command(cls=GroupedCommand)
@@ -41,9 +47,10 @@ MAX_CLASSES = 20
 @click.option(
     "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
 )
+@checked_by(_check)
 @config_options(FinetuneConfig)
 def finetune(
-    task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any
+    task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: object
 ) -> CommandSummary:
     """Fine-tune an encoder on a TASK and keep the best run; exit with 1 if all runs are no better
     than a constant answer, unless --random-weights is given.

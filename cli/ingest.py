@@ -1,17 +1,17 @@
 """Define the command ``clozeworks ingest``."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
 from ..pipeline.execution.counters import count_words
 from ..pipeline.wording import in_words
-from .data_warnings import warn_about_documents
+from .data_summary import summarize_documents, summarize_dry_run
 from .options import GroupedCommand, config_options, make_config, max_bad_option
 from .output import printable
-from .summary import CommandSummary, summarize_dry_run, summarize_shards
+from .summary import CommandSummary
 from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def ingest(
     sources: tuple[str, ...],
     output: str | None,
     explain: str | None,
-    **values: Any,
+    **values: object,
 ) -> CommandSummary | None:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
@@ -70,8 +70,7 @@ def ingest(
         return summarize_dry_run("ingest", output, estimate)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_ingest(sources, output, config, options, progress)
-    warn_about_documents(manifest)
-    return summarize_shards("ingest", output, manifest)
+    return summarize_documents(output, manifest)
 
 
 def print_explanation(explanation: "Explanation") -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, cast
 
@@ -81,12 +81,10 @@ class CommaSeparated(click.ParamType):
             self.name = "names"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Any, ...]:
         """Return the items as a tuple; a default, or a list in a TOML file, is not split."""
-        items = value
-        if not isinstance(value, list | tuple):
-            items = str(value).split(",")
+        items = value if isinstance(value, list | tuple) else str(value).split(",")
         try:
             return tuple(self.kind(item) for item in items)
         except (TypeError, ValueError):
@@ -98,7 +96,7 @@ class ContentOfFile(click.ParamType):
 
     name = "file"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the content; the default is an empty one."""
         if not value:
             return ""
@@ -112,13 +110,30 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
     """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
 
     def decorate(command: Command) -> Command:
-        options = [option for config in configs for option in _options_of(config)]
         # Backwards, because a decorator puts its option before those that were added already.
-        for option in reversed(options):
-            command = option(command)
-        # For recipes, which check all options before they run anything.
-        cast(Any, command).configs = configs
-        return _config_option(command)
+        for config in reversed(configs):
+            # As types; a field's own `type` is text in modules that postpone annotations.
+            annotations = typing.get_type_hints(config)
+            for field in reversed(dataclasses.fields(config)):
+                # A field without help, such as `beam_options`, is not set by an option.
+                if field.metadata:
+                    command = _option(field, annotations[field.name])(command)
+
+        def check(**values: object) -> None:
+            for config in configs:
+                make_config(config, values)
+
+        return checked_by(check)(_config_option(command))
+
+    return decorate
+
+
+def checked_by(check: Callable[..., object]) -> Callable[[Command], Command]:
+    """Let a recipe call `check` with the values of a command before its first stage runs."""
+
+    def decorate(command: Command) -> Command:
+        cast(Any, command).check = check
+        return command
 
     return decorate
 
@@ -135,18 +150,7 @@ def _config_option(command: Command) -> Command:
     )(command)
 
 
-def _options_of(config: type) -> list[Callable[[Command], Command]]:
-    # As types; a field's own `type` is text in modules that postpone annotations.
-    annotations = typing.get_type_hints(config)
-    options = []
-    for field in dataclasses.fields(config):
-        # A field without help, such as `beam_options`, is not set by an option.
-        if field.metadata:
-            options.append(_option(field, annotations[field.name]))
-    return options
-
-
-def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command], Command]:
+def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[Command], Command]:
     """Return the decorator that adds the option of a field."""
     flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
     # By the annotation: `tuple[str, ...]` is `--weight a=2 --weight b=3`, a tuple otherwise is
@@ -173,7 +177,7 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
     )
 
 
-def _value_type(annotation: Any) -> Any:
+def _value_type(annotation: object) -> object:
     """Return the type of a field's value if it is given: ``int`` for ``int | None``."""
     # `int | None` is a UnionType, but `Literal[...] | None` a Union.
     if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
@@ -182,7 +186,7 @@ def _value_type(annotation: Any) -> Any:
     return kinds[0]
 
 
-def _parameter_type(value_type: Any) -> Any:
+def _parameter_type(value_type: object) -> Any:
     """Return click's type for the values of a field."""
     origin = typing.get_origin(value_type)
     arguments = typing.get_args(value_type)
@@ -193,7 +197,7 @@ def _parameter_type(value_type: Any) -> Any:
     return value_type
 
 
-def _as_typed(default: Any) -> Any:
+def _as_typed(default: object) -> object:
     """Return a default as one would type it, which is also how ``--help`` shows it."""
     if isinstance(default, tuple) and default:
         numbers = [f"{number:g}" for number in default]
@@ -201,7 +205,7 @@ def _as_typed(default: Any) -> Any:
     return default
 
 
-def _has_visible_default(default: Any, flags: str) -> bool:
+def _has_visible_default(default: object, flags: str) -> bool:
     """Return whether ``--help`` shows the default: not for a value that is absent, nor for a plain
     switch that is off.
     """
@@ -216,7 +220,7 @@ def check_suffix(option: str, path: str, suffix: str, what: str) -> None:
         raise UserError(f"`{option}` writes {what}: give a name that ends in {suffix}, not {path}.")
 
 
-def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:
+def make_config(config: type[Config], values: Mapping[str, object], **more: object) -> Config:
     """Return the dataclass, filled from those of the command's `values` that are its fields."""
     names = {field.name for field in dataclasses.fields(cast(Any, config))}
     fields = {name: value for name, value in values.items() if name in names}
@@ -234,7 +238,7 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None)
     """
     if path is None:
         return
-    values = read_toml(path, dict[str, Any])
+    values = read_toml(path, dict[str, object])
     command_name = str(ctx.command.name)
     command_names = [str(command.name) for command in commands_of(ctx)]
     for name, value in values.items():
@@ -243,19 +247,16 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None)
             raise UserError(f"--config {path}: there is no command {name!r}{hint}.")
 
     table = values.get(command_name)
-    defaults = _plain_values(values)
+    defaults = plain_values(values)
     if isinstance(table, dict):
-        defaults |= _plain_values(table)
-    option_names = {str(parameter.name) for parameter in ctx.command.params}
-    if unknown_names := sorted(set(defaults) - option_names):
-        name = _with_dashes(unknown_names[0])
-        hint = did_you_mean(name, map(_with_dashes, sorted(option_names)))
-        raise UserError(f"--config {path}: {command_name} has no option {name!r}{hint}.")
+        defaults |= plain_values(table)
+    fields = [str(parameter.name) for parameter in ctx.command.params]
+    check_names(defaults, fields, command_name, path)
     # click looks values up here after the command line and before the option's own default.
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
-def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
+def plain_values(table: Mapping[str, object]) -> dict[str, object]:
     """Return what a table holds besides other tables, by field name."""
     values = {}
     for name, value in table.items():
@@ -264,5 +265,12 @@ def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _with_dashes(name: str) -> str:
-    return name.replace("_", "-")
+def check_names(
+    values: Mapping[str, object], fields: Iterable[str], command: str, path: str
+) -> None:
+    """Raise `UserError` if a value from the file at `path` is not one of a command's fields."""
+    options = sorted(field.replace("_", "-") for field in fields)
+    for name in sorted(name.replace("_", "-") for name in values):
+        if name not in options:
+            hint = did_you_mean(name, options)
+            raise UserError(f"--config {path}: {command} has no option {name!r}{hint}.")

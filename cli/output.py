@@ -6,11 +6,14 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Column
+    from rich.text import Text
 
 Level = Literal["progress", "notice", "warning", "error"]
 PREFIXES = {"warning": "Warning: ", "error": "Error: "}
@@ -65,7 +68,9 @@ def _picture(control: re.Match[str]) -> str:
 
 
 def make_console(**settings: Any) -> "Console":
-    """Return rich's console, which prints strings as `printable` shows them."""
+    """Return rich's console, which prints strings as `printable` shows them, and brackets and
+    colons in them as they are.
+    """
     # Imported late: rich would double the time of `--help`.
     from rich.console import Console
     from rich.text import Text
@@ -74,4 +79,14 @@ def make_console(**settings: Any) -> "Console":
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-    return SafeConsole(**settings)
+    return SafeConsole(markup=False, emoji=False, **settings)
+
+
+def print_table(columns: "Iterable[str | Column]", rows: "Iterable[Iterable[str | Text]]") -> None:
+    """Print a table without lines to standard output; a cell of rich's `Text` may have a style."""
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    make_console().print(table)

@@ -66,7 +66,7 @@ def pretrain(
     output: str,
     overwrite: bool,
     dry_run: bool,
-    **values: Any,
+    **values: object,
 ) -> CommandSummary:
     """Pre-train a BERT encoder on INSTANCES; exit with 1 if the held-out masked-LM loss rose.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.wording import in_words
-from .glossary import METRICS, SEARCH, epilog
+from .glossary import WORDS_OF_RESULTS
 from .options import check_suffix
 from .output import make_console
 from .summary import CommandSummary
@@ -25,7 +25,7 @@ NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "best", "spread", "degen.")
 COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 
 
-@click.command(epilog=epilog(SEARCH, METRICS))
+@click.command(epilog=WORDS_OF_RESULTS)
 @click.argument("directory", type=click.Path(), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
@@ -114,7 +114,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
     width = None
     if not sys.stdout.isatty():
         width = 10_000
-    make_console(markup=False, emoji=False, width=width).print(table)
+    make_console(width=width).print(table)
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str]:

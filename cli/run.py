@@ -1,31 +1,42 @@
-"""Define the command ``clozeworks run``: it runs each stage of a recipe as if typed."""
+"""Define the command ``clozeworks run``: it runs each stage of a recipe, in TOML, as if typed."""
 
+import re
 import shlex
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import click
+from msgspec import Struct
 
-from ..model.tasks.options import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
-from .failures import describe_usage_error
-from .options import make_config
-from .recipe import RecipeStage, read_recipe
+from ..pipeline.parsing import read_toml
+from .failures import commands_of, describe_usage_error
 from .summary import CommandSummary, duration
+
+Scalar = bool | int | float | str
+# Names begin with a letter, so that braces in a regular expression, `a{2}`, stay as they are.
+PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
+
+
+class RecipeFile(Struct):
+    """The TOML file as written."""
+
+    stage: list[dict[str, Scalar | list[Scalar]]]
+    variables: dict[str, Scalar] = {}
 
 
 @dataclass(frozen=True)
-class CheckedStage:
-    """A stage whose arguments and options its command accepts."""
+class RecipeStage:
+    """One command of a recipe, with the variables filled in."""
 
-    command: click.Command
-    args: list[str]
-
-    @property
-    def line(self) -> str:
-        """The stage as one would type it."""
-        return shlex.join(["clozeworks", str(self.command.name), *self.args])
+    label: str
+    """What messages call it, such as ``recipe.toml: stage 2 (vocab)``."""
+    command: str
+    arguments: list[str]
+    options: dict[str, list[str]]
+    """The values of each option by its name without dashes, such as ``max-length``."""
 
 
 @click.command()
@@ -53,101 +64,144 @@ def run(
     Relative paths start from the folder in which you run this, not from the recipe's. All stages
     and options are checked before the first one runs.
     """
-    stages = [_check(ctx, stage) for stage in read_recipe(recipe, output, settings)]
+    commands = {str(command.name): command for command in commands_of(ctx)}
+    del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
+    stages = [_typed(stage, commands, ctx) for stage in read_recipe(recipe, output, settings)]
     summaries: list[CommandSummary] = []
-    for number, stage in enumerate(stages, start=1):
-        click.echo(f"[{number}/{len(stages)}] {stage.line}")
+    for number, typed in enumerate(stages, start=1):
+        click.echo(f"[{number}/{len(stages)}] {shlex.join(['clozeworks', *typed])}")
         if dry_run:
             continue
         start_s = time.monotonic()
-        summaries += _run(ctx, stage)
+        name, *args = typed
+        summaries += _run(commands[name], args, ctx)
         click.echo(f"[{number}/{len(stages)}] took {duration(time.monotonic() - start_s)}")
     return summaries
 
 
-def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
-    """Find a stage's command and parse its arguments; raise `UserError` if either is wrong."""
-    command = _find_command(ctx, stage)
+def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[RecipeStage]:
+    """Return the stages of the recipe at `path`, in order.
+
+    ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
+    recipe's ``[variables]``, where one may name those above it, unless `settings` such as
+    ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
+    """
+    for key in read_toml(path, dict[str, object]):
+        if key not in RecipeFile.__struct_fields__:
+            hint = did_you_mean(key, RecipeFile.__struct_fields__)
+            raise UserError(f"{path}: a recipe has no key {key!r}{hint}.")
+    recipe = read_toml(path, RecipeFile)
+    replaced = {}
+    for setting in settings:
+        name, value = _parse_setting(setting, recipe.variables)
+        replaced[name] = value
+    variables = {"recipe": str(Path(path).parent), "output": output}
+    # In the recipe's order, so that a variable may name those above it.
+    for name, value in {**recipe.variables, **replaced}.items():
+        variables[name] = _fill(value, variables, f"{path}: variable {name}")
+
+    stages = []
+    for number, table in enumerate(recipe.stage, 1):
+        command = str(table.get("command", ""))
+        label = f"{path}: stage {number} ({command})"
+        values: dict[str, list[str]] = {}
+        for key, value in table.items():
+            if isinstance(value, list):
+                items = value
+            else:
+                items = [value]
+            values[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
+        arguments = values.pop("arguments", [])
+        values.pop("command", None)
+        stages.append(RecipeStage(label, command, arguments, options=values))
+    return stages
+
+
+def _parse_setting(setting: str, variables: Mapping[str, Scalar]) -> tuple[str, str]:
+    name, separator, value = setting.partition("=")
+    if not separator:
+        raise UserError(f"--set {setting}: give NAME=VALUE.")
+    if name not in variables:
+        hint = did_you_mean(name, variables)
+        raise UserError(f"--set: the recipe has no variable {name!r}{hint}.")
+    return name, value
+
+
+def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
+    """Return the value as one would type it, each ``{name}`` replaced by that variable."""
+    if isinstance(value, bool):
+        # As in TOML and in `--set fresh=true`, not `True`; `run` makes it a flag.
+        return str(value).lower()
+    text = str(value)
+    for name in PLACEHOLDER.findall(text):
+        if name not in variables:
+            hint = did_you_mean(name, variables)
+            raise UserError(f"{label}: there is no variable {{{name}}}{hint}.")
+    return PLACEHOLDER.sub(lambda match: variables[match[1]], text)
+
+
+def _typed(
+    stage: RecipeStage, commands: Mapping[str, click.Command], ctx: click.Context
+) -> list[str]:
+    """Return a stage as one would type it, the command first.
+
+    Raise `UserError` if there is no such command, or it does not accept its arguments and options.
+    """
+    command = commands.get(stage.command)
+    if command is None:
+        hint = did_you_mean(stage.command, commands)
+        raise UserError(f"{stage.label}: there is no command {stage.command!r}{hint}.")
     args = [*stage.arguments]
     for name, values in stage.options.items():
         args += _typed_option(command, name, values)
     try:
         # click takes the list apart while it parses.
         parsed = command.make_context(stage.command, [*args], parent=ctx.parent).params
-        configs = [
-            make_config(config, parsed) for config in getattr(command.callback, "configs", ())
-        ]
         if check := getattr(command.callback, "check", None):
-            check(parsed)
-        if stage.command == "finetune":
-            check_task(parsed["task"], configs[0].task_options)
+            check(**parsed)
     except click.ClickException as error:
         raise UserError(f"{stage.label}: {describe_usage_error(error)}") from None
     except UserError as error:
         raise UserError(f"{stage.label}: {error}") from None
-    # Only the arguments are kept: each stage is parsed again when it runs, as if typed.
-    return CheckedStage(command, args)
-
-
-def _find_command(ctx: click.Context, stage: RecipeStage) -> click.Command:
-    group = ctx.find_root().command
-    assert isinstance(group, click.Group)
-    command = group.get_command(ctx, stage.command)
-    # A recipe that runs itself would never end.
-    if command is None or command is ctx.command:
-        names = group.list_commands(ctx)
-        names.remove(str(ctx.command.name))
-        hint = did_you_mean(stage.command, names)
-        raise UserError(f"{stage.label}: there is no command {stage.command!r}{hint}.")
-    return command
+    # Only the arguments are kept: each stage is parsed again when it runs.
+    return [stage.command, *args]
 
 
 def _typed_option(command: click.Command, name: str, values: list[str]) -> list[str]:
     """Return an option with its values as one would type it; an unknown one is left to click."""
     flag = f"--{name.replace('_', '-')}"
-    option = None
-    for parameter in command.params:
-        if flag in parameter.opts:
-            option = parameter
-            break
-    if values == ["true"]:
-        return [flag]
-    if values == ["false"]:
-        if option is None:
-            return [flag.replace("--", "--no-", 1)]
-        if option.secondary_opts:
-            return option.secondary_opts[:1]  # --no-compile, --keep-accents
-        if isinstance(option, click.Option) and option.is_flag:
-            return []  # a plain switch: off if it is not given
+    option = next((option for option in command.params if flag in option.opts), None)
+    if isinstance(option, click.Option) and option.is_flag:
+        if values == ["true"]:
+            return [flag]
+        if values == ["false"]:
+            # --no-compile, --keep-accents; nothing for a plain switch.
+            return option.secondary_opts[:1]
     if isinstance(option, click.Option) and option.multiple:
         # --weight a=1 --weight b=2
         typed = []
         for value in values:
             typed += [flag, value]
         return typed
-    if option is not None and option.nargs > 1:
-        return [flag, *values]
     # A list is otherwise one value with commas: --learning-rates 5e-5,3e-5
     return [flag, ",".join(values)]
 
 
-def _run(ctx: click.Context, stage: CheckedStage) -> list[CommandSummary]:
+def _run(command: click.Command, args: list[str], ctx: click.Context) -> list[CommandSummary]:
     """Run a stage and return its summaries, with the seconds in the last one; an empty list if it
     prints something else.
     """
     start_s = time.monotonic()
-    name = str(stage.command.name)
     # Without `standalone_mode`, click leaves errors to this program's `main`.
-    result: Any = stage.command.main(
-        [*stage.args], prog_name=name, standalone_mode=False, parent=ctx.parent
+    result: CommandSummary | list[CommandSummary] | int | None = command.main(
+        args, prog_name=str(command.name), standalone_mode=False, parent=ctx.parent
     )
     seconds = time.monotonic() - start_s
     if result is None:
         return []
     if isinstance(result, int):  # an exit status
-        raise RunError(f"Stage {name!r} failed.")
-    summaries: list[CommandSummary] = [result]
-    if isinstance(result, list):
-        summaries = result  # `corpus` has a summary for each of its stages
+        raise RunError(f"Stage {command.name!r} failed.")
+    # `corpus` has a summary for each of its stages.
+    summaries = result if isinstance(result, list) else [result]
     summaries[-1].rows.append(("seconds", f"{seconds:.0f}"))
     return summaries

@@ -1,14 +1,12 @@
 """Define the command ``clozeworks vocab``."""
 
-from typing import Any
-
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
+from .data_summary import held_out_rows, summarize_dry_run, summarize_vocabulary
 from .options import GroupedCommand, config_options, make_config
-from .summary import CommandSummary, summarize_dry_run
+from .summary import CommandSummary
 from .terminal import data_stage_terminal
-from .vocabulary_summary import held_out_rows, summarize_vocabulary
 
 
 @click.command(cls=GroupedCommand)
@@ -30,7 +28,7 @@ from .vocabulary_summary import held_out_rows, summarize_vocabulary
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
 def vocab(
-    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any
+    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: object
 ) -> CommandSummary:
     """Learn a vocabulary from the words in DOCUMENTS; every run gives the same one.
 
@@ -52,7 +50,7 @@ def vocab(
         return summarize_dry_run("vocab", output, estimate)
     with data_stage_terminal(options.verbose) as progress:
         manifest = learn_vocabulary(documents, output, config, options, progress)
-    summary = summarize_vocabulary("vocab", output, manifest)
+    summary = summarize_vocabulary(output, manifest)
     for other in compare:
         measured = measure_vocabulary(documents, other)
         summary.rows.append(("compared with", other))

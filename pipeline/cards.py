@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .wording import in_words, with_commas
 
@@ -21,7 +21,7 @@ _CODE = re.compile(r"(`[^`]*`)")
 
 
 def render_card(
-    template: str, *, title: str, tables: Mapping[str, Mapping[str, Any]], **values: Any
+    template: str, *, title: str, tables: Mapping[str, Mapping[str, object]], **values: object
 ) -> str:
     """Return the card that a template makes (its path below the package), as Markdown.
 
@@ -47,12 +47,12 @@ def _environment() -> "Environment":
     return environment
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     # JSON is a subset of YAML, and a name in quotes cannot end the front matter.
     return json.dumps(value, ensure_ascii=False)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as one line of Markdown that shows it, whatever markup it contains; what
     stands between backticks is code.
 

@@ -7,8 +7,7 @@ It is made of the manifest alone, without time or machine, so that every run wri
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -51,7 +50,10 @@ _TITLES = {
 def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     """Return the card of a directory with this manifest, as Markdown."""
     num_rows = sum(shard.rows for shard in manifest.shards)
-    schema = _schema(manifest)
+    if isinstance(manifest, DocumentsManifest):
+        schema = DOCUMENTS
+    else:
+        schema = instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
     splits = _splits(manifest)
     return render_card(
         "pipeline/data_card.md.jinja",
@@ -103,12 +105,6 @@ def _power_of_ten(power: int) -> str:
     return f"{10 ** (power % 3)}{_UNITS[power // 3]}"
 
 
-def _schema(manifest: DocumentsManifest | InstancesManifest) -> pa.Schema:
-    if isinstance(manifest, DocumentsManifest):
-        return DOCUMENTS
-    return instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
-
-
 def _feature(field: pa.Field) -> dict[str, str]:
     """Return a column as the Hub's ``dataset_info`` describes it."""
     if pa.types.is_list(field.type):
@@ -122,23 +118,12 @@ def _meaning(column: str, manifest: DocumentsManifest | InstancesManifest) -> st
     return _MEANINGS[column]
 
 
-@dataclass
-class _Split:
-    """The rows of a split, and the bytes of its files."""
-
-    name: str
-    num_rows: int = 0
-    num_bytes: int = 0
-
-
-def _splits(manifest: DocumentsManifest | InstancesManifest) -> list[_Split]:
-    """Return the splits by name."""
-    splits: dict[str, _Split] = {}
-    for shard in manifest.shards:
-        split = splits.setdefault(shard.split, _Split(shard.split))
-        split.num_rows += shard.rows
-        split.num_bytes += shard.bytes
-    return sorted(splits.values(), key=lambda split: split.name)
+def _splits(manifest: DocumentsManifest | InstancesManifest) -> dict[str, Counter[str]]:
+    """Return the rows and the bytes of each split, the splits by name."""
+    splits: dict[str, Counter[str]] = {}
+    for shard in sorted(manifest.shards, key=lambda shard: shard.split):
+        splits.setdefault(shard.split, Counter()).update(rows=shard.rows, bytes=shard.bytes)
+    return splits
 
 
 def _counts(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
@@ -148,11 +133,11 @@ def _counts(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _sizes(splits: list[_Split]) -> dict[str, int]:
+def _sizes(splits: Mapping[str, Counter[str]]) -> dict[str, int]:
     sizes = {}
-    for split in splits:
-        sizes[f"{split.name} rows"] = split.num_rows
-        sizes[f"{split.name} bytes"] = split.num_bytes
+    for split, counts in splits.items():
+        for unit, count in counts.items():
+            sizes[f"{split} {unit}"] = count
     return sizes
 
 
@@ -176,7 +161,7 @@ def _by_source(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int
     return dict(sorted(sizes.items()))
 
 
-def _recipe(manifest: DocumentsManifest | InstancesManifest) -> dict[str, Any]:
+def _recipe(manifest: DocumentsManifest | InstancesManifest) -> dict[str, object]:
     versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     options = asdict(manifest.config).items()
     return {

@@ -1,7 +1,5 @@
 """Write names and numbers as text, for terminals, reports and cards."""
 
-from typing import Any
-
 
 def in_words(name: str) -> str:
     """Return the name of a counter, metric or option in words.
@@ -12,7 +10,7 @@ def in_words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def with_commas(value: Any) -> Any:
+def with_commas(value: object) -> object:
     """Return an integer as text with its thousands apart, any other value as it is.
 
     >>> with_commas(12345), with_commas(True)

@@ -1,14 +1,20 @@
-"""Find the documents and the vocabulary of instances in the folder that these are in."""
+"""Find the documents that instances were built from."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 
 from .. import storage
 from ..errors import UserError
-from ..manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
+from ..manifests import DocumentsManifest, InstancesManifest
 from ..storage.stage import MANIFEST, read_manifest
-from .documents import documents_digest
+
+
+def documents_digest(manifest: InstancesManifest) -> str:
+    """Return the digest of the documents that instances were built from; "" if unknown."""
+    for source in manifest.inputs:
+        if source.get("stage") == "ingest":
+            return str(source.get("digest", ""))
+    return ""
 
 
 def documents_beside(instances: str) -> str | None:
@@ -16,29 +22,8 @@ def documents_beside(instances: str) -> str | None:
     in the same folder.
     """
     digest = documents_digest(read_manifest(instances, InstancesManifest))
-    for directory in _directories_beside(instances):
-        with suppress(UserError):  # another stage, or its shards are deleted
-            if read_manifest(directory, DocumentsManifest).digest == digest:
-                return directory
-    return None
-
-
-def vocabulary_beside(instances: str, fingerprint: str) -> VocabularyManifest | None:
-    """Return the manifest of the vocabulary of this fingerprint, if `vocab` learned it and wrote it
-    into the local folder that `instances` are in.
-    """
-    for directory in _directories_beside(instances):
-        with suppress(UserError):
-            manifest = read_manifest(directory, VocabularyManifest)
-            if manifest.tokenizer.fingerprint == fingerprint:
-                return manifest
-    return None
-
-
-def _directories_beside(instances: str) -> Iterator[str]:
-    """Yield the directories with a manifest in the folder of `instances`, by name."""
     if storage.is_remote(instances):
-        return
+        return None
     parent = os.path.dirname(os.path.abspath(instances))
     # The folder as the user wrote it, for messages; a path such as ".." has another parent.
     shown_parent = os.path.dirname(instances.rstrip("/"))
@@ -46,4 +31,8 @@ def _directories_beside(instances: str) -> Iterator[str]:
         shown_parent = os.path.relpath(parent)
     for name in sorted(os.listdir(parent)):
         if os.path.isfile(os.path.join(parent, name, MANIFEST)):
-            yield os.path.join(shown_parent, name)
+            directory = os.path.join(shown_parent, name)
+            with suppress(UserError):  # another stage, or its shards are deleted
+                if read_manifest(directory, DocumentsManifest).digest == digest:
+                    return directory
+    return None

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
-import numpy as np
-
 from .. import storage
 from ..errors import UserError
 from ..execution.counters import count_of
@@ -16,12 +14,12 @@ from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary, vocabulary_of_instances
-from .beside import documents_beside, vocabulary_beside
-from .documents import audit_documents, documents_digest
+from .beside import documents_beside, documents_digest
+from .documents import audit_documents
 from .judging import at_most, exact, info, none, unknown, verdict_of
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
-from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, measured_rows, read_batch
+from .measures import MIN_MASKED_SPANS, Measures, measured_rows, read_batch
 from .origins import OriginMeasures
 from .verdict import Audit, Check
 
@@ -69,8 +67,7 @@ def audit_instances(
     from. Raises `UserError` for a broken shard.
     """
     num_rows = sum(shard.rows for shard in manifest.shards)
-    hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
-    measures = Measures(vocabulary, manifest.config, hash_share)
+    measures = Measures(vocabulary, manifest.config, num_rows)
     origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
     for shard in manifest.shards:
@@ -101,13 +98,7 @@ def audit_instances(
         mask_positions=measures.mask_positions.tolist(),
         top_masked=top_tokens(measures, NUM_TOP_TOKENS),
         shares_read=_shares_read(manifest.mixture),
-        tokens_per_word_by_size=_tokens_per_word_by_size(directory, vocabulary),
     )
-
-
-def _tokens_per_word_by_size(instances: str, vocabulary: Vocabulary) -> list[tuple[int, float]]:
-    learned = vocabulary_beside(instances, vocabulary.fingerprint)
-    return learned.report.tokens_per_word_by_size if learned else []
 
 
 def _measure_shard(
@@ -159,12 +150,11 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     else:
         yield info("padding at fixed length", padding, f"{padding:.1%}")
 
-    no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
-    hashes = np.concatenate([no_hashes, *measures.row_hashes])
-    num_repeated = len(hashes) - len(np.unique(hashes))
-    repeated_share = num_repeated / max(len(hashes), 1)
+    _, copies = measures.row_hashes.counts()
+    num_hashed = int(copies.sum())
+    repeated_share = (num_hashed - len(copies)) / max(num_hashed, 1)
     name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"
-    yield at_most(name, repeated_share, MAX_REPEATED_SHARE, len(hashes))
+    yield at_most(name, repeated_share, MAX_REPEATED_SHARE, num_hashed)
 
 
 def _packing_checks(

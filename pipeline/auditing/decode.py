@@ -13,7 +13,8 @@ from ..instances.rows import Rows, sequences
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import checked, open_shard, read_columns
-from ..vocabulary.vocabulary import Vocabulary
+from ..storage.stage import read_manifest
+from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
 from .measures import read_batch
 
 T = TypeVar("T")
@@ -103,19 +104,15 @@ class Example(NamedTuple):
     title_b: str
 
 
-def first_examples(
-    directory: str,
-    manifest: InstancesManifest,
-    num_rows: int,
-    vocabulary: Vocabulary,
-    documents: str | None,
-) -> list[Example]:
+def first_examples(directory: str, num_rows: int, documents: str | None) -> list[Example]:
     """Return the first rows of the first training shard, with titles if the directory of
     `documents` is known.
     """
+    manifest = read_manifest(directory, InstancesManifest)
+    vocabulary = read_vocabulary(directory)
     shard = next(shard.name for shard in manifest.shards if shard.split == "train")
-    paths = [storage.join(directory, shard)]
-    instances = list(_first(paths, partial(_instances, vocabulary=vocabulary), num_rows))
+    path = storage.join(directory, shard)
+    instances = list(_first([path], partial(_instances, vocabulary=vocabulary), num_rows))
     titles: dict[int, str] = {}
     if documents:
         # `document_a` and `document_b` are rows of the shard of documents with the same name.

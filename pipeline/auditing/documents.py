@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 
 from .. import ragged, storage
 from ..execution.counters import NUM_TEMPLATES, WORDS_LEFT_OUT, count_of, most_costly_templates
-from ..manifests import DocumentsManifest, InstancesManifest
+from ..manifests import DocumentsManifest
 from ..storage.shards import read_columns
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary
 from ..wording import in_words
-from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
+from .repeats import HashSample
+from .signs import MAX_EXAMPLES, REPEATED, Sign, excerpt, find_signs, hash_long
 
 Origin = tuple[str, str]
 """A source and a language."""
@@ -113,8 +114,7 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
     num_sentences = 0
     for shard in manifest.shards:
         num_sentences += shard.counts.get("sentences", 0)
-    hash_share = min(1.0, MAX_SENTENCE_HASHES / max(num_sentences, 1))
-    measures = _Measures(vocabulary, hash_share)
+    measures = _Measures(vocabulary, num_sentences)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     for rows in _rows(paths):
         measures.add(rows)
@@ -134,7 +134,7 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
         origins=measures.origins(),
         document_lengths=_trimmed(measures.document_lengths),
         sentence_lengths=_trimmed(measures.sentence_lengths),
-        signs=[*measures.signs.values(), _repeats(measures.repeats, paths)],
+        signs=[*measures.signs.values(), _repeats(measures.long_sentences, paths)],
         counted=counted,
         words_left_out=words_left_out,
         words_kept=manifest.words_kept,
@@ -149,7 +149,7 @@ def _rows(paths: list[str]) -> Iterator[pa.RecordBatch]:
 class _Measures:
     """The sums over all documents so far."""
 
-    def __init__(self, vocabulary: Vocabulary | None, hash_share: float) -> None:
+    def __init__(self, vocabulary: Vocabulary | None, num_sentences: int) -> None:
         self._vocabulary = vocabulary
         self._tokenizer = None
         if vocabulary:
@@ -158,7 +158,7 @@ class _Measures:
         self.document_lengths = np.zeros(NUM_BINS, np.int64)
         self.sentence_lengths = np.zeros(NUM_BINS, np.int64)
         self.signs: dict[str, Sign] = {}
-        self.repeats = Repeats(hash_share)
+        self.long_sentences = HashSample(num_sentences)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Count some documents."""
@@ -188,7 +188,8 @@ class _Measures:
         self.document_lengths += _histogram(sizes["characters"])
         self.sentence_lengths += _histogram(lengths)
         self._add_signs(rows, sentences, offsets)
-        self.repeats.add(sentences)
+        _, hashes = hash_long(sentences)
+        self.long_sentences.add(hashes)
 
     def _add_sizes(self, rows: pa.RecordBatch, sizes: dict[str, np.ndarray]) -> None:
         """Add each document's sizes to the sums of its source and language."""
@@ -249,14 +250,22 @@ def _trimmed(histogram: np.ndarray) -> list[int]:
     return histogram[: last + 1].tolist()
 
 
-def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
+def _repeats(long_sentences: HashSample, paths: list[str]) -> Sign:
     """Return the sign of repeated sentences; its examples are looked up by reading the documents
     again.
     """
-    count, total, most_frequent = repeats.sum()
-    sign = Sign(REPEATED, count, total)
+    hashes, copies = long_sentences.counts()
+    num_repeats = int(copies.sum()) - len(copies)  # the first of each repeats nothing
+    sign = Sign(
+        REPEATED,
+        count=round(num_repeats / long_sentences.share),
+        total=round(copies.sum() / long_sentences.share),
+    )
+    # Stable, so that equally frequent ones come in the same order on every machine.
+    most_copied = np.argsort(-copies, kind="stable")[:MAX_EXAMPLES]
+    most_copied = most_copied[copies[most_copied] > 1]
     # Only their hashes were kept: the texts of a whole corpus would not fit in memory.
-    wanted = set(most_frequent.tolist())
+    wanted = set(hashes[most_copied].tolist())
     if not wanted:
         return sign
     for rows in _rows(paths):
@@ -294,11 +303,3 @@ def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
         )
         counters.append(counter)
     return counters
-
-
-def documents_digest(manifest: InstancesManifest) -> str:
-    """Return the digest of the documents that instances were built from; "" if unknown."""
-    for source in manifest.inputs:
-        if source.get("stage") == "ingest":
-            return str(source.get("digest", ""))
-    return ""

@@ -7,7 +7,7 @@ is the area under its ROC curve (AUC), 0.5 for a measure that says nothing.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -151,20 +151,6 @@ def _by_share(histogram: np.ndarray) -> np.ndarray:
     return histogram[:, np.argsort(shares, kind="stable")]
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """The pairs of a shard in one pass over the documents."""
-
-    shard: str
-    duplicate: int
-    num_rows: int
-    num_is_next: int
-
-    def __str__(self) -> str:
-        share = self.num_is_next / self.num_rows
-        return f"{share:.1%} in pass {self.duplicate} of {self.shard}"
-
-
 def _is_next_check(measures: Measures) -> Check:
     """Judge the share of label 0 in all rows and in each pass over each shard; show first what is
     wrong.
@@ -186,47 +172,52 @@ def _is_next_check(measures: Measures) -> Check:
         return Check(name, measured, unjudged, "unjudged", share, interval)
 
     asked = f"50% ± {HALF_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
+    verdict = verdict_of(is_half(is_next, rows))
+    uneven = _uneven_passes(measures)
+    if not uneven:
+        return Check(name, measured, asked, verdict, share, interval)
+
+    (shard, duplicate), share_in_pass = next(iter(uneven.items()))
+    shown = f"{share_in_pass:.1%} in pass {duplicate} of {shard}"
+    if len(uneven) > 1:
+        shown += f" and {len(uneven) - 1} more"
+    if verdict == "ok":
+        # The passes cancel out: they are the fault, not the whole.
+        measured = f"{shown}; {measured} in all"
+        asked = "50% in each pass over a shard"
+    else:
+        measured = f"{measured}; {shown}"
+    verdict = "bad"
     advice = ""
-    uneven_passes = _uneven_passes(measures)
-    if uneven_passes:
-        shown = str(uneven_passes[0])
-        if len(uneven_passes) > 1:
-            shown += f" and {len(uneven_passes) - 1} more"
-        if is_half(is_next, rows):
-            # The passes cancel out: they are the fault, not the whole.
-            measured = f"{shown}; {measured} in all"
-            asked = "50% in each pass over a shard"
-        else:
-            measured = f"{measured}; {shown}"
-    verdict = verdict_of(not uneven_passes and is_half(is_next, rows))
-    if uneven_passes and all(map(_is_of_validation, uneven_passes)):
+    if all(_is_of_validation(shard) for shard, _ in uneven):
         advice = "ingest with a larger `validation_share`"
         if _is_half_in_training(measures):
             verdict = "warn"  # nothing that a model learns from
     return Check(name, measured, asked, verdict, share, interval, advice=advice)
 
 
-def _is_of_validation(part: _Pass) -> bool:
-    return part.shard.startswith("validation-")
+def _uneven_passes(measures: Measures) -> dict[tuple[str, int], float]:
+    """Return the share of label 0 by shard and pass, where it is not one half."""
+    uneven = {}
+    for part, (num_rows, num_not_next) in measures.passes.items():
+        num_is_next = num_rows - num_not_next
+        if not is_half(num_is_next, num_rows):
+            uneven[part] = num_is_next / num_rows
+    return uneven
+
+
+def _is_of_validation(shard: str) -> bool:
+    return shard.startswith("validation-")
 
 
 def _is_half_in_training(measures: Measures) -> bool:
     num_rows = 0
     num_not_next = 0
     for (shard, _), (rows_of_pass, not_next_of_pass) in measures.passes.items():
-        if not shard.startswith("validation-"):
+        if not _is_of_validation(shard):
             num_rows += rows_of_pass
             num_not_next += not_next_of_pass
     return num_rows > 0 and is_half(num_not_next, num_rows)
-
-
-def _uneven_passes(measures: Measures) -> list[_Pass]:
-    uneven = []
-    for (shard, duplicate), (num_rows, num_not_next) in measures.passes.items():
-        num_is_next = num_rows - num_not_next
-        if not is_half(num_is_next, num_rows):
-            uneven.append(_Pass(shard, duplicate, num_rows, num_is_next))
-    return uneven
 
 
 def _not_promised(pairing: str) -> str:

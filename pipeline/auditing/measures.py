@@ -28,9 +28,7 @@ from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
-
-MAX_ROW_HASHES = 20_000_000
-"""Repeated rows are found by 64-bit hashes; in a larger corpus only a share of them is kept."""
+from .repeats import HashSample
 
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
@@ -134,7 +132,7 @@ class Measures:
     tokens.
     """
 
-    def __init__(self, vocabulary: Vocabulary, config: BuildConfig, hash_share: float) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: BuildConfig, num_rows: int) -> None:
         self.vocabulary = vocabulary
         self.config = config
         vocab_size = len(vocabulary)
@@ -164,12 +162,9 @@ class Measures:
         ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
         self._ends_sentence = np.array(ends_sentence)
 
-        self.row_hashes: list[np.ndarray] = []
+        self.row_hashes = HashSample(num_rows)
         rng = rng_for(0, "row hashes")  # the same in each audit, so that its figures are the same
         self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
-        # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
-        # cannot hold.
-        self._highest_hash = np.uint64(hash_share * (2**64 - 2**12))
 
     def add(self, shard: str, measured: MeasuredRows) -> None:
         """Count some rows of the named shard."""
@@ -340,7 +335,7 @@ class Measures:
         )
 
     def _add_hashes(self, measured: MeasuredRows) -> None:
-        """Hash the rows with enough masked spans, and keep a share of the hashes.
+        """Hash the rows with enough masked spans.
 
         Equal rows have equal tokens and masks; a row's hash is the sum of its tokens' keys, each
         times a random weight of its position, modulo 2**64 (multilinear hashing; Carter and Wegman
@@ -369,8 +364,7 @@ class Measures:
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         has_enough_spans = _num_masked_spans(rows) >= MIN_MASKED_SPANS
-        hashes = hashes[has_enough_spans]
-        self.row_hashes.append(hashes[hashes <= self._highest_hash])
+        self.row_hashes.add(hashes[has_enough_spans])
 
 
 def _no_counts(*shape: int) -> np.ndarray:

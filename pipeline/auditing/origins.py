@@ -8,7 +8,6 @@ looked up in the documents themselves. `_D` marks arrays with one entry per docu
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -31,9 +30,9 @@ class OriginMeasures:
     """The sums over the shards so far.
 
     `document_lengths` holds histograms int64 [2, NUM_BUCKETS] by label: bucket ``i`` counts the
-    rows whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `pairs` counts rows by
-    label and the names of both origins, if the directory of `documents` is at hand; `weights` are
-    the times that a pass reads each origin.
+    rows whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `pairs` counts rows of
+    each label, int64 [2], by the names of both origins, if the directory of `documents` is at hand;
+    `weights` are the times that a pass reads each origin.
     """
 
     def __init__(
@@ -47,10 +46,7 @@ class OriginMeasures:
             "document length of A": np.zeros((2, NUM_BUCKETS), np.int64),
             "document length of B": np.zeros((2, NUM_BUCKETS), np.int64),
         }
-        self.pairs: dict[str, Counter[tuple[int, str, str]]] = {
-            "language": Counter(),
-            "source": Counter(),
-        }
+        self.pairs: dict[str, dict[tuple[str, str], np.ndarray]] = {"language": {}, "source": {}}
 
     def add(self, rows: Rows) -> None:
         """Remember some rows of a shard; `end_shard` counts them."""
@@ -121,11 +117,11 @@ class OriginMeasures:
         """Count the rows of a shard by label and by the lengths of the documents of A and B."""
         octaves_D = np.log2(np.maximum(lengths_D, 1))
         buckets_D = np.floor(octaves_D * BUCKETS_PER_OCTAVE).astype(np.int64)
-        # `add.at`: `histogram[indices] += 1` counts an index once however often it comes.
-        histogram_of_a = self.document_lengths["document length of A"]
-        np.add.at(histogram_of_a, (label, buckets_D[document_a]), 1)
-        histogram_of_b = self.document_lengths["document length of B"]
-        np.add.at(histogram_of_b, (label, buckets_D[document_b]), 1)
+        for document, histogram in zip(
+            (document_a, document_b), self.document_lengths.values(), strict=True
+        ):
+            # `histogram[indices] += 1` would count an index once however often it comes.
+            np.add.at(histogram, (label, buckets_D[document]), 1)
 
     def _read_origins(self, name: str) -> Origins | None:
         if self.documents is None:
@@ -143,27 +139,19 @@ class OriginMeasures:
         names: list[str],
     ) -> None:
         """Count the rows of a shard by label and by the origins of A and B, indices of `names`."""
-        shape = (2, len(names), len(names))
-        # (label, A, B) as one number, so that one `bincount` counts all combinations:
+        shape = (len(names), len(names), 2)
+        # (A, B, label) as one number, so that one `bincount` counts all combinations:
         #
-        #     names ko, en:   (0, ko, ko) is 0   (0, ko, en) is 1   …   (1, en, en) is 7
-        keys = np.ravel_multi_index((label, origin_a, origin_b), shape)
+        #     names ko, en:   (ko, ko, 0) is 0   (ko, ko, 1) is 1   …   (en, en, 1) is 7
+        keys = np.ravel_multi_index((origin_a, origin_b, label), shape)
         counts = np.bincount(keys, minlength=math.prod(shape)).reshape(shape)
         pairs = self.pairs[column]
-        for label_value, index_a, index_b in np.argwhere(counts).tolist():
-            name_a = names[index_a]
-            name_b = names[index_b]
-            num_rows = int(counts[label_value, index_a, index_b])
+        for index_a, index_b in np.argwhere(counts.any(axis=2)).tolist():
             # By name: the numbers of origins differ from shard to shard.
-            pairs[label_value, name_a, name_b] += num_rows
+            pair = names[index_a], names[index_b]
+            pairs[pair] = pairs.get(pair, 0) + counts[index_a, index_b]
 
     def histogram(self, column: str) -> np.ndarray:
         """Return the rows of each label by the pair of origins, int64 [2, num_pairs]."""
-        counts = self.pairs[column]
-        pairs = sorted({(name_a, name_b) for _, name_a, name_b in counts})
-        histogram = np.zeros((2, len(pairs)), np.int64)
-        for index, (name_a, name_b) in enumerate(pairs):
-            # A `Counter`: a pair that one label lacks counts 0.
-            histogram[0, index] = counts[0, name_a, name_b]
-            histogram[1, index] = counts[1, name_a, name_b]
-        return histogram
+        rows_of_pairs = [rows for _, rows in sorted(self.pairs[column].items())]
+        return np.array(rows_of_pairs, np.int64).reshape(-1, 2).T

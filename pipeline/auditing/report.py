@@ -32,16 +32,6 @@ Bars = list[tuple[str, float]]
 
 
 @dataclass(frozen=True)
-class Point:
-    """A point of a curve: its place in percent from the left and the top, and its figures."""
-
-    x: float
-    y: float
-    size: int
-    value: float
-
-
-@dataclass(frozen=True)
 class Plots:
     """Histograms that share their axes: for each corpus the bars of one or two histograms."""
 
@@ -54,17 +44,10 @@ def render_instances(audits: Mapping[str, Audit], examples: Sequence[Example]) -
     """Return the page for one or two audits by the name of their directory, with `examples` of rows
     of the first.
     """
-    document_lengths = []
-    sentence_lengths = []
-    for audit in audits.values():
-        documents = audit.documents
-        if documents:
-            document_lengths.append([documents.document_lengths])
-            sentence_lengths.append([documents.sentence_lengths])
-        else:
-            # The plot stays empty, in its place beside the other corpus.
-            document_lengths.append([[]])
-            sentence_lengths.append([[]])
+    # Without documents a plot stays empty, in its place beside the other corpus.
+    documents = [audit.documents for audit in audits.values()]
+    document_lengths = [[each.document_lengths if each else []] for each in documents]
+    sentence_lengths = [[each.sentence_lengths if each else []] for each in documents]
     return _template("instances.html").render(
         corpora=list(audits.items()),
         checks=checks_by_name(audits.values()),
@@ -74,7 +57,6 @@ def render_instances(audits: Mapping[str, Audit], examples: Sequence[Example]) -
         mask_positions=_plots([[audit.mask_positions] for audit in audits.values()]),
         document_lengths=_log_plots(document_lengths),
         sentence_lengths=_log_plots(sentence_lengths),
-        fertility=[_curve(audit.tokens_per_word_by_size) for audit in audits.values()],
         labels=_labels,
         auc_x=_auc_x,
     )
@@ -178,24 +160,6 @@ def _shares(histograms: Sequence[Histogram], starts: Sequence[int]) -> np.ndarra
     # Of a corpus, not of each histogram: two labels in one plot then show their proportion too.
     counts_of_bars = np.add.reduceat(counts, starts, axis=1)
     return counts_of_bars / max(counts.sum(), 1)
-
-
-def _curve(value_of_sizes: Sequence[tuple[int, float]]) -> list[Point]:
-    """Return the points of a curve over sizes, which grow by powers of two, from 0 up to the
-    highest value; none if there is only one.
-    """
-    if len(value_of_sizes) < 2:
-        return []
-    smallest, _ = value_of_sizes[0]
-    largest, _ = value_of_sizes[-1]
-    octaves = math.log2(largest / smallest)
-    highest = max(value for _, value in value_of_sizes) or 1
-    points = []
-    for size, value in value_of_sizes:
-        x = 100 * math.log2(size / smallest) / octaves
-        y = 100 - 100 * value / highest
-        points.append(Point(round(x, 2), round(y, 2), size, value))
-    return points
 
 
 def _auc_x(value: float) -> float:

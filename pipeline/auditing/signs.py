@@ -1,6 +1,4 @@
-"""Find signs of badly extracted or cleaned text: patterns in single sentences, and long sentences
-that recur.
-"""
+"""Find signs of badly extracted or cleaned text in single sentences, and hash the long ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,8 +14,6 @@ MAX_EXAMPLES = 3
 EXAMPLE_CHARACTERS = 120
 LONG_CHARACTERS = 1000
 REPEATED_CHARACTERS = 100
-MAX_SENTENCE_HASHES = 20_000_000
-"""Repeats are found by 64-bit hashes; in a larger corpus only a share of them is kept."""
 
 LONG = f"sentences over {LONG_CHARACTERS:,} characters"
 REPEATED = f"sentences of {REPEATED_CHARACTERS} characters or more that repeat another"
@@ -95,44 +91,6 @@ def excerpt(name: str, sentence: str) -> str:
     if not sentence.endswith(text):
         shown = f"{shown} …"
     return shown
-
-
-class Repeats:
-    """Finds long sentences that occur more than once; `share` of their hashes are kept."""
-
-    def __init__(self, share: float) -> None:
-        self._share = share
-        # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
-        # cannot hold.
-        self._highest_hash = np.uint64(share * (2**64 - 2**12))
-        self._hashes: list[np.ndarray] = []
-
-    def add(self, sentences: pa.Array) -> None:
-        """Add sentences; only the long ones count."""
-        _, hashes = hash_long(sentences)
-        self._hashes.append(hashes[hashes <= self._highest_hash])
-
-    def sum(self) -> tuple[int, int, np.ndarray]:
-        """Return the number of sentences that repeat another, the number of all long sentences, and
-        the hashes of the most frequent repeated ones.
-
-        The numbers are estimates if only a share of the hashes is kept.
-        """
-        no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
-        all_hashes = np.concatenate([no_hashes, *self._hashes])
-        distinct, counts = np.unique(all_hashes, return_counts=True)
-        is_repeated = counts > 1
-        repeated = distinct[is_repeated]
-        counts = counts[is_repeated]
-
-        # Stable, so that equally frequent ones come in the same order on every machine.
-        most_frequent = np.argsort(-counts, kind="stable")[:MAX_EXAMPLES]
-        num_repeats = int((counts - 1).sum())  # the first of each repeats nothing
-        # All copies of a sentence have one hash, so they are kept or left out together: the kept
-        # hashes are a sample of the distinct sentences, each with all its repeats.
-        estimated_repeats = round(num_repeats / self._share)
-        estimated_total = round(len(all_hashes) / self._share)
-        return estimated_repeats, estimated_total, repeated[most_frequent]
 
 
 def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:

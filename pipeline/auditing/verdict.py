@@ -1,7 +1,7 @@
 """Sum up the checks of an audit, in one sentence, for the terminal and the report."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -68,7 +68,7 @@ class Audit:
     segments A and B; `mask_positions` counts masked tokens by position in the row; `top_masked`
     holds the most frequently masked tokens with their counts. `shares_read` is the share of each
     source and language in the training tokens of all passes; `documents` are measured if they are
-    at hand, and so are `tokens_per_word_by_size` of the vocabulary.
+    at hand.
     """
 
     config: dict[str, Any]
@@ -79,7 +79,6 @@ class Audit:
     top_masked: list[tuple[str, int]]
     shares_read: dict[tuple[str, str], float]
     documents: DocumentsAudit | None = None
-    tokens_per_word_by_size: Sequence[tuple[int, float]] = ()
 
     @property
     def failed(self) -> list[Check]:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.failures import fields_as_flags
-from clozeworks.cli.hints import HINTS
+from clozeworks.cli.failures import HINTS, fields_as_flags
 from clozeworks.cli.main import COMMANDS, commands, main
 from clozeworks.cli.summary import CommandSummary, print_summaries, warn
 from clozeworks.pipeline.languages import check_language

@@ -28,9 +28,9 @@ def sources(tmp_path: Path) -> list[str]:
 def test_a_console_shows_controls_and_writes_its_own():
     file = io.StringIO()
     console = make_console(file=file, force_terminal=True, highlight=False)
-    console.print(f"[bold]{HOSTILE}[/]")
+    console.print(f"[red]{HOSTILE}", style="bold")
     shown = "␛]8;;http://evil␇T\N{REPLACEMENT CHARACTER}2J␍␡"
-    assert file.getvalue() == f"\x1b[1m{shown}\x1b[0m\n"
+    assert file.getvalue() == f"\x1b[1m[red]{shown}\x1b[0m\n"
 
 
 def test_documents_are_shown_without_their_controls(sources, tmp_path, capsys):

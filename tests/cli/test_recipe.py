@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.cli.recipe import read_recipe
+from clozeworks.cli.run import read_recipe
 from clozeworks.pipeline.errors import UserError
 
 RECIPE = """

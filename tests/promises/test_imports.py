@@ -81,19 +81,16 @@ ALLOWED_IN_MODEL = {
 }
 # The modules of `cli` that commands share; only `main` imports the commands themselves.
 SHARED_BY_COMMANDS = {
-    "cli.data_warnings",
+    "cli.data_summary",
     "cli.failures",
     "cli.glossary",
-    "cli.hints",
     "cli.options",
     "cli.output",
-    "cli.recipe",
     "cli.signals",
     "cli.summary",
     "cli.terminal",
     "cli.threads",
     "cli.training_progress",
-    "cli.vocabulary_summary",
 }
 
 

@@ -230,19 +230,6 @@ def test_any_length_and_no_rows_at_all(max_length):
     Page(render_instances({"new": empty}, []))
 
 
-def test_fertility_is_a_curve_over_sizes_if_there_are_several():
-    sizes = [(1000, 2.0), (2000, 1.5), (4000, 1.0)]
-    audits = {"new": replace(AUDIT, tokens_per_word_by_size=sizes), "old": AUDIT}
-    html = render_instances(audits, [])
-    assert 'points="0.0,0.0 50.0,25.0 100.0,50.0 "' in html
-    text = text_of(html)
-    assert "Tokens per word by size of the vocabulary · new" in text
-    assert "2.00 1,000 1.50 2,000 1.00 4,000" in text
-    assert "by size of the vocabulary · old" not in text
-    one = replace(AUDIT, tokens_per_word_by_size=sizes[:1])
-    assert "by size" not in text_of(render_instances({"new": one}, []))
-
-
 def test_the_direction_of_a_row_is_that_of_its_text():
     html = render_instances({"new": AUDIT}, [example(ROW)])
     (row,) = re.findall(r'<p dir="auto">(.*?)</p>', html, re.DOTALL)

@@ -1,0 +1,313 @@
+"""Summarise what a data stage has written in the table at a command's end, and warn of what a user
+should look at.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..pipeline.execution.counters import (
+    LOST_TO_TEMPLATE,
+    NUM_TEMPLATES,
+    WORDS_LEFT_OUT,
+    count_of,
+    most_costly_templates,
+    name_counts,
+)
+from ..pipeline.languages import UNKNOWN
+from ..pipeline.wording import in_words
+from .failures import as_typed
+from .summary import ALREADY_FINISHED, CommandSummary, megabytes, warn
+
+if TYPE_CHECKING:
+    from ..pipeline.execution.estimate import Estimate
+    from ..pipeline.manifests import (
+        DocumentsManifest,
+        FertilityReport,
+        InstancesManifest,
+        Manifest,
+        VocabularyManifest,
+        WordPieceReport,
+    )
+
+RARE_PAIRS = (
+    "forced_pairs",
+    "unexchanged_pairs",
+    "pairs_across_sources",
+    "pairs_across_languages",
+)
+"""Shown only where there are some: a reader would have to look them up in docs/counters.md."""
+WORDS_BAR = 40
+SIZES_BAR = 30
+"""With the row's name and figure on one line of 80 characters."""
+NUM_CHARACTERS = 20
+"""Characters left out of a vocabulary that are shown."""
+REMOVED = {
+    "duplicate_texts": "exact duplicate",
+    "near_duplicates": "near-duplicate",
+    "repeated_ids": "repeated id",
+}
+"""The names of removed documents in warnings, by counter."""
+NUM_WARNINGS = 3
+"""Shards, or files, that are named."""
+MOST_IN_HEADINGS = 0.03
+"""The share of all words that headings may be, before they are warned about."""
+READ_AS = "texts_read_as_"
+"""Prefix of the counters of members of archives in a detected encoding, whose name follows."""
+
+Rows = list[tuple[str, str]]
+
+
+def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
+    """Summarise what a command would do and need, after ``--dry-run``."""
+    title = f"{command} --dry-run"
+    if estimate.state == "finished":
+        return CommandSummary(title, where, [("state", ALREADY_FINISHED)])
+    state = "new"
+    if estimate.state == "begun":
+        state = "unfinished, would resume"
+    needs = estimate.needs
+    rows = [
+        ("state", state),
+        ("units of work", needs.units),
+        ("to read", megabytes(needs.input_bytes)),
+        ("to write", megabytes(needs.output_bytes)),
+        ("temporary files", megabytes(needs.temporary_bytes)),
+    ]
+    if estimate.free_bytes is not None:
+        rows.append(("free disk", megabytes(estimate.free_bytes)))
+    return CommandSummary(title, where, rows)
+
+
+def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:
+    """Summarise a directory of documents; warn of what was not read as a user may expect."""
+    _warn_about_documents(manifest)
+    _warn_about_encodings(manifest)
+    _warn_about_losses(manifest)
+    counts = {}
+    words_left_out = {}
+    for name, count in manifest.counts.items():
+        # Gathered in one row below: there may be a dozen reasons.
+        if name.startswith(WORDS_LEFT_OUT):
+            words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
+        elif not name.startswith(LOST_TO_TEMPLATE):
+            counts[name] = count
+    rows = _state_rows(manifest) + _split_rows(manifest) + _count_rows(counts)
+    if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
+        costs = {name.removeprefix(LOST_TO_TEMPLATE): manifest.counts[name] for name in costly}
+        rows.append(("words lost to unknown templates", _most_first(costs)))
+    for reason, count in manifest.bad.items():
+        rows.append((f"bad: {in_words(reason)}", f"{count:,}"))
+    if manifest.words_kept:
+        rows += word_rows(manifest.words_kept, words_left_out)
+    elif words_left_out:
+        rows.append(("words left out", _most_first(words_left_out)))
+    return CommandSummary("ingest", where, rows)
+
+
+def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandSummary:
+    """Summarise a vocabulary; warn if it damages the text."""
+    rows = _state_rows(manifest)
+    if manifest.accents:
+        rows.append(("accents", manifest.accents.reason))
+        if manifest.accents.damage:
+            warn(
+                f"--strip-accents damages {manifest.accents.damage}; "
+                "give --keep-accents to keep accents"
+            )
+    report = manifest.report
+    learned = report.learned_from
+    tokens = f"{report.num_tokens:,}"
+    if learned.num_missing:
+        tokens += f" ({learned.num_missing:,} fewer than requested: the corpus is small)"
+    rows += [
+        ("tokens", tokens),
+        ("learned from", f"{learned.num_words:,} distinct words"),
+        *_rows_of_unlearned(learned),
+        ("on held-out documents", f"{report.validation.num_words:,} words"),
+        *held_out_rows(report.validation),
+        *size_rows(report.tokens_per_word_by_size),
+    ]
+    return CommandSummary("vocab", where, rows)
+
+
+def summarize_instances(where: str, manifest: "InstancesManifest") -> CommandSummary:
+    """Summarise a directory of instances; warn of shards whose labels could not be balanced."""
+    shards_with_warnings = [shard for shard in manifest.shards if shard.warnings]
+    for shard in shards_with_warnings[:NUM_WARNINGS]:
+        warn(f"{shard.name}: {as_typed(shard.warnings[0])}")
+    num_more = len(shards_with_warnings) - NUM_WARNINGS
+    if num_more > 0:
+        warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")
+    counts = {}
+    for name, count in manifest.counts.items():
+        if count or name not in RARE_PAIRS:
+            counts[name] = count
+    rows = _state_rows(manifest) + _split_rows(manifest) + _count_rows(counts)
+    return CommandSummary("build", where, rows)
+
+
+def _state_rows(manifest: "Manifest") -> Rows:
+    """Return a row that says so if the stage was finished before, and nothing was done."""
+    if not manifest.already_finished:
+        return []
+    return [("state", ALREADY_FINISHED)]
+
+
+def _split_rows(manifest: "DocumentsManifest | InstancesManifest") -> Rows:
+    rows = []
+    for split in ("train", "validation"):
+        shards = [shard for shard in manifest.shards if shard.split == split]
+        num_rows = sum(shard.rows for shard in shards)
+        num_bytes = sum(shard.bytes for shard in shards)
+        sizes = [
+            count_of(num_rows, "row"),
+            count_of(len(shards), "shard"),
+            megabytes(num_bytes),
+        ]
+        rows.append((split, ", ".join(sizes)))
+    return rows
+
+
+def _count_rows(counts: Mapping[str, int]) -> Rows:
+    return [(in_words(name), f"{count:,}") for name, count in counts.items()]
+
+
+def word_rows(num_kept: int, left_out: Mapping[str, int]) -> Rows:
+    """Return rows with the share of the words that were kept, a bar of it, and the shares that were
+    left out, by reason.
+
+    >>> word_rows(75, {"tables": 20, "lists": 5})[0]
+    ('words kept', '75 of 100 (75.0%) ██████████████████████████████░░░░░░░░░░')
+    """
+    total = num_kept + sum(left_out.values())
+    share = num_kept / total
+    num_full = round(share * WORDS_BAR)
+    bar = "█" * num_full + "░" * (WORDS_BAR - num_full)
+    rows = [("words kept", f"{num_kept:,} of {total:,} ({share:.1%}) {bar}")]
+    reasons = []
+    for reason in sorted(left_out, key=lambda reason: -left_out[reason]):
+        count = left_out[reason]
+        if count:
+            reasons.append(f"{in_words(reason)} {count:,} ({count / total:.1%})")
+    if reasons:
+        rows.append(("words left out", ", ".join(reasons)))
+    return rows
+
+
+def _most_first(counts: Mapping[str, int]) -> str:
+    """Format counts by reason, such as ``30: tables 20, lists 10``."""
+    reasons = sorted(counts, key=lambda reason: -counts[reason])
+    shown = [f"{in_words(reason)} {counts[reason]:,}" for reason in reasons]
+    return f"{sum(counts.values()):,}: {', '.join(shown)}"
+
+
+def _warn_about_documents(manifest: "DocumentsManifest") -> None:
+    """Warn of input that was skipped or that only one worker can read."""
+    counts = manifest.counts
+    examples = manifest.examples
+    if bad := manifest.bad:
+        # The most frequent reason; of equally frequent ones the first by name.
+        reason = min(bad, key=lambda reason: (-bad[reason], reason))
+        first = f"{in_words(reason)} at {examples[reason][0]}"
+        warn(f"bad input: {name_counts(bad)}; for example {first}")
+    if num_files := counts.get("files_of_unknown_format", 0):
+        files = count_of(num_files, "file")
+        names = ", ".join(examples["files_of_unknown_format"])
+        warn(f"skipped {files} of unknown format, for example {names}; give --format to read all")
+    if num_folders := counts.get("linked_folders", 0):
+        folders = count_of(num_folders, "linked folder")
+        names = ", ".join(examples["linked_folders"])
+        warn(f"skipped {folders}, for example {names}; to read them, name them as sources")
+    if num_files := counts.get("single_stream_files", 0):
+        files = count_of(num_files, "single-stream .bz2 file")
+        warn(f"{files} can be read by only one worker each; use multistream dumps")
+
+
+def _warn_about_encodings(manifest: "DocumentsManifest") -> None:
+    """Name texts that were read in a detected encoding, and count lines with bad bytes."""
+    detected = [file for file in manifest.inputs if "detected" in file]
+    for file in detected[:NUM_WARNINGS]:
+        warn(f"{file['name']} is not UTF-8: read as {file['detected']}; give --encoding if wrong")
+    num_more = len(detected) - NUM_WARNINGS
+    if num_more > 0:
+        warn(f"{count_of(num_more, 'more file')} read in other encodings; see the manifest")
+    for counter, num_texts in manifest.counts.items():
+        if counter.startswith(READ_AS):
+            encoding = counter.removeprefix(READ_AS)
+            texts = count_of(num_texts, "text")
+            first = manifest.examples[counter][0]
+            warn(f"{texts} in archives read as {encoding}, for example {first}")
+    if num_lines := manifest.counts.get("text_lines_with_invalid_utf8", 0):
+        lines = count_of(num_lines, "line")
+        warn(f"{lines} of text with bytes that are not UTF-8: they became U+FFFD")
+
+
+def _warn_about_losses(manifest: "DocumentsManifest") -> None:
+    """Warn of unknown languages, of much text taken for headings, and of removed documents."""
+    counts = manifest.counts
+    examples = manifest.examples
+    if num_unknown := manifest.languages.get(UNKNOWN, 0):
+        documents = count_of(num_unknown, "document")
+        split = "sentences are split as in English; give --language for them"
+        warn(f"the language of {documents} is unknown: {split}")
+    words_in_headings = counts.get(f"{WORDS_LEFT_OUT}headings", 0)
+    share = words_in_headings / max(words_in_headings + manifest.words_kept, 1)
+    if num_books := counts.get("books_with_many_headings", 0):
+        books = count_of(num_books, "book")
+        first = examples["books_with_many_headings"][0]
+        advice = "look at it with --explain: its lines may be wrapped in an unknown way"
+        warn(f"over 3% of {books} left out as headings, for example of {first}; {advice}")
+    elif share > MOST_IN_HEADINGS:
+        advice = "notes and forms are kept whole with --keep-lines, and --explain shows one"
+        warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
+    for reason, what in REMOVED.items():
+        if num_removed := counts.get(reason, 0):
+            warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")
+
+
+def _rows_of_unlearned(learned: "WordPieceReport") -> Rows:
+    """Return rows on words left out as too rare, too long or containing rare characters, if there
+    are any.
+    """
+    counts = {
+        "words left out, rare": learned.num_words_rare,
+        "words left out, over 100 characters": learned.num_words_long,
+        "words left out, rare characters": learned.num_words_alphabet,
+    }
+    rows = [(name, f"{count:,}") for name, count in counts.items() if count]
+    characters = learned.alphabet_left_out
+    if characters:
+        shown = " ".join(characters[:NUM_CHARACTERS])
+        if len(characters) > NUM_CHARACTERS:
+            shown += " …"
+        rows.append(("characters left out", f"{len(characters):,}: {shown}"))
+    return rows
+
+
+def held_out_rows(report: "FertilityReport") -> Rows:
+    """Return the rows below a heading that names a vocabulary."""
+    rarest_tokens = [token for token, _ in report.rarest_tokens]
+    return [
+        ("… tokens per word", f"{report.tokens_per_word:.3f}"),
+        ("… characters per token", f"{report.characters_per_token:.3f}"),
+        ("… unknown tokens", f"{report.unknown_share:.3%}"),
+        ("… longest tokens", "  ".join(report.longest_tokens)),
+        ("… rarest tokens", "  ".join(rarest_tokens)),
+        ("… tokens that never occur", f"{report.num_tokens_absent:,}"),
+    ]
+
+
+def size_rows(tokens_per_word_by_size: Sequence[tuple[int, float]]) -> Rows:
+    """Return a row for each size of the vocabulary, with a bar; none if there is only one size.
+
+    >>> size_rows([(1000, 2.0), (2000, 1.5)])[1]
+    ('… per word with 2,000 tokens', '1.500 ██████████████████████')
+    """
+    if len(tokens_per_word_by_size) < 2:
+        return []
+    most = max(tokens_per_word for _, tokens_per_word in tokens_per_word_by_size)
+    rows = []
+    for size, tokens_per_word in tokens_per_word_by_size:
+        bar = "█" * round(SIZES_BAR * tokens_per_word / max(most, 1))
+        rows.append((f"… per word with {size:,} tokens", f"{tokens_per_word:.3f} {bar}"))
+    return rows

@@ -1,0 +1,135 @@
+"""The command `audit`: what it prints, its exit code, and damaged shards in one line."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from audit_fixture import (
+    audit,
+    build,
+    mask_separator,
+    spoil,
+    write_directory,
+)
+from clozeworks.cli.main import main
+from clozeworks.pipeline.errors import UserError
+
+
+def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
+    manifest = build(tmp_path, 20)
+    path = tmp_path / manifest["shards"][0]["name"]
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"train-00000-of-00001.parquet cannot be read"):
+        audit(tmp_path, manifest)
+    path.unlink()
+    with pytest.raises(UserError, match="cannot be read"):
+        audit(tmp_path, manifest)
+
+
+def test_another_schema_is_one_clear_error(tmp_path):
+    manifest = build(tmp_path, 20)
+    pq.write_table(pa.table({"text": ["no instances"]}), tmp_path / manifest["shards"][0]["name"])
+    with pytest.raises(
+        UserError, match=r"cannot be read as instances .*it has no column 'input_ids'"
+    ):
+        audit(tmp_path, manifest)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("input_ids", [2, 50_000, 3], "contains token 50000, but its vocabulary has"),
+        ("masked_lm_positions", [-1], "Integer value -1 not in range"),
+        ("masked_lm_ids", [9, 9, 9], "different lengths"),
+        ("input_ids", [2, None, 3], "a value is missing"),
+        ("segment_b_start", 1 << 40, "not in range"),
+        ("document_a", None, "a value is missing"),
+    ],
+)
+def test_values_out_of_range_are_one_error_naming_shard_and_column(
+    name, value, fault, tmp_path, capsys
+):
+    manifest = build(tmp_path, 20)
+    path = tmp_path / manifest["shards"][0]["name"]
+    table = pq.read_table(path)
+    planted = pa.array(
+        [value] * len(table), pa.list_(pa.int64()) if isinstance(value, list) else pa.int64()
+    )
+    pq.write_table(table.set_column(table.column_names.index(name), name, planted), path)
+    directory = write_directory(tmp_path, manifest)
+    for command in ("audit", "show"):
+        with pytest.raises(SystemExit):
+            main([command, directory])
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"{path} cannot be read as instances" in error
+        assert name in error
+        assert fault in error
+
+
+@pytest.mark.slow
+def test_the_command_line_passes_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    small, spans = tmp_path / "small", tmp_path / "spans"
+    for directory, masking in ((small, "token"), (spans, "span")):
+        directory.mkdir()
+        write_directory(directory, build(directory, masking=masking))
+    main(["audit", str(small), "--json"])
+    measured = json.loads(capsys.readouterr().out)
+    assert measured[str(small)]["ok"]
+    report = tmp_path / "new" / "report.html"
+    main(["audit", str(small), str(spans), f"--report={report}"])
+    table = capsys.readouterr().out
+    assert "partly masked words" in table
+    assert f"{report}\n" in table.replace(" ", "")
+    assert str(small) in report.read_text()
+    assert str(spans) in report.read_text()
+
+
+def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, capsys):
+    manifest = build(tmp_path)
+    spoil(tmp_path, manifest, mask_separator)
+    directory = write_directory(tmp_path, manifest)
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", directory, "--json"])
+    assert ended.value.code == 1
+    captured = capsys.readouterr()
+    assert not json.loads(captured.out)[directory]["ok"]
+    sentence = json.loads(captured.out)[directory]["sentence"]
+    assert captured.err == f"{sentence}\n"
+    assert "masks on [CLS] or [SEP] 1 (expected 0)" in sentence
+
+
+@pytest.mark.slow
+def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "300")
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        manifest = build(tmp_path / name, 20)
+        if name == "bad":
+            spoil(tmp_path / name, manifest, mask_separator)
+        write_directory(tmp_path / name, manifest)
+    good, bad, report = (str(tmp_path / name) for name in ("good", "bad", "r.html"))
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", good, bad, f"--report={report}"])
+    assert ended.value.code == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"{bad}: 2 checks fail: special tokens in the text 1")
+    for shown in (f"{good}: ", captured.err, report):
+        assert "".join(shown.split()) in "".join(captured.out.split())  # lines are wrapped
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    directory = write_directory(tmp_path, build(tmp_path, 20))
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", directory, f"--report={tmp_path}"])
+    assert ended.value.code == 2
+    assert (
+        capsys.readouterr().err
+        == f"Error: {tmp_path} is not a regular file; choose another path.\n"
+    )
+    assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))
