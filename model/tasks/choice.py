@@ -28,7 +28,6 @@ from .head import Answer, LinearHead, Outputs, Recipe
 from .label_head import LabelHead
 from .options import Size, TaskOptions
 from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
-from .task import Task
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -60,7 +59,7 @@ class ChoiceModel(LinearHead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(LabelHead, Task):
+class Choice(LabelHead[Choices]):
     """A set of questions with the same number of choices each; the classes are their indices."""
 
     name: str = "swag"
@@ -173,10 +172,6 @@ class Choice(LabelHead, Task):
     def model(self, config: EncoderConfig) -> ChoiceModel:
         """Return the encoder with a new vector."""
         return ChoiceModel(config, self.num_choices)
-
-    def stratum(self, example: Choices) -> int | None:
-        """Return the index of the right ending."""
-        return example.target
 
     def truth(self, example: Choices) -> int | None:
         """Return the index of the right ending."""

@@ -19,7 +19,6 @@ from .metrics import label_report
 from .multilabel import MultiLabel, read_multilabel
 from .options import TaskOptions
 from .tables import TableRow, UnusableRowError, shown
-from .task import Task
 from .text_table import TextExample, TextTable, first_column, read_own_table
 from .word_baseline import classes_by_words
 
@@ -27,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(TextTable, LabelHead, Task):
+class Classification(TextTable, LabelHead[TextExample]):
     """A class, or a score, for each row of a table."""
 
     name: str
@@ -55,15 +54,11 @@ class Classification(TextTable, LabelHead, Task):
             return np.array(target, dtype=np.int64)
         return np.array(target, dtype=np.float32)
 
-    def stratum(self, example: TextExample) -> int | None:
-        """Return the index of the class; a regression has none."""
-        return int(example.target) if self.labels else None
-
     def truth(self, example: TextExample) -> Any:
         """Return the name of the class, or the score."""
         if example.target is None or not self.labels:
             return example.target
-        return self.labels[int(example.target)]
+        return self.labels[example.target]
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tokenizer import TextTokenizer
-from .data import TaskData
+from .task import ExampleT, Task
 
 _Key = tuple[str | bytes, ...]
 
@@ -29,9 +29,9 @@ class Repeats:
 
 
 def find_repeats(
-    task: TaskData,
-    train: Sequence[Any],
-    dev: Mapping[str, Sequence[Any]],
+    task: Task[ExampleT],
+    train: Sequence[ExampleT],
+    dev: Mapping[str, Sequence[ExampleT]],
     tokenizer: TextTokenizer | None = None,
 ) -> Repeats:
     """Return how many examples share their texts with others.
@@ -65,7 +65,7 @@ def find_repeats(
 
 
 def _keys(
-    task: TaskData, examples: Sequence[Any], tokenizer: TextTokenizer | None
+    task: Task[ExampleT], examples: Sequence[ExampleT], tokenizer: TextTokenizer | None
 ) -> Iterator[_Key]:
     """Yield the tokens of each example's texts; nothing for one that depends on more."""
     if not task.depends_on_texts_alone:
@@ -81,7 +81,7 @@ def _keys(
         yield tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
 
 
-def _label(task: TaskData, example: Any) -> Any:
+def _label(task: Task[ExampleT], example: ExampleT) -> Any:
     """Return the label, or the set of labels; None for pairs that have none."""
     truth = task.truth(example)
     if isinstance(truth, list):

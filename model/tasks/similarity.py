@@ -137,7 +137,7 @@ def _also_right(batch: TaskBatch) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Similarity(Task):
+class Similarity(Task[TextGroup]):
     """The task; a column is a tuple of alternative names, of which the first present is used."""
 
     has_new_weights = False

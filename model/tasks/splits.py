@@ -5,17 +5,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
 from .catalogue import file_suffixes, find_entry
-from .data import TaskData
 from .options import TaskOptions
 from .tables import SUFFIXES, hub_split, is_hub
-from .task import Task
+from .task import ExampleT, Task
 
 T = TypeVar("T")
 
@@ -176,7 +175,7 @@ def hold_out(
     examples: Sequence[T],
     key: Callable[[T], str],
     where: str,
-    stratum: Callable[[T], Any] = lambda example: None,
+    stratum: Callable[[T], object] = lambda example: None,
 ) -> tuple[list[T], list[T]]:
     """Return (train, dev): a tenth of the examples is held out by the hash of their `key`.
 
@@ -186,10 +185,10 @@ def hold_out(
     """
     # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key(example)) for example in examples]
-    stratum_of_hash: dict[int, Any] = {}
+    stratum_of_hash: dict[int, object] = {}
     for example, value in zip(examples, hashes, strict=True):
         stratum_of_hash.setdefault(value, stratum(example))
-    strata: dict[Any, list[int]] = {}
+    strata: dict[object, list[int]] = {}
     for value in sorted(stratum_of_hash):
         strata.setdefault(stratum_of_hash[value], []).append(value)
     held_out: set[int] = set()
@@ -212,7 +211,7 @@ def hold_out(
     return train, dev
 
 
-def group_keys(task: TaskData, examples: Sequence[Any]) -> list[str]:
+def group_keys(task: Task[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
     """Return the key of each example for `hold_out`: its group's, or that of an earlier example
     with the same texts.
 
@@ -237,12 +236,12 @@ def _normalised(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class TaskSplits:
+class TaskSplits(Generic[ExampleT]):
     """A task with its training and dev examples."""
 
-    task: Task
-    train: list[Any]
-    dev: dict[str, list[Any]]
+    task: Task[ExampleT]
+    train: list[ExampleT]
+    dev: dict[str, list[ExampleT]]
     """By the prefix of the metrics' names: empty, or ``mismatched_`` for MNLI's second dev set."""
     splits: dict[str, list[Path]]
     """The files they come from, and the test files, as `find_splits` returns them."""
@@ -338,7 +337,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     return task_data
 
 
-def read_labelled(task: TaskData, files: Sequence[Path]) -> list[Any]:
+def read_labelled(task: Task[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
     """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:

@@ -85,7 +85,7 @@ class SpanClassifier(TaskModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Squad(Task):
+class Squad(Task[Question]):
     """Either version of SQuAD."""
 
     name: str = "squad"

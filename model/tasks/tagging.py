@@ -52,7 +52,7 @@ class TaggedSentence(NamedTuple):
     probabilities: list[float]
 
 
-class WordTagging(Task):
+class WordTagging(Task[SentenceExample]):
     """The task; an example is one sentence."""
 
     form: ClassVar[TagForm]

@@ -14,11 +14,11 @@ from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..tokenizer import TextTokenizer
 from .batches import Feature
-from .data import TaskData
 from .glue_form import GlueForm
 from .options import Size, TaskOptions
 from .squad_windows import window_spans
 from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
+from .task import Task
 
 TEXT_COLUMNS = ("text", "sentence")
 
@@ -33,7 +33,7 @@ class TextExample(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextTable(TaskData):
+class TextTable(Task[TextExample]):
     """The columns of a table's texts and label.
 
     A column is a tuple of alternative names, since published forms of a data set differ; the first
