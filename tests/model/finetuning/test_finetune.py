@@ -22,12 +22,11 @@ from clozeworks.cli.evaluate import evaluate
 from clozeworks.cli.main import main
 from clozeworks.cli.summary import figure
 from clozeworks.model.finetuning import search
-from clozeworks.model.finetuning.answer_files import write_answers
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
-from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.predict import predict, write_answers
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
 from degenerate import may_be_degenerate
