@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...pipeline.cards import as_code
-from ..card import DATASET, model_index, model_name, render_model_card, software
+from ...pipeline.cards import as_code, render_card
+from ..card import DATASET, model_index, model_name, software
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -37,7 +37,7 @@ def task_card(
     """Return Markdown with the front matter of the Hub; `shape` is the encoder's."""
     has_hf_head = "architectures" not in task.hf_settings()
     in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
-    return render_model_card(
+    return render_card(
         "model/finetuning/card.md.jinja",
         title=f"A {shape.title} encoder fine-tuned on {_name(task)} by Clozeworks",
         metadata=_metadata(task, sources, config, summary, shape),

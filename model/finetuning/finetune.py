@@ -48,10 +48,11 @@ from .card import CardSources, task_card
 from .config import FinetuneConfig
 from .dev import dev_split, scores_without_model
 from .finetuned import load_finetuned
-from .folder import RUNS, SearchFolder
+from .folder import SearchFolder
 from .predict import predict_files
 from .prepare import Features, chosen_recipe, identity_of, make_grid, prepare
 from .records import (
+    RUNS,
     SUMMARY,
     RunRecord,
     SearchSummary,
@@ -59,6 +60,8 @@ from .records import (
     best_of,
     describe_run,
     main_score,
+    read_log,
+    read_records,
     read_summary,
 )
 from .results import IDENTITY, RESULTS
@@ -190,9 +193,9 @@ def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
     """Write the best model's predictions for the test files, the card, then the summary."""
     splits = trainer.splits
     _predict_tests(trainer, folder)
-    records = folder.records()
+    records = read_records(folder.path)
     summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
-    _report_degenerate(records, main_score(summary.baseline), folder, trainer.config)
+    _report_degenerate(records, summary, folder.path, trainer.config)
     sources = CardSources(source, records[0].checkpoint, read_languages(trainer.checkpoint))
     shape = read_config(folder.path)
     card = task_card(splits.task, sources, trainer.config, summary, shape)
@@ -217,18 +220,20 @@ def _predict_tests(trainer: Trainer, folder: SearchFolder) -> None:
 
 
 def _report_degenerate(
-    records: Sequence[RunRecord], constant: float, folder: SearchFolder, config: FinetuneConfig
+    records: Sequence[RunRecord], summary: SearchSummary, directory: Path, config: FinetuneConfig
 ) -> None:
     """Print which runs are no better than a constant answer, how their training loss moved, and
     what to change.
     """
+    constant = main_score(summary.baseline)
     degenerate = [record for record in records if main_score(record.scores) <= constant]
     if not degenerate:
         return
     described = []
     for record in degenerate:
         words = describe_run(record)
-        losses = folder.training_losses(record)
+        log = read_log(directory, record, summary.metric)
+        losses = [line.loss for line in log if line.split == "train" and line.loss is not None]
         if losses:
             words += f" (training loss {losses[0]:.3f} to {losses[-1]:.3f})"
         described.append(words)

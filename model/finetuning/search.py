@@ -17,7 +17,7 @@ from .config import FinetuneConfig
 from .dev import DevMeasurement
 from .folder import SearchFolder
 from .prepare import Features, chosen_recipe
-from .records import RunRecord, Trial, best_of, describe_run
+from .records import RunRecord, Trial, best_of, describe_run, read_records
 from .task_model import make_model, write_model
 from .train import Trained, Training, train_model
 
@@ -96,7 +96,7 @@ class Trainer:
         """Write the model if it is the best so far: another never will be. Then write its record,
         with which the run is done.
         """
-        if best_of([*folder.records(), record]) is record:
+        if best_of([*read_records(folder.path), record]) is record:
             with folder.files.write_folder(folder.model_of(record)) as model_folder:
                 write_model(model_folder, model, on_dev.task, self.checkpoint)
                 on_dev.write_answers(model_folder / "dev")
