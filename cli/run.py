@@ -80,7 +80,7 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
         if check := getattr(command.callback, "check", None):
             check(parsed)
         if stage.command == "finetune":
-            check_task(parsed["task"], configs[0].task_options)
+            check_task(parsed["task"], configs[0])
     except click.ClickException as error:
         raise UserError(f"{stage.label}: {describe_usage_error(error)}") from None
     except UserError as error:

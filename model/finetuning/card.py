@@ -94,7 +94,7 @@ def _tables(
     shape: EncoderConfig,
 ) -> dict[str, Mapping[str, Any]]:
     best = summary.best
-    recipe = chosen_recipe(task, config)._replace(**best.varied)
+    recipe = chosen_recipe(task, config, best)
     training = {"encoder": as_code(model_name(sources.checkpoint))}
     if shape.is_decoder:
         training["attention"] = "left to right"

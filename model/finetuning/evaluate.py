@@ -13,7 +13,6 @@ from ..checkpoint import files_digest
 from ..mirror import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
-from ..tasks.catalogue import file_suffixes
 from ..tasks.head import prefixed
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.squad import Squad
@@ -94,7 +93,7 @@ def _labelled_files(task: Task, data: str | Path) -> dict[str, list[Path]]:
     single = single_file(data)
     if single:
         return {"": [single]}
-    files = dev_sets(find_splits(data, file_suffixes(task)))
+    files = dev_sets(find_splits(data, task.suffixes))
     if not files:
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."

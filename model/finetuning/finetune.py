@@ -99,11 +99,12 @@ def finetune(
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
-    splits = read_data(task, data, config.task_options)
+    splits = read_data(task, data, config)
     features = prepare(splits, str(checkpoint), config)
     grid = make_grid(chosen_recipe(splits.task, config), config)
     identity = identity_of(splits, str(checkpoint), config)
-    smallest_batch = min(_batch_size(trial, splits.task, config) for trial in grid)
+    recipes = [chosen_recipe(splits.task, config, trial) for trial in grid]
+    smallest_batch = min(recipe.batch_size for recipe in recipes)
     with mirrored(output) as path:
         folder = SearchFolder(path)
         claim = claimed(str(path), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
@@ -126,10 +127,6 @@ def finetune(
     if summary is None:
         return {"status": "interrupted"}
     return msgspec.to_builtins(summary)
-
-
-def _batch_size(trial: Trial, task: Task, config: FinetuneConfig) -> int:
-    return chosen_recipe(task, config)._replace(**trial.varied).batch_size
 
 
 def _begin(trainer: Trainer, grid: Sequence[Trial], folder: SearchFolder) -> None:

@@ -105,10 +105,14 @@ def _report_untrained(
         )
 
 
-def chosen_recipe(task: Task, config: FinetuneConfig) -> Recipe:
-    """Return the task's hyperparameters, with what the user chose for all runs."""
+def chosen_recipe(task: Task, config: FinetuneConfig, trial: Trial | None = None) -> Recipe:
+    """Return the task's hyperparameters, with what the user chose for all runs, and what a `trial`
+    has of its own.
+    """
     given = config.given(*Recipe._fields)
     chosen = {name: value for name, value in given.items() if name not in config.varied}
+    if trial:
+        chosen |= trial.varied
     return task.recipe._replace(**chosen)
 
 

@@ -49,7 +49,7 @@ class Trainer:
         training = Training(
             self.features.train,
             self.config,
-            chosen_recipe(task, self.config)._replace(**trial.varied),
+            chosen_recipe(task, self.config, trial),
             trial.learning_rate,
             trial.seed,
             self.ranks,

@@ -6,7 +6,7 @@ and between ranks, `training.loop` what happens between updates.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -354,7 +354,7 @@ def _finite_loss(update: Update, peak_rate: float) -> float:
     )
 
 
-def _open_log(training: Training, step: int) -> Any:
+def _open_log(training: Training, step: int) -> AbstractContextManager[RunLog | None]:
     if training.directory is None or training.ranks.rank > 0:
         return nullcontext()
     training.directory.mkdir(parents=True, exist_ok=True)

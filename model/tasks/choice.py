@@ -194,7 +194,7 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
     first = None
     counts: Counter[int] = Counter()
     for file in files:
-        for row in read_rows(file, _codah_columns, encoding=options.encoding or AUTO):
+        for row in read_rows(file, _codah_columns, encoding=options.encoding):
             first = first or row
             with suppress(UnusableRowError):  # `read` counts them
                 counts[len(_endings(row))] += 1

@@ -19,7 +19,7 @@ from .metrics import label_report
 from .multilabel import MultiLabel, read_multilabel
 from .options import TaskOptions
 from .tables import TableRow, UnusableRowError, shown
-from .text_table import TextExample, TextTable, first_column, read_own_table
+from .text_table import TextExample, TextTable, read_own_table
 from .word_baseline import classes_by_words
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -43,7 +43,7 @@ class Classification(TextTable, LabelHead[TextExample]):
         return "spearman", "pearson"
 
     def _target(self, row: TableRow) -> float:
-        column = first_column(row, self.label)
+        column = row.first_column(self.label) or self.label[0]
         if not self.labels:
             return row.number(column)
         return self.class_index(row.label(column), row)
@@ -58,7 +58,7 @@ class Classification(TextTable, LabelHead[TextExample]):
         """Return the name of the class, or the score."""
         if example.target is None or not self.labels:
             return example.target
-        return self.labels[example.target]
+        return self.labels[int(example.target)]
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""

@@ -32,7 +32,7 @@ from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
 from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .options import Size, TaskOptions
-from .squad_files import GoldAnswer, Question, Version, read_questions
+from .squad_files import TABLES, GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
     PassageWindow,
@@ -98,6 +98,7 @@ class Squad(Task[Question]):
     max_answer_length: Size = 30
     tau: float = 0.0
     """For 2.0: the margin by which an answer must outscore "no answer" (section 4.3)."""
+    suffixes = (".json", *TABLES)
     pipeline = "question-answering"
     cut = "questions", "max_question_length"
     tuned_settings = ("tau",)

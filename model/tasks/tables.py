@@ -105,6 +105,10 @@ class TableRow(NamedTuple):
             )
         return self.values[column]
 
+    def first_column(self, names: Sequence[str]) -> str | None:
+        """Return the first of alternative `names` that the row has."""
+        return next((name for name in names if name in self.values), None)
+
 
 def read_rows(
     path: Path,

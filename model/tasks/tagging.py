@@ -58,6 +58,7 @@ class WordTagging(Task[SentenceExample]):
     form: ClassVar[TagForm]
     unknown_in_words: ClassVar[str]
     """For a notice, after their number."""
+    suffixes = ()
     pipeline = "token-classification"
     labels: tuple[str, ...]
     """The classes of a word, in order."""

@@ -12,6 +12,7 @@ from ..tokenizer import TextTokenizer
 from .batches import Feature
 from .class_report import ClassReport
 from .head import Answer, Outputs, Recipe, Scores, TaskModel
+from .tables import SUFFIXES
 
 ExampleT = TypeVar("ExampleT")
 """What a task reads from a file, such as a text with its label."""
@@ -28,6 +29,8 @@ class Task(ABC, Generic[ExampleT]):
     """On the command line."""
     max_length: int
     """Of a row, in tokens."""
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+    """Of its files; empty for any."""
     pipeline: ClassVar[str] = "text-classification"
     """The Hub's name for such tasks."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"
