@@ -7,7 +7,6 @@ passages are sentences of the Korean Wikipedia (CC BY-SA).
 
 import json
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from clozeworks.model.tasks.squad_metrics import (
     squad1_scores,
 )
 from clozeworks.pipeline.errors import UserError
+from task_files import write
 
 CARTER = (
     "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."
@@ -116,12 +116,6 @@ def korquad(*questions: tuple[str, str, str], version: str = "KorQuAD_v1.0_dev")
         for number, (passage, text, answer) in enumerate(questions)
     ]
     return {"version": version, "data": [{"title": "위키백과", "paragraphs": paragraphs}]}
-
-
-def write(path: Path, content: Any) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-    return path
 
 
 def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):

@@ -46,15 +46,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data
+from task_files import write
 
 WNUT = DATA / "ner" / "wnut17"
 QUICK: dict[str, Any] = {"batch_size": 8, "device": "cpu", "precision": "fp32"}
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def columns(sentences: list[list[tuple[str, str]]]) -> str:
