@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from ..pipeline.wording import in_words
 from .mirror import local_copy
@@ -41,7 +40,7 @@ _METRICS = {
 
 def model_index(
     name: str, task: str, dataset: Mapping[str, str], scores: Mapping[str, float]
-) -> list[Any]:
+) -> list[dict[str, object]]:
     """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on
     the `dataset`.
     """

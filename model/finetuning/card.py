@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...pipeline.cards import as_code, render_card
 from ..card import DATASET, model_index, model_name, software
@@ -58,7 +57,7 @@ def _metadata(
     config: FinetuneConfig,
     summary: SearchSummary,
     shape: EncoderConfig,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     dataset = _dataset(task, sources.data)
     results = model_index(
         f"{shape.title} for {_name(task)}",
@@ -92,7 +91,7 @@ def _tables(
     config: FinetuneConfig,
     summary: SearchSummary,
     shape: EncoderConfig,
-) -> dict[str, Mapping[str, Any]]:
+) -> dict[str, Mapping[str, object]]:
     best = summary.best
     recipe = chosen_recipe(task, config, best)
     training = {"encoder": as_code(model_name(sources.checkpoint))}

@@ -56,13 +56,13 @@ def evaluate_task(
     if summary:
         for paths in files.values():
             _report_training_files(summary, paths)
-    figures: dict[str, Any] = {}
+    figures: dict[str, float] = {}
     for prefix, paths in files.items():
         figures |= _figures(finetuned, prefix, paths)
     return figures
 
 
-def _figures(finetuned: Finetuned, prefix: str, paths: Sequence[Path]) -> dict[str, Any]:
+def _figures(finetuned: Finetuned, prefix: str, paths: Sequence[Path]) -> dict[str, float]:
     """Return the figures on one dev set."""
     task = finetuned.task
     examples = read_labelled(task, paths)

@@ -183,12 +183,12 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
     if suffix == ".jsonl":
         return _write_json_lines(file, answers)
     if suffix == ".csv":
-        return _write_table(csv.writer(file, lineterminator="\n"), answers, _cell)
+        return _write_table(csv.writer(file, lineterminator="\n").writerow, answers, _cell)
     # TSV is unquoted, as `finetune` reads it.
     writer = csv.writer(
         file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
     )
-    return _write_table(writer, answers, _tsv_cell)
+    return _write_table(writer.writerow, answers, _tsv_cell)
 
 
 def _write_json(file: TextIO, answers: Iterable[Answer]) -> int:
@@ -206,7 +206,11 @@ def _write_json_lines(file: TextIO, answers: Iterable[Answer]) -> int:
     return num_answers
 
 
-def _write_table(writer: Any, answers: Iterable[Answer], cell: Callable[[Any], Any]) -> int:
+def _write_table(
+    write_row: Callable[[list[object]], object],
+    answers: Iterable[Answer],
+    cell: Callable[[object], object],
+) -> int:
     """Write a header line and a line for each answer; each class's probability has a column."""
     num_answers = 0
     for answer in answers:
@@ -220,12 +224,12 @@ def _write_table(writer: Any, answers: Iterable[Answer], cell: Callable[[Any], A
             column = f"p({name})" if name in values else name  # a class may be called label
             values[column] = share
         if num_answers == 1:
-            writer.writerow([cell(name) for name in values])
-        writer.writerow([cell(value) for value in values.values()])
+            write_row([cell(name) for name in values])
+        write_row([cell(value) for value in values.values()])
     return num_answers
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple | dict):
@@ -233,7 +237,7 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _tsv_cell(value: Any) -> Any:
+def _tsv_cell(value: object) -> object:
     value = _cell(value)
     if isinstance(value, str):
         return re.sub(r"[\t\r\n]", " ", value)

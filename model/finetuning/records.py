@@ -29,7 +29,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Only if the search has several."""
 
     @property
-    def recipe(self) -> tuple[Any, ...]:
+    def recipe(self) -> tuple[float | UnsetType, ...]:
         """The hyperparameters but the seed."""
         return self.learning_rate, self.batch_size, self.epochs
 
@@ -105,7 +105,7 @@ def best_of(records: Sequence[RunRecord]) -> RunRecord:
     then the lowest seed.
     """
 
-    def best_first(record: RunRecord) -> tuple[Any, ...]:
+    def best_first(record: RunRecord) -> tuple[float, float, int, str]:
         return -main_score(record.scores), *run_order(record)
 
     return min(records, key=best_first)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -389,7 +389,7 @@ def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> 
         raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
 
 
-def _save(training: Training, values: dict[str, Any]) -> None:
+def _save(training: Training, values: dict[str, object]) -> None:
     assert training.directory is not None
     path = training.directory / CHECKPOINT
     partial = path.with_suffix(".partial")

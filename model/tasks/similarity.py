@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -355,7 +355,7 @@ class Similarity(Task[TextGroup]):
         }
 
 
-def _module(index: int, path: str, kind: str) -> dict[str, Any]:
+def _module(index: int, path: str, kind: str) -> dict[str, object]:
     return {
         "idx": index,
         "name": str(index),

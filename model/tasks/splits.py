@@ -127,6 +127,11 @@ def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 
 
+def dev_split(prefix: str) -> str:
+    """Return the name of a dev set: ``dev``, or ``dev_mismatched``."""
+    return f"dev_{prefix}".removesuffix("_")
+
+
 def split_of(file: Path) -> str | None:
     """Return the split that a file's name means, as `find_splits` names it, if any."""
     match = _match(file)

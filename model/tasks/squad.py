@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
@@ -340,7 +339,7 @@ class Squad(Task[Question]):
             answers.append(answer)
         return answers
 
-    def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
+    def _n_best(self, prediction: Prediction) -> list[dict[str, str | float]]:
         """Return the distinct answers, including "" for 2.0, with the softmax of their scores."""
         spans = list(prediction.spans)
         # In 1.1 only a passage without tokens has no answer.
