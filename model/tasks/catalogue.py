@@ -15,7 +15,7 @@ from .classify import Classification, read_classify
 from .glue import GLUE
 from .multilabel import MultiLabel, read_multilabel
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
-from .options import Size, TaskOptions, check_task
+from .options import Size, TaskOptions
 from .similarity import Similarity, read_similarity
 from .squad import Squad, read_squad
 from .task import Task
@@ -47,15 +47,6 @@ TASKS = {
     "ner": TaskEntry(EntityRecognition, read_ner),
     "pos": TaskEntry(WordClasses, read_pos),
 }
-
-
-def find_entry(name: str, options: TaskOptions) -> TaskEntry:
-    """Return the entry of the task `name`.
-
-    Raises `UserError` for an unknown name or another task's option.
-    """
-    check_task(name, options)
-    return TASKS[name]
 
 
 def restore_task(settings: dict[str, Any]) -> Task:

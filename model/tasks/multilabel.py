@@ -111,10 +111,7 @@ class MultiLabel(TextTable):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``."""
-        settings = {"task": self.name, **self.columns()}
-        if self.stride:
-            settings["stride"] = self.stride
-        return {**settings, "separator": self.separator}
+        return {**super().settings(), "separator": self.separator}
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""

@@ -11,8 +11,8 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
-from .catalogue import find_entry
-from .options import TaskOptions
+from .catalogue import TASKS
+from .options import TaskOptions, check_task
 from .tables import SUFFIXES, hub_split, is_hub
 from .task import ExampleT, Task
 
@@ -277,9 +277,17 @@ def make_task(name: str, data: str | Path, **options: Any) -> Task:
     `options` are fields of `TaskOptions`, such as ``max_length``. Raises `UserError` for an unknown
     name, another task's option, and `data` without a training file.
     """
-    task_options = TaskOptions(**options)
-    entry = find_entry(name, task_options)
-    return entry.read(_training_splits(data, entry.kind.suffixes)["train"], task_options)
+    task, _ = _task_and_files(name, data, TaskOptions(**options))
+    return task
+
+
+def _task_and_files(
+    name: str, data: str | Path, options: TaskOptions
+) -> tuple[Task, dict[str, list[Path]]]:
+    check_task(name, options)
+    entry = TASKS[name]
+    splits = _training_splits(data, entry.kind.suffixes)
+    return entry.read(splits["train"], options), splits
 
 
 def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
@@ -300,9 +308,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     rows.
     """
     if isinstance(task, str):
-        entry = find_entry(task, options)
-        splits = _training_splits(data, entry.kind.suffixes)
-        task = entry.read(splits["train"], options)
+        task, splits = _task_and_files(task, data, options)
     else:
         for name in options.chosen():
             raise UserError(f"`{name}` is a field of the task itself; set it there.")

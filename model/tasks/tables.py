@@ -75,14 +75,13 @@ class TableRow(NamedTuple):
             raise UnusableRowError(
                 f"{self.where}: the label in {column} is empty.", "without a label"
             )
-        if isinstance(value, list):
+        if not isinstance(value, str | int | float):
+            advice = ""
+            if isinstance(value, list):
+                advice = "; classify takes lists if the first row has one"
             raise UserError(
                 f"{self.where}: the label in {column} is {shown(value)}, neither text nor a "
-                "number; classify takes lists if the first row has one."
-            )
-        if not isinstance(value, str | int | float):
-            raise UserError(
-                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
+                f"number{advice}."
             )
         if isinstance(value, float) and value.is_integer():
             return str(int(value))

@@ -150,15 +150,19 @@ class TextTable(Task[TextExample]):
         for start, end in window_spans(len(tokens), room, self.stride):
             yield tokens[start:end]
 
-    def columns(self) -> dict[str, Any]:
-        """Return the settings that every such table has, for ``task.json``."""
-        return {
+    def settings(self) -> dict[str, Any]:
+        """Return the content of ``task.json``: what a table of the user's own needs."""
+        settings = {
+            "task": self.name,
             "text": list(self.text),
             "text_pair": list(self.text_pair),
             "label": list(self.label),
             "labels": list(self.labels),
             "max_length": self.max_length,
         }
+        if self.stride:
+            settings["stride"] = self.stride
+        return settings
 
 
 class OwnTable(NamedTuple):

@@ -16,14 +16,13 @@ from clozeworks.model.tasks import word_baseline
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import (
     TASKS,
-    find_entry,
     read_task,
     restore_task,
 )
 from clozeworks.model.tasks.classify import Classification, read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.label_head import SequenceClassifier
-from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions
+from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
 from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
@@ -120,12 +119,12 @@ def test_every_task_is_named_before_pytorch_is_loaded():
 
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
     with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
-        find_entry("sst", TaskOptions())
+        check_task("sst", TaskOptions())
     with pytest.raises(
         UserError,
         match="`text_pair` is for classify, multilabel, similarity; sst2 does not take it",
     ):
-        find_entry("sst2", TaskOptions(text_pair="b"))
+        check_task("sst2", TaskOptions(text_pair="b"))
 
 
 def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[Feature]:

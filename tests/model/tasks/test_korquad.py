@@ -18,8 +18,7 @@ from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import read_results
-from clozeworks.model.tasks.catalogue import find_entry
-from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.squad import Squad, read_squad
 from clozeworks.model.tasks.squad_metrics import (
     exact_match,
@@ -133,7 +132,7 @@ def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):
         "2.0 korquad",
     )
     with pytest.raises(UserError, match="`metric` is for squad; mrpc does not take it"):
-        find_entry("mrpc", TaskOptions(metric="korquad"))
+        check_task("mrpc", TaskOptions(metric="korquad"))
 
 
 def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):

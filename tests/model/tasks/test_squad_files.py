@@ -7,8 +7,8 @@ from typing import Any
 import datasets
 import pytest
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.tasks.catalogue import find_entry, restore_task
-from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.catalogue import restore_task
+from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.squad import Squad, read_squad
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, read_questions
@@ -69,7 +69,7 @@ def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     )
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
     with pytest.raises(UserError, match="`max_answer_length` is for squad; mrpc does not take it"):
-        find_entry("mrpc", TaskOptions(max_answer_length=7))
+        check_task("mrpc", TaskOptions(max_answer_length=7))
     with pytest.raises(UserError, match="`stride` is 0, but must be at least 1"):
         FinetuneConfig(stride=0)
 
