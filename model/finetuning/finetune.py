@@ -42,7 +42,7 @@ from ..training.logs import ProgressCallback
 from ..training.processor import print_if_emulated
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.stop import StopRequest
-from .card import CardSources, task_card
+from .card import CardFacts, task_card
 from .config import FinetuneConfig
 from .finetuned import load_finetuned
 from .folder import SearchFolder
@@ -171,10 +171,16 @@ def _finish(trainer: Trainer, source: str) -> None:
     records = read_records(folder.path)
     summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
     _report_degenerate(records, summary, folder.path, trainer.config)
-    sources = CardSources(source, records[0].checkpoint, read_languages(trainer.checkpoint))
-    shape = read_config(folder.path)
-    card = task_card(splits.task, sources, trainer.config, summary, shape)
-    folder.files.write_bytes(CARD, card.encode())
+    facts = CardFacts(
+        task=splits.task,
+        data=source,
+        checkpoint=records[0].checkpoint,
+        languages=read_languages(trainer.checkpoint),
+        config=trainer.config,
+        summary=summary,
+        shape=read_config(folder.path),
+    )
+    folder.files.write_bytes(CARD, task_card(facts).encode())
     # The summary comes last: it says that the search is finished.
     folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
     folder.files.remove(WORK)
