@@ -24,7 +24,7 @@ MAX_CLASSES = 20
 
 def _check(task: str, **values: object) -> None:
     config = make_config(FinetuneConfig, values)
-    check_task(task, config.task_options)
+    check_task(task, config)
 
 
 @click.command(cls=GroupedCommand)

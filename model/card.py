@@ -1,5 +1,5 @@
-"""Write and read model cards; ``card.md.jinja`` beside this file adds licences to the frame of
-all cards.
+"""Facts in model cards; ``card.md.jinja`` beside this file adds licences to the frame of all
+cards.
 """
 
 import os
@@ -7,9 +7,7 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
-from ..pipeline.cards import render_card
 from ..pipeline.wording import in_words
 from .mirror import local_copy
 
@@ -20,8 +18,10 @@ _CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
 LONGEST_HEAD = 65536
 """Characters of a card in which its metadata are looked for."""
-# Written by a template, and found again by `with_license`.
-_UNKNOWN_LICENCES = " are not recorded; look them up before you publish the model."
+# As ``card.md.jinja`` writes it.
+_UNKNOWN_LICENCES = re.compile(
+    r"\n\nThe licences of .* are not recorded; look them up before you publish the model\."
+)
 _METRICS = {
     "matthews": "matthews_correlation",
     "spearman": "spearmanr",
@@ -38,35 +38,9 @@ _METRICS = {
 """The Hub's names of our metrics."""
 
 
-def render_model_card(
-    template: str,
-    *,
-    title: str,
-    metadata: Mapping[str, str | list[Any] | None],
-    tables: Mapping[str, Mapping[str, Any]],
-    licensed_sources: str,
-    **values: Any,
-) -> str:
-    """Return the card that a template makes (its path below the package), as Markdown.
-
-    `metadata` is for the Hub, `tables` map headings to names and values. If the metadata has no
-    licence, the card says that the licences of the `licensed_sources` are unknown. A template may
-    use further `values`.
-    """
-    return render_card(
-        template,
-        title=title,
-        metadata=metadata,
-        tables=tables,
-        licensed_sources=licensed_sources,
-        unknown_licences=_UNKNOWN_LICENCES,
-        **values,
-    )
-
-
 def model_index(
     name: str, task: str, dataset: Mapping[str, str], scores: Mapping[str, float]
-) -> list[Any]:
+) -> list[dict[str, object]]:
     """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on
     the `dataset`.
     """
@@ -143,5 +117,5 @@ def with_license(card: str, license: str) -> str:
         rest = f"\n\n{card}"
     # Also license_name and license_link, and the lines of a list.
     head = re.sub(r"\nlicense\w*:.*(\n[ -].*)*", "", head)
-    rest = re.sub(rf"\n\nThe licences of .*{re.escape(_UNKNOWN_LICENCES)}", "", rest)
+    rest = _UNKNOWN_LICENCES.sub("", rest)
     return f"{head}\nlicense: {license}\n---{rest}"

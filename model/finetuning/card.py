@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ...pipeline.cards import as_code
-from ..card import DATASET, model_index, model_name, render_model_card, software
+from ...pipeline.cards import as_code, render_card
+from ..card import DATASET, model_index, model_name, software
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -15,92 +14,84 @@ from .prepare import chosen_recipe
 from .records import SearchSummary
 
 
-@dataclass(frozen=True)
-class CardSources:
-    """What a model was made of."""
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """What the card of a fine-tuned model is made from."""
 
+    task: Task
     data: str
     """As the user named it."""
     checkpoint: str
     """The encoder's directory, or ``random weights``."""
     languages: list[str]
     """The encoder's."""
+    config: FinetuneConfig
+    summary: SearchSummary
+    shape: EncoderConfig
+    """The encoder's."""
+
+    @property
+    def name(self) -> str:
+        """The task, and its variant if it has several."""
+        return f"{self.task.name} {self.task.variant}".strip()
 
 
-def task_card(
-    task: Task,
-    sources: CardSources,
-    config: FinetuneConfig,
-    summary: SearchSummary,
-    shape: EncoderConfig,
-) -> str:
-    """Return Markdown with the front matter of the Hub; `shape` is the encoder's."""
+def task_card(facts: CardFacts) -> str:
+    """Return Markdown with the front matter of the Hub."""
+    task = facts.task
+    shape = facts.shape
     has_hf_head = "architectures" not in task.hf_settings()
     in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
-    return render_model_card(
+    return render_card(
         "model/finetuning/card.md.jinja",
-        title=f"A {shape.title} encoder fine-tuned on {_name(task)} by Clozeworks",
-        metadata=_metadata(task, sources, config, summary, shape),
-        tables=_tables(task, sources, config, summary, shape),
+        title=f"A {shape.title} encoder fine-tuned on {facts.name} by Clozeworks",
+        metadata=_metadata(facts),
+        tables=_tables(facts),
         licensed_sources="the data and of the encoder",
         pipeline=task.pipeline,
         in_transformers=in_transformers,
     )
 
 
-def _name(task: Task) -> str:
-    return f"{task.name} {task.variant}".strip()
-
-
-def _metadata(
-    task: Task,
-    sources: CardSources,
-    config: FinetuneConfig,
-    summary: SearchSummary,
-    shape: EncoderConfig,
-) -> dict[str, Any]:
-    dataset = _dataset(task, sources.data)
+def _metadata(facts: CardFacts) -> dict[str, object]:
+    pipeline = facts.task.pipeline
+    dataset = _dataset(facts)
     results = model_index(
-        f"{shape.title} for {_name(task)}",
-        task.pipeline,
-        {**dataset, "split": _split(summary)},
-        summary.best.scores,
+        f"{facts.shape.title} for {facts.name}",
+        pipeline,
+        {**dataset, "split": _split(facts.summary)},
+        facts.summary.best.scores,
     )
     # The Hub makes links of these; a local file would be a broken one.
     datasets = []
     if DATASET.fullmatch(dataset["type"]):
         datasets.append(dataset["type"])
     library = "transformers"
-    tags = [shape.model_type]
-    if task.pipeline == "sentence-similarity":
+    tags = [facts.shape.model_type]
+    if pipeline == "sentence-similarity":
         library = "sentence-transformers"
         tags += [library, "feature-extraction"]
     return {
-        "language": sources.languages,
-        "license": config.license,
+        "language": facts.languages,
+        "license": facts.config.license,
         "library_name": library,
-        "pipeline_tag": task.pipeline,
+        "pipeline_tag": pipeline,
         "tags": tags,
         "datasets": datasets,
         "model-index": results,
     }
 
 
-def _tables(
-    task: Task,
-    sources: CardSources,
-    config: FinetuneConfig,
-    summary: SearchSummary,
-    shape: EncoderConfig,
-) -> dict[str, Mapping[str, Any]]:
+def _tables(facts: CardFacts) -> dict[str, Mapping[str, object]]:
+    summary = facts.summary
     best = summary.best
-    recipe = chosen_recipe(task, config)._replace(**best.varied)
-    training = {"encoder": as_code(model_name(sources.checkpoint))}
-    if shape.is_decoder:
+    recipe = chosen_recipe(facts.task, facts.config, best)
+    training = {"encoder": as_code(model_name(facts.checkpoint))}
+    if facts.shape.is_decoder:
         training["attention"] = "left to right"
     return {
         "Data": {
-            "data": as_code(_dataset(task, sources.data)["name"]),
+            "data": as_code(_dataset(facts)["name"]),
             "training examples": summary.train_examples,
             "dev examples": summary.dev_examples,
             "dev examples are": _split(summary),
@@ -111,7 +102,7 @@ def _tables(
             "seed": best.seed,
             "batch_size": recipe.batch_size,
             "epochs": f"{recipe.epochs:g}",
-            "max_length": task.max_length,
+            "max_length": facts.task.max_length,
             "runs": f"{summary.runs:,}; this is the best on dev",
             "software": software(),
         },
@@ -138,15 +129,16 @@ def _figure(score: float) -> str:
     return f"{score:.4g}"
 
 
-def _dataset(task: Task, data: str) -> dict[str, str]:
+def _dataset(facts: CardFacts) -> dict[str, str]:
     """Return the data set as the Hub's metadata name it; a local one by its file or folder."""
-    if task.name in GLUE:
-        return {"type": "nyu-mll/glue", "name": f"GLUE {task.name}", "config": task.name}
-    if data.startswith("hf:"):
-        address, _, rest = data.removeprefix("hf:").partition(":")
+    task = facts.task.name
+    if task in GLUE:
+        return {"type": "nyu-mll/glue", "name": f"GLUE {task}", "config": task}
+    if facts.data.startswith("hf:"):
+        address, _, rest = facts.data.removeprefix("hf:").partition(":")
         dataset = {"type": address, "name": address}
         if rest:
             dataset["config"] = rest.split(":")[0]  # after it may come a split
         return dataset
-    name = Path(data).name
+    name = Path(facts.data).name
     return {"type": name, "name": name}

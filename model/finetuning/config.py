@@ -4,40 +4,30 @@ This module does not import torch, so that ``--help`` is fast.
 """
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from ...pipeline.config import check, option
-from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.licenses import check_license
-from ..tasks.options import MAX_TASK_SIZE, TaskOptions
+from ..tasks.options import TaskOptions
 
 _AT_LEAST_1 = (
     "micro_batch_size",
     "checkpoint_every",
     "evaluate_every",
     "patience",
-    "stride",
-    "max_question_length",
-    "max_answer_length",
     "seeds",
 )
 CORRECTED_FROM = 1e-4
 """Learning rate from which Adam's moments are corrected by default: uncorrected updates are up to
 6.5 times as large, and a published encoder learns nothing at 3e-4.
 """
-_TASK_SIZES = ("max_length", "stride", "max_question_length", "max_answer_length")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(TaskOptions):
     """How to fine-tune an encoder on a task; None means the task's default."""
 
-    max_length: int | None = option(
-        None,
-        "Longest row in tokens, with [CLS] and [SEP]; the default is 128, "
-        "for squad 384 (in windows).",
-    )
     batch_size: tuple[int, ...] | int | None = option(
         None,
         "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16, for "
@@ -113,78 +103,6 @@ class FinetuneConfig:
         "is worth.",
         group="Optimisation",
     )
-    text: str | None = option(
-        None,
-        "Column of the text, for classify and similarity; the default is a usual name "
-        "(text, sentence1, …).",
-        group="Your own data (classify, similarity)",
-    )
-    text_pair: str | None = option(
-        None,
-        "Column of the second text of a pair; the default is none for classify, for similarity a "
-        "usual name (sentence2, positive, …).",
-        group="Your own data (classify, similarity)",
-    )
-    label: str | None = option(
-        None,
-        "Column of the class or score; the default is label, for similarity score.",
-        group="Your own data (classify, similarity)",
-    )
-    class_weights: Literal["none", "balanced"] | None = option(
-        None,
-        "Weight of a class in the loss, for classify: the same for all (none, the default), or in "
-        "inverse proportion to its examples (balanced).",
-        group="Your own data (classify, similarity)",
-    )
-    regression: bool | None = option(
-        None,
-        "Read whole numbers, such as ratings from 1 to 5, as scores instead of classes, for "
-        "classify.",
-        group="Your own data (classify, similarity)",
-    )
-    separator: str | None = option(
-        None,
-        "Separator between the labels of an example, for classify, if it has several in one text.",
-        group="Your own data (classify, similarity)",
-    )
-    temperature: float | None = option(
-        None,
-        "Divisor of the cosines in the contrastive loss, for similarity; the default is 0.05.",
-        group="Sentence vectors (similarity)",
-    )
-    matryoshka: tuple[int, ...] | None = option(
-        None,
-        "Train the first 128,64 (for example) numbers of a vector to be used alone, too.",
-        group="Sentence vectors (similarity)",
-    )
-    encoding: str = option(
-        AUTO,
-        "Encoding of tables and text that are not UTF-8, for example cp1251. auto detects it, and "
-        "refuses a file whose encoding it cannot tell.",
-        group="Reading",
-    )
-    stride: int | None = option(
-        None,
-        "Tokens from one window of a long text to the next: for squad, where the default is 128, "
-        "and for classify, which cuts long texts by default.",
-        group="Long texts",
-    )
-    max_question_length: int | None = option(
-        None,
-        "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
-        group="Question answering (squad)",
-    )
-    max_answer_length: int | None = option(
-        None,
-        "Longest predicted answer in tokens, for squad; the default is 30.",
-        group="Question answering (squad)",
-    )
-    metric: Literal["squad", "korquad"] | None = option(
-        None,
-        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; "
-        "by default KorQuAD's for files whose version names it.",
-        group="Question answering (squad)",
-    )
     checkpoint_every: int = option(
         500,
         "Steps between checkpoints, from which an interrupted run resumes.",
@@ -226,6 +144,7 @@ class FinetuneConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("batch_size", "epochs"):
             values = getattr(self, name)
             if isinstance(values, tuple) and len(values) == 1:
@@ -240,17 +159,6 @@ class FinetuneConfig:
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in _TASK_SIZES:
-            value = getattr(self, name)
-            is_size = value is None or value <= MAX_TASK_SIZE
-            check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
-        length_ok = self.max_length is None or self.max_length >= 8
-        check(length_ok, "max_length", self.max_length, "must be at least 8")
-        temperature_ok = self.temperature is None or 0 < self.temperature < math.inf
-        check(temperature_ok, "temperature", self.temperature, "must be above 0 and finite")
-        sizes = self.matryoshka or ()
-        sizes_ok = len(set(sizes)) == len(sizes) and all(size >= 1 for size in sizes)
-        check(sizes_ok, "matryoshka", sizes, "must be different sizes of at least 1")
         rates = self.learning_rates
         rates_ok = True
         if rates is not None:
@@ -263,24 +171,9 @@ class FinetuneConfig:
         both = self.keep_head and self.random_weights
         check(not both, "keep_head", self.keep_head, "contradicts `random_weights`")
         check_license(self.license)
-        if self.encoding != AUTO:
-            check_encoding(self.encoding)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         dropout_ok = 0 <= self.dropout < 1
         check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
-
-    @property
-    def task_options(self) -> TaskOptions:
-        """The options that the task itself is made from."""
-        given = self.given(*(field.name for field in fields(TaskOptions)))
-        if self.encoding == AUTO:
-            del given["encoding"]  # not every task takes one
-        return TaskOptions(**given)
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return the values of the options `names`, those that are None left out."""
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
 
     def corrects_bias(self, learning_rate: float) -> bool:
         """Return whether Adam's averages are corrected for their start at 0."""

@@ -1,7 +1,7 @@
 """Measure a fine-tuned model on labelled files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,14 @@ from ..checkpoint import files_digest
 from ..mirror import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
-from ..tasks.catalogue import file_suffixes
-from ..tasks.head import Scores, prefixed
+from ..tasks.head import prefixed
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
 from ..tasks.task import Task, report_cut
 from ..training.device import find_device
-from .finetuned import Finetuned, load_finetuned
+from .finetuned import Finetuned, infer, load_finetuned
 from .records import SearchSummary, read_summary
 
 BASELINE = "baseline_"
@@ -57,34 +56,27 @@ def evaluate_task(
     if summary:
         for paths in files.values():
             _report_training_files(summary, paths)
-    figures: dict[str, Any] = {}
+    figures: dict[str, float] = {}
     for prefix, paths in files.items():
-        on_set = _measure(finetuned, paths)
-        figures[f"{prefix}examples"] = on_set.num_examples
-        figures |= prefixed(prefix, on_set.scores)
-        figures |= prefixed(f"{BASELINE}{prefix}", on_set.baseline)
+        figures |= _figures(finetuned, prefix, paths)
     return figures
 
 
-@dataclass(frozen=True)
-class _OnSet:
-    """The figures of one dev set."""
-
-    num_examples: int
-    scores: Scores
-    baseline: Scores
-    """Of the answer that is the most frequent among these examples: no constant one does better."""
-
-
-def _measure(finetuned: Finetuned, paths: Sequence[Path]) -> _OnSet:
+def _figures(finetuned: Finetuned, prefix: str, paths: Sequence[Path]) -> dict[str, float]:
+    """Return the figures on one dev set."""
     task = finetuned.task
     examples = read_labelled(task, paths)
     features = task.encode(examples, finetuned.tokenizer)
     report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
-    scores = task.scores(finetuned.outputs(features), features, examples)
+    scores = task.scores(infer(finetuned.model, features), features, examples)
+    # Of the answer that is the most frequent among these examples: no constant one does better.
     constant = task.baseline(examples, examples)
     baseline = {name: constant[name] for name in scores if name in constant}
-    return _OnSet(len(examples), scores, baseline)
+    return {
+        f"{prefix}examples": len(examples),
+        **prefixed(prefix, scores),
+        **prefixed(f"{BASELINE}{prefix}", baseline),
+    }
 
 
 def _with_metric(finetuned: Finetuned, metric: Metric, directory: str | Path) -> Finetuned:
@@ -101,7 +93,7 @@ def _labelled_files(task: Task, data: str | Path) -> dict[str, list[Path]]:
     single = single_file(data)
     if single:
         return {"": [single]}
-    files = dev_sets(find_splits(data, file_suffixes(task)))
+    files = dev_sets(find_splits(data, task.suffixes))
     if not files:
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."

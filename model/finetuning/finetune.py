@@ -9,7 +9,7 @@ files in ``test/``. On the CPU the same seed gives the same weights, to the last
 import json
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +34,29 @@ from ..mirror import mirrored
 from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.repeats import find_repeats
+from ..tasks.head import Scores, prefixed
 from ..tasks.splits import TaskSplits, read_data
-from ..tasks.tables import shown
-from ..tasks.task import Task, report_cut
-from ..tokenizer import TextTokenizer
+from ..tasks.task import ExampleT, Task
 from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
 from ..training.processor import print_if_emulated
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.stop import StopRequest
-from .card import CardSources, task_card
+from .card import CardFacts, task_card
 from .config import FinetuneConfig
-from .dev import dev_split, scores_without_model
 from .finetuned import load_finetuned
-from .folder import RUNS, SearchFolder
+from .folder import SearchFolder
 from .predict import predict_files
-from .prepare import Features, chosen_recipe, identity_of, make_grid, prepare
+from .prepare import (
+    Features,
+    chosen_recipe,
+    identity_of,
+    make_grid,
+    prepare,
+    report_oddities,
+)
 from .records import (
+    RUNS,
     SUMMARY,
     RunRecord,
     SearchSummary,
@@ -59,10 +64,12 @@ from .records import (
     best_of,
     describe_run,
     main_score,
+    read_log,
+    read_records,
     read_summary,
 )
 from .results import IDENTITY, RESULTS
-from .search import Trainer, search
+from .search import Trainer, search, selected_first
 
 OWN_FILES = (
     *(SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG),
@@ -96,13 +103,13 @@ def finetune(
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
-    splits = read_data(task, data, config.task_options)
+    splits = read_data(task, data, config)
     features = prepare(splits, str(checkpoint), config)
-    grid = make_grid(chosen_recipe(splits.task, config), config)
+    grid = make_grid(splits.task, config)
     identity = identity_of(splits, str(checkpoint), config)
-    smallest_batch = min(_batch_size(trial, splits.task, config) for trial in grid)
+    recipes = [chosen_recipe(splits.task, config, trial) for trial in grid]
+    smallest_batch = min(recipe.batch_size for recipe in recipes)
     with mirrored(output) as path:
-        folder = SearchFolder(path)
         claim = claimed(str(path), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
         with (
             unwritable_as_user_error(path, NO_SPACE),
@@ -110,14 +117,15 @@ def finetune(
             kept_generators(ranks.device),
             ranks.on_first(claim),
         ):
-            trainer = Trainer(splits, features, str(checkpoint), config, ranks)
-            _begin(trainer, grid, folder)
+            folder = SearchFolder(path)
+            trainer = Trainer(splits, features, str(checkpoint), config, ranks, folder)
+            _begin(trainer, grid)
             ranks.wait()  # for the first one, which alone writes
             _check_ranks(ranks, identity, path)
             summary = read_summary(path)
-            if summary is None and search(grid, folder, trainer, progress, stop):
+            if summary is None and search(grid, trainer, progress, stop):
                 if ranks.rank == 0:
-                    _finish(trainer, str(data), folder)
+                    _finish(trainer, str(data))
                 ranks.wait()
                 summary = read_summary(path)
     if summary is None:
@@ -125,11 +133,7 @@ def finetune(
     return msgspec.to_builtins(summary)
 
 
-def _batch_size(trial: Trial, task: Task, config: FinetuneConfig) -> int:
-    return chosen_recipe(task, config)._replace(**trial.varied).batch_size
-
-
-def _begin(trainer: Trainer, grid: Sequence[Trial], folder: SearchFolder) -> None:
+def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
     """Say what is odd about the examples, and forget an earlier end if there is work to do."""
     task = trainer.splits.task
     ranks = trainer.ranks
@@ -141,11 +145,10 @@ def _begin(trainer: Trainer, grid: Sequence[Trial], folder: SearchFolder) -> Non
     if ranks.rank > 0:
         return
     digest = trainer.splits.test_digest()
-    if not folder.is_complete(grid, digest, trainer.config.license):
-        folder.forget_end()
+    if not trainer.folder.is_complete(grid, digest, trainer.config.license):
+        trainer.folder.forget_end()
         print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
-    _report_cuts(trainer.splits, trainer.features)
-    _report_repeats(trainer.splits, trainer.checkpoint)
+    report_oddities(trainer.splits, trainer.features, trainer.checkpoint)
 
 
 def _check_ranks(ranks: Ranks, identity: Mapping[str, Any], path: Path) -> None:
@@ -160,50 +163,32 @@ def _check_ranks(ranks: Ranks, identity: Mapping[str, Any], path: Path) -> None:
     )
 
 
-def _report_cuts(splits: TaskSplits, features: Features) -> None:
-    report_cut(splits.task, "train", num_cut(features.train), len(splits.train))
-    for prefix, dev_features in features.dev.items():
-        report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
-
-
-def _report_repeats(splits: TaskSplits, checkpoint: str) -> None:
-    repeats = find_repeats(splits.task, splits.train, splits.dev, TextTokenizer(checkpoint))
-    num_train = f"{len(splits.train):,} training examples"
-    if repeats.repeated:
-        print_notice(
-            f"{repeats.repeated:,} of {num_train} repeat another exactly: they count twice."
-        )
-    if repeats.contradictory:
-        print_notice(
-            f"{repeats.contradictory:,} of {num_train} have the text of another, but not its "
-            f"label, for example {shown(repeats.example)}: no model can learn both."
-        )
-    if repeats.shared:
-        num_dev = sum(len(examples) for examples in splits.dev.values())
-        print_notice(
-            f"{repeats.shared:,} of {num_dev:,} dev examples are training examples too, which "
-            "flatters the scores."
-        )
-
-
-def _finish(trainer: Trainer, source: str, folder: SearchFolder) -> None:
+def _finish(trainer: Trainer, source: str) -> None:
     """Write the best model's predictions for the test files, the card, then the summary."""
     splits = trainer.splits
-    _predict_tests(trainer, folder)
-    records = folder.records()
+    folder = trainer.folder
+    _predict_tests(trainer)
+    records = read_records(folder.path)
     summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
-    _report_degenerate(records, main_score(summary.baseline), folder, trainer.config)
-    sources = CardSources(source, records[0].checkpoint, read_languages(trainer.checkpoint))
-    shape = read_config(folder.path)
-    card = task_card(splits.task, sources, trainer.config, summary, shape)
-    folder.files.write_bytes(CARD, card.encode())
+    _report_degenerate(records, summary, folder.path, trainer.config)
+    facts = CardFacts(
+        task=splits.task,
+        data=source,
+        checkpoint=records[0].checkpoint,
+        languages=read_languages(trainer.checkpoint),
+        config=trainer.config,
+        summary=summary,
+        shape=read_config(folder.path),
+    )
+    folder.files.write_bytes(CARD, task_card(facts).encode())
     # The summary comes last: it says that the search is finished.
     folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
     folder.files.remove(WORK)
 
 
-def _predict_tests(trainer: Trainer, folder: SearchFolder) -> None:
+def _predict_tests(trainer: Trainer) -> None:
     splits = trainer.splits
+    folder = trainer.folder
     shutil.rmtree(folder.path / "test", ignore_errors=True)  # of other files
     if not splits.tests:
         return
@@ -217,18 +202,20 @@ def _predict_tests(trainer: Trainer, folder: SearchFolder) -> None:
 
 
 def _report_degenerate(
-    records: Sequence[RunRecord], constant: float, folder: SearchFolder, config: FinetuneConfig
+    records: Sequence[RunRecord], summary: SearchSummary, directory: Path, config: FinetuneConfig
 ) -> None:
     """Print which runs are no better than a constant answer, how their training loss moved, and
     what to change.
     """
+    constant = main_score(summary.baseline)
     degenerate = [record for record in records if main_score(record.scores) <= constant]
     if not degenerate:
         return
     described = []
     for record in degenerate:
         words = describe_run(record)
-        losses = folder.training_losses(record)
+        log = read_log(directory, record, summary.metric)
+        losses = [line.loss for line in log if line.split == "train" and line.loss is not None]
         if losses:
             words += f" (training loss {losses[0]:.3f} to {losses[-1]:.3f})"
         described.append(words)
@@ -246,8 +233,8 @@ def summarise(
 ) -> SearchSummary:
     """Return the best run, the spread of all, and baselines."""
     # A useful model beats both: a constant answer, and a model that counts single words.
-    baseline = scores_without_model(splits, splits.task.baseline, selected)
-    word_baseline = scores_without_model(splits, splits.task.word_baseline, selected)
+    baseline = _scores_without_model(splits, splits.task.baseline, selected)
+    word_baseline = _scores_without_model(splits, splits.task.word_baseline, selected)
     values = [main_score(record.scores) for record in records]
     best = best_of(records)
     at_best = [main_score(record.scores) for record in records if record.recipe == best.recipe]
@@ -272,3 +259,17 @@ def summarise(
         test_digest=splits.test_digest(),
         train_digests=splits.train_digests(),
     )
+
+
+def _scores_without_model(
+    splits: TaskSplits[ExampleT],
+    measure: Callable[[Sequence[ExampleT], Sequence[ExampleT]], Scores],
+    selected: str | None,
+) -> dict[str, float]:
+    """Return what `measure` says of each dev set, given the training examples."""
+    scores: dict[str, float] = {}
+    for prefix, dev_examples in splits.dev.items():
+        scores |= prefixed(prefix, measure(splits.train, dev_examples))
+    if scores:
+        return selected_first(scores, selected)
+    return scores

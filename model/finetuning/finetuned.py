@@ -14,7 +14,7 @@ from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
-from ..tasks.head import Outputs, TaskModel
+from ..tasks.head import TaskModel
 from ..tasks.task import Task
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.compilation import uncompiled
@@ -31,10 +31,6 @@ class Finetuned(NamedTuple):
     task: Task
     tokenizer: TextTokenizer
     model: TaskModel
-
-    def outputs(self, features: Sequence[Feature]) -> Outputs:
-        """Return the head's outputs for each feature."""
-        return infer(self.model, features)
 
     def reading(self, encoding: str) -> "Finetuned":
         """Return the model with a task that reads files that are not UTF-8 in `encoding`.

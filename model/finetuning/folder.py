@@ -6,16 +6,23 @@ from pathlib import Path
 
 import msgspec
 
-from ...pipeline.parsing import convert, parse_json, read_csv
 from ...pipeline.storage.directory import OutputDirectory
 from ..card import CARD
 from ..checkpoint import TASK
-from .records import SUMMARY, RunRecord, Trial, best_of, read_summary, run_name, run_order
+from .records import (
+    RECORD,
+    RUNS,
+    SUMMARY,
+    RunRecord,
+    Trial,
+    best_of,
+    read_records,
+    read_summary,
+    run_name,
+)
 from .results import RESULTS, results_table
 from .train import CHECKPOINT
 
-RUNS = "runs"
-RECORD = "run.json"
 MODEL = "model"
 """The folder of a run's model, as long as it is the best one."""
 
@@ -58,25 +65,6 @@ class SearchFolder:
         for name in (SUMMARY, CARD):
             (self.path / name).unlink(missing_ok=True)
 
-    def records(self) -> list[RunRecord]:
-        """Return the records of the finished runs, also of earlier calls, the highest learning rate
-        first.
-        """
-        advice = "Delete it and rerun; this run is repeated."
-        paths = (self.path / RUNS).glob(f"*/{RECORD}")
-        records = [parse_json(path.read_bytes(), RunRecord, path, advice) for path in paths]
-        return sorted(records, key=run_order)
-
-    def training_losses(self, trial: Trial) -> list[float]:
-        """Return the training losses that a run logged; empty if its log is missing."""
-        path = self.of_run(trial) / "metrics.csv"
-        if not path.exists():
-            return []
-        advice = "Delete it, or rerun `clozeworks finetune`."
-        rows = read_csv(path.read_bytes(), path, advice)
-        losses = [row.get("loss") for row in rows if row.get("split") == "train"]
-        return convert([loss for loss in losses if loss], list[float], path, advice, strict=False)
-
     def model_of(self, trial: Trial) -> str:
         """Return the name in the directory of a run's model, until the run is recorded."""
         return str(self.of_run(trial).relative_to(self.path) / MODEL)
@@ -93,7 +81,7 @@ class SearchFolder:
         A model waits in its run's directory until the run is recorded. While files are moved there
         is no ``task.json``, without which nothing reads them.
         """
-        records = self.records()
+        records = read_records(self.path)
         best = best_of(records)
         for record in records:
             directory = self.of_run(record)

@@ -7,58 +7,29 @@ The template ``page.html`` lies beside this file. The page follows the reader's 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader
-from msgspec import Struct
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import (
-    Finite,
-    convert,
-    convert_values,
-    decode_json,
-    parse_json,
-    read_csv,
-)
+from ...pipeline.parsing import convert_values, decode_json
 from ..mirror import local_copy
 from ..tasks.squad_metrics import Metric, exact_match
 from .records import (
+    ADVICE,
+    LOG,
+    RECORD,
     SUMMARY,
     RunRecord,
     SearchSummary,
     best_of,
     describe_run,
+    read_log,
+    read_records,
     read_summary,
     run_name,
-    run_order,
 )
 from .results import IDENTITY, RESULTS, ResultLine, read_results
-
-NUM_MISTAKES = 20
-MAX_CLASSES = 100
-_ADVICE = "Delete it, or rerun `clozeworks finetune`."
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunLine:
-    """A row of the table of runs."""
-
-    name: str
-    """Its hyperparameters in words."""
-    scores: Mapping[str, float]
-    seconds: float
-    is_best: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurveLine:
-    """A run's line in a plot."""
-
-    name: str
-    points: str
-    """As SVG has them: from 0 to 100 both ways, 0 at the top."""
-    is_best: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +37,8 @@ class Curve:
     """A plot over the steps, one line per run."""
 
     title: str
-    lines: Sequence[CurveLine]
+    lines: Mapping[str, str]
+    """The points of each run as SVG has them: from 0 to 100 both ways, 0 at the top."""
     lowest: float
     highest: float
     first_step: int
@@ -85,22 +57,16 @@ class Mistake:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchView:
+class Search:
     """What the page shows of one output directory of `finetune`."""
 
-    title: str
-    directory: str
-    checkpoint: str
-    finished: bool
-    metrics: Sequence[str]
-    runs: Sequence[RunLine]
-    baselines: Mapping[str, Mapping[str, float]]
+    lines: Sequence[ResultLine]
+    """One per metric."""
+    summary: SearchSummary | None
+    records: Sequence[RunRecord]
+    best: RunRecord
     curves: Sequence[Curve]
-    classes: Mapping[str, Mapping[str, float]]
-    confusion: Sequence[tuple[str, Sequence[tuple[int, float]]]]
-    """Of each class its name, and for each answer the number and the share of its examples."""
     mistakes: Sequence[Mistake]
-    num_mistakes: int
     num_examples: int
 
 
@@ -109,152 +75,93 @@ def render_results(folder: str | Path) -> str:
 
     Raises `UserError` if there are none.
     """
-    names = (RESULTS, SUMMARY, IDENTITY, "run.json", "metrics.csv", "dev.jsonl")
-    root = local_copy(folder, *names)
+    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY, RECORD, LOG, "dev.jsonl")
     lines: dict[str, list[ResultLine]] = {}
     for line in read_results(root):
         lines.setdefault(line.directory, []).append(line)
     searches = [_search(root / name, metrics) for name, metrics in lines.items()]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {"run_name": run_name, "described": describe_run}
     return environment.get_template("page.html").render(searches=searches)
 
 
-def _search(directory: Path, lines: Sequence[ResultLine]) -> SearchView:
-    first = lines[0]
-    summary = read_summary(directory)
-    metrics = [line.metric for line in lines]
-    records = _records(directory)
+def _search(directory: Path, lines: Sequence[ResultLine]) -> Search:
+    records = read_records(directory)
+    if not records:
+        raise UserError(f"{directory} has {RESULTS}, but no runs/; copy the whole directory.")
     for record in records:
-        missing = [metric for metric in metrics if metric not in record.scores]
+        missing = [line.metric for line in lines if line.metric not in record.scores]
         if missing:
             raise UserError(
                 f"{directory}: {RESULTS} has {missing[0]}, but {run_name(record)} does not. "
-                f"{_ADVICE}"
+                f"{ADVICE}"
             )
+    summary = read_summary(directory)
     best = best_of(records)
     if summary:
         chosen = [each for each in records if run_name(each) == run_name(summary.best)]
         if not chosen:
-            raise UserError(f"{directory} has no run {run_name(summary.best)}. {_ADVICE}")
+            raise UserError(f"{directory} has no run {run_name(summary.best)}. {ADVICE}")
         best = chosen[0]
-    answer_metric: Metric = "korquad" if "korquad" in first.variant.split() else "squad"
+    answer_metric: Metric = "korquad" if "korquad" in lines[0].variant.split() else "squad"
     mistakes, num_examples = _mistakes(directory / "dev" / "dev.jsonl", answer_metric)
-    report = best.dev_classes
-    classes = report.classes
-    if len(classes) > MAX_CLASSES:
-        classes = {}
-    confusion = []
-    for name, counts in zip(classes, report.confusion, strict=False):
-        total = max(1, sum(counts))
-        confusion.append((name, [(count, count / total) for count in counts]))
-    return SearchView(
-        title=f"{first.task} {first.variant}".strip(),
-        directory=first.directory,
-        checkpoint=first.checkpoint,
-        finished=first.finished,
-        metrics=metrics,
-        runs=[_run_line(record, record is best) for record in records],
-        baselines=_baselines(summary),
-        curves=_curves(directory, records, best, metrics[0]),
-        classes=classes,
-        confusion=confusion,
-        mistakes=mistakes[:NUM_MISTAKES],
-        num_mistakes=len(mistakes),
+    return Search(
+        lines=lines,
+        summary=summary,
+        records=records,
+        best=best,
+        curves=_curves(directory, records, best, lines[0].metric),
+        mistakes=mistakes,
         num_examples=num_examples,
     )
-
-
-def _records(directory: Path) -> list[RunRecord]:
-    """Return the runs' records, the best learning rates' seeds together."""
-    paths = sorted(directory.glob("runs/*/run.json"))
-    if not paths:
-        raise UserError(f"{directory} has {RESULTS}, but no runs/; copy the whole directory.")
-    records = [parse_json(path.read_bytes(), RunRecord, path, _ADVICE) for path in paths]
-    return sorted(records, key=run_order)
-
-
-def _run_line(record: RunRecord, is_best: bool) -> RunLine:
-    return RunLine(
-        name=describe_run(record),
-        scores=record.scores,
-        seconds=record.seconds,
-        is_best=is_best,
-    )
-
-
-def _baselines(summary: SearchSummary | None) -> dict[str, Mapping[str, float]]:
-    if summary is None:
-        return {}
-    return {
-        "the encoder before": summary.untrained,
-        "a constant answer": summary.baseline,
-        "TF-IDF": summary.word_baseline,
-    }
 
 
 def _curves(
     directory: Path, records: Sequence[RunRecord], best: RunRecord, metric: str
 ) -> list[Curve]:
     """Return the plots of the training loss and of the first metric on dev."""
-    values: dict[str, dict[str, list[tuple[int, float]]]] = {"train loss": {}, f"dev {metric}": {}}
-    best_name = run_name(best)
-    for record in records:
-        name = run_name(record)
-        path = directory / "runs" / name / "metrics.csv"
-        if not path.exists():
-            continue
-        for row in _logged(path, metric):
-            value = row.loss if row.split == "train" else row.score
-            title = "train loss" if row.split == "train" else f"dev {metric}"
-            if value is not None:
-                values[title].setdefault(name, []).append((row.step, value))
-    curves = []
-    for title, runs in values.items():
-        # One point makes no line; its figure is in the table of runs.
-        lines = {name: points for name, points in runs.items() if len(points) > 1}
-        if lines:
-            curves.append(_curve(title, lines, best_name))
-    return curves
+    loss_title = "train loss"
+    score_title = f"dev {metric}"
+    points_by_title: dict[str, dict[str, list[tuple[int, float]]]] = {
+        loss_title: {},
+        score_title: {},
+    }
+    # The best one is drawn last, above the others.
+    for record in sorted(records, key=lambda record: record is best):
+        losses = []
+        scores = []
+        for line in read_log(directory, record, metric):
+            if line.split == "train" and line.loss is not None:
+                losses.append((line.step, line.loss))
+            if line.split == "dev" and line.score is not None:
+                scores.append((line.step, line.score))
+        for title, points in ((loss_title, losses), (score_title, scores)):
+            # One point makes no line; its figure is in the table of runs.
+            if len(points) > 1:
+                points_by_title[title][run_name(record)] = points
+    return [_curve(title, runs) for title, runs in points_by_title.items() if runs]
 
 
-class _Logged(Struct):
-    """A line of ``metrics.csv``."""
-
-    step: int
-    split: Literal["train", "dev"]
-    loss: Finite | None = None
-    score: Finite | None = None
-
-
-def _logged(path: Path, metric: str) -> list[_Logged]:
-    lines = []
-    for row in read_csv(path.read_bytes(), path, _ADVICE):
-        line = {**row, "score": row.get(metric)}
-        # A cell is empty where a line has no such figure.
-        lines.append({name: value for name, value in line.items() if value})
-    return convert(lines, list[_Logged], path, _ADVICE, strict=False)
-
-
-def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]], best: str) -> Curve:
+def _curve(title: str, runs: Mapping[str, Sequence[tuple[int, float]]]) -> Curve:
     points = [point for run in runs.values() for point in run]
     steps = [step for step, _ in points]
     heights = [height for _, height in points]
     width = max(steps) - min(steps) or 1
     height = max(heights) - min(heights) or 1.0
-    lines = []
-    # The best one is drawn last, above the others.
-    for name in sorted(runs, key=lambda name: name == best):
+    lines = {}
+    for name, run in runs.items():
         places = []
-        for step, value in runs[name]:
+        for step, value in run:
             x = 100 * (step - min(steps)) / width
             y = 100 * (max(heights) - value) / height
             places.append(f"{x:.2f},{y:.2f}")
-        lines.append(CurveLine(name=name, points=" ".join(places), is_best=name == best))
+        lines[name] = " ".join(places)
     return Curve(
         title=title,
         lines=lines,
@@ -283,7 +190,7 @@ def _mistakes(path: Path, answer_metric: Metric) -> tuple[list[Mistake], int]:
         # A task of the user's own may write other fields, but a line of ours that lacks one, or
         # has one of another type, is damaged.
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise UserError(f"{path}, line {num_examples} is damaged. {_ADVICE}") from None
+            raise UserError(f"{path}, line {num_examples} is damaged. {ADVICE}") from None
     return sorted(mistakes, key=lambda mistake: -(mistake.confidence or 0)), num_examples
 
 

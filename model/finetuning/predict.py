@@ -1,16 +1,19 @@
 """Predict with a fine-tuned model."""
 
+import csv
+import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from io import StringIO
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO, TextIOWrapper
+from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from ...pipeline.encodings import AUTO, UTF_8
 from ...pipeline.errors import UserError
-from ...pipeline.storage.directory import WORK, OutputDirectory, locked
+from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.text_streams import recoded
 from ..mirror import local_copy
 from ..tasks.batches import num_cut
@@ -19,11 +22,11 @@ from ..tasks.head import Answer
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import split_of
 from ..tasks.tables import check_file, open_text, text_lines
-from ..tasks.task import Task, report_cut
+from ..tasks.task import ExampleT, Task, report_cut
 from ..training.device import find_device
-from .answer_files import SUFFIXES, open_output, write_answers
-from .finetuned import Finetuned, load_finetuned
+from .finetuned import Finetuned, infer, load_finetuned
 
+SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 EXAMPLES_AT_ONCE = 8192
 
 
@@ -60,53 +63,62 @@ def predict(
         )
     finetuned = load_finetuned(directory, find_device(device), task).reading(encoding)
     data = "-" if str(data) == "-" else str(local_copy(data))
+    task = finetuned.task
+    answered = _answered(finetuned, _examples(task, data, encoding), _name(data))
     if official:
-        return _predict_official(finetuned, data, str(output), encoding)
-    answers = _answers(finetuned, _examples(finetuned.task, data, encoding), _name(data))
-    with open_output(str(output)) as file:
-        return write_answers(file, answers, suffix)
+        return _write_official(task, list(answered), data, str(output))
+    with _open_output(str(output)) as file:
+        return write_answers(file, starmap(task.prediction, answered), suffix)
 
 
-def _predict_official(finetuned: Finetuned, data: str, output: str, encoding: str) -> int:
-    examples = list(_examples(finetuned.task, data, encoding))
-    answers = list(_answers(finetuned, iter(examples), _name(data)))
+def _write_official(
+    task: Task[ExampleT], answered: Sequence[tuple[ExampleT, Answer]], data: str, output: str
+) -> int:
     # GLUE's diagnostic set is a file of its own; on the Hub it is the test split of ax.
     name = Path(data).name.lower()
     if "diagnostic" in name or "ax" in re.split("[^a-z]+", name):
         split = "diagnostic"
     else:
         split = split_of(Path(data)) or "test"
-    files = finetuned.task.official(answers, examples, split)
+    files = _official(task, answered, split)
     if not files:
-        raise UserError(
-            f"{finetuned.task.name} has no official format for {data}; leave out `official`."
-        )
+        raise UserError(f"{task.name} has no official format for {data}; leave out `official`.")
     directory = OutputDirectory(output)
     with locked(output):
         for name, content in files.items():
             directory.write_bytes(name, content)
         directory.remove(WORK)
-    return len(answers)
+    return len(answered)
+
+
+def _official(
+    task: Task[ExampleT], answered: Sequence[tuple[ExampleT, Answer]], split: str
+) -> dict[str, bytes]:
+    examples = [example for example, _ in answered]
+    answers = [answer for _, answer in answered]
+    return task.official(answers, examples, split)
 
 
 def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
     """Return predictions for the files of a `split` as files by name: the official ones, or
     ``SPLIT.tsv``.
     """
-    examples: list[Any] = []
-    for file in files:
-        examples.extend(finetuned.task.read(file, labelled=False))
-    answers = list(_answers(finetuned, iter(examples), split))
-    official_files = finetuned.task.official(answers, examples, split)
+    task = finetuned.task
+    examples = chain.from_iterable(task.read(file, labelled=False) for file in files)
+    answered = list(_answered(finetuned, examples, split))
+    official_files = _official(task, answered, split)
     if official_files:
         return official_files
     table = StringIO(newline="")
-    write_answers(table, answers, ".tsv")
+    write_answers(table, starmap(task.prediction, answered), ".tsv")
     return {f"{split}.tsv": table.getvalue().encode()}
 
 
-def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
-    task = finetuned.task
+def _answered(
+    finetuned: Finetuned, examples: Iterator[ExampleT], where: str
+) -> Iterator[tuple[ExampleT, Answer]]:
+    """Yield each example with the model's answer."""
+    task: Task[ExampleT] = finetuned.task
     num_examples = 0
     num_examples_cut = 0
     # Not all at once: a file to predict may be larger than memory.
@@ -114,33 +126,119 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
         features = task.encode(chunk, finetuned.tokenizer)
         num_examples += len(chunk)
         num_examples_cut += num_cut(features)
-        outputs = finetuned.outputs(features)
-        answers = task.answers(outputs, features, chunk)
-        for example, answer in zip(chunk, answers, strict=True):
-            yield task.prediction(example, answer)
+        outputs = infer(finetuned.model, features)
+        yield from zip(chunk, task.answers(outputs, features, chunk), strict=True)
     report_cut(task, where, num_examples_cut, num_examples)
 
 
-def _examples(task: Task, data: str, encoding: str) -> Iterator[Any]:
+def _examples(task: Task[ExampleT], data: str, encoding: str) -> Iterator[ExampleT]:
+    path = Path(data)
     if data == "-":
         # A stream cannot be sampled, so its encoding is not detected.
         given = UTF_8 if encoding == AUTO else encoding
         yield from _parse_lines(task, recoded(sys.stdin.buffer, given, _name(data)), data)
-    elif not data.endswith(".txt"):
-        yield from task.read(Path(data), labelled=False)
-    elif isinstance(task, EntityRecognition) and has_columns(Path(data), encoding):
-        # Data sets of named entities are often called .txt, too.
-        yield from task.read(Path(data), labelled=False)
-    else:
-        check_file(Path(data))
-        with open_text(Path(data), encoding) as file:
+    elif _has_plain_lines(task, path, encoding):
+        check_file(path)
+        with open_text(path, encoding) as file:
             yield from _parse_lines(task, file, data)
+    else:
+        yield from task.read(path, labelled=False)
 
 
-def _parse_lines(task: Task, file: BinaryIO, data: str) -> Iterator[Any]:
+def _has_plain_lines(task: Task[Any], path: Path, encoding: str) -> bool:
+    if not path.name.endswith(".txt"):
+        return False
+    # Data sets of named entities are often called .txt, too.
+    return not (isinstance(task, EntityRecognition) and has_columns(path, encoding))
+
+
+def _parse_lines(task: Task[ExampleT], file: BinaryIO, data: str) -> Iterator[ExampleT]:
     for where, line in text_lines(file, _name(data)):
         yield task.parse_line(line, where)
 
 
 def _name(data: str) -> str:
     return "standard input" if data == "-" else data
+
+
+@contextmanager
+def _open_output(output: str) -> Iterator[TextIO]:
+    """Open a file to write text, or standard output for ``-``."""
+    if output == "-":
+        yield sys.stdout
+        return
+    # Written beside it and moved into place at the end: bad input leaves no half file.
+    with write_file(output) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.detach()  # `write_file` closes the file
+
+
+def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
+    """Write the answers in the form that `suffix` names, by default a tab-separated table, and
+    return their number.
+    """
+    if suffix == ".json":
+        return _write_json(file, answers)
+    if suffix == ".jsonl":
+        return _write_json_lines(file, answers)
+    if suffix == ".csv":
+        return _write_table(csv.writer(file, lineterminator="\n").writerow, answers, _cell)
+    # TSV is unquoted, as `finetune` reads it.
+    writer = csv.writer(
+        file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
+    )
+    return _write_table(writer.writerow, answers, _tsv_cell)
+
+
+def _write_json(file: TextIO, answers: Iterable[Answer]) -> int:
+    listed = list(answers)
+    json.dump(listed, file, ensure_ascii=False, indent=1)
+    file.write("\n")
+    return len(listed)
+
+
+def _write_json_lines(file: TextIO, answers: Iterable[Answer]) -> int:
+    num_answers = 0
+    for answer in answers:
+        num_answers += 1
+        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+    return num_answers
+
+
+def _write_table(
+    write_row: Callable[[list[object]], object],
+    answers: Iterable[Answer],
+    cell: Callable[[object], object],
+) -> int:
+    """Write a header line and a line for each answer; each class's probability has a column."""
+    num_answers = 0
+    for answer in answers:
+        num_answers += 1
+        # In a table, a question's other answers would hide the best one; they are for JSON.
+        values = {}
+        for name, value in answer.items():
+            if name not in ("n_best", "probabilities"):
+                values[name] = value
+        for name, share in answer.get("probabilities", {}).items():
+            column = f"p({name})" if name in values else name  # a class may be called label
+            values[column] = share
+        if num_answers == 1:
+            write_row([cell(name) for name in values])
+        write_row([cell(value) for value in values.values()])
+    return num_answers
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _tsv_cell(value: object) -> object:
+    value = _cell(value)
+    if isinstance(value, str):
+        return re.sub(r"[\t\r\n]", " ", value)
+    return value

@@ -13,12 +13,13 @@ from ..checkpoint import CONFIG, model_digest, read_config
 from ..encoders.config import EncoderConfig
 from ..mirror import local_copy
 from ..notices import print_notice
-from ..tasks.batches import Feature
+from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
 from ..tasks.head import Recipe
-from ..tasks.splits import TaskSplits
+from ..tasks.repeats import find_repeats
+from ..tasks.splits import TaskSplits, dev_split
 from ..tasks.tables import shown
-from ..tasks.task import Task
+from ..tasks.task import Task, report_cut
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from .config import FinetuneConfig
 from .records import Trial
@@ -105,17 +106,45 @@ def _report_untrained(
         )
 
 
-def chosen_recipe(task: Task, config: FinetuneConfig) -> Recipe:
-    """Return the task's hyperparameters, with what the user chose for all runs."""
+def report_oddities(splits: TaskSplits, features: Features, checkpoint: str) -> None:
+    """Print how many examples are cut, repeat or contradict others, or are in train and dev."""
+    report_cut(splits.task, "train", num_cut(features.train), len(splits.train))
+    for prefix, dev_features in features.dev.items():
+        report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
+    repeats = find_repeats(splits.task, splits.train, splits.dev, TextTokenizer(checkpoint))
+    num_train = f"{len(splits.train):,} training examples"
+    if repeats.repeated:
+        print_notice(
+            f"{repeats.repeated:,} of {num_train} repeat another exactly: they count twice."
+        )
+    if repeats.contradictory:
+        print_notice(
+            f"{repeats.contradictory:,} of {num_train} have the text of another, but not its "
+            f"label, for example {shown(repeats.example)}: no model can learn both."
+        )
+    if repeats.shared:
+        num_dev = sum(len(examples) for examples in splits.dev.values())
+        print_notice(
+            f"{repeats.shared:,} of {num_dev:,} dev examples are training examples too, which "
+            "flatters the scores."
+        )
+
+
+def chosen_recipe(task: Task, config: FinetuneConfig, trial: Trial | None = None) -> Recipe:
+    """Return the task's hyperparameters, with what the user chose for all runs, and what a `trial`
+    has of its own.
+    """
     given = config.given(*Recipe._fields)
     chosen = {name: value for name, value in given.items() if name not in config.varied}
+    if trial:
+        chosen |= trial.varied
     return task.recipe._replace(**chosen)
 
 
-def make_grid(recipe: Recipe, config: FinetuneConfig) -> list[Trial]:
+def make_grid(task: Task, config: FinetuneConfig) -> list[Trial]:
     """Return the runs of a search."""
     choices = {
-        "learning_rate": recipe.learning_rates,
+        "learning_rate": chosen_recipe(task, config).learning_rates,
         **config.varied,
         "seed": range(config.seed, config.seed + config.seeds),
     }

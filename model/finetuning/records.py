@@ -6,10 +6,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from ...pipeline.parsing import Count, parse_json
+from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
 from ..tasks.class_report import ClassReport
 
 SUMMARY = "summary.json"  # as in `run`, which needs torch
+RUNS = "runs"
+RECORD = "run.json"
+LOG = "metrics.csv"
+ADVICE = "Delete it, or rerun `clozeworks finetune`."
 VARIED = ("batch_size", "epochs")
 """Hyperparameters that a run is named for only if the search has several values of them."""
 
@@ -25,7 +29,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Only if the search has several."""
 
     @property
-    def recipe(self) -> tuple[Any, ...]:
+    def recipe(self) -> tuple[float | UnsetType, ...]:
         """The hyperparameters but the seed."""
         return self.learning_rate, self.batch_size, self.epochs
 
@@ -101,7 +105,7 @@ def best_of(records: Sequence[RunRecord]) -> RunRecord:
     then the lowest seed.
     """
 
-    def best_first(record: RunRecord) -> tuple[Any, ...]:
+    def best_first(record: RunRecord) -> tuple[float, float, int, str]:
         return -main_score(record.scores), *run_order(record)
 
     return min(records, key=best_first)
@@ -159,3 +163,35 @@ def read_summary(directory: Path) -> SearchSummary | None:
         path,
         "Delete it and rerun `clozeworks finetune`; it resumes.",
     )
+
+
+def read_records(directory: Path) -> list[RunRecord]:
+    """Return the records of the finished runs in an output directory, also of earlier calls, the
+    highest learning rate first.
+    """
+    paths = (directory / RUNS).glob(f"*/{RECORD}")
+    records = [parse_json(path.read_bytes(), RunRecord, path, ADVICE) for path in paths]
+    return sorted(records, key=run_order)
+
+
+class LogLine(Struct):
+    """A line of a run's ``metrics.csv``."""
+
+    step: int
+    split: Literal["train", "dev"]
+    loss: Finite | None = None
+    score: Finite | None = None
+    """By the metric that chooses."""
+
+
+def read_log(directory: Path, trial: Trial, metric: str) -> list[LogLine]:
+    """Return what a run logged, with its scores by `metric`; empty if its log is missing."""
+    path = directory / RUNS / run_name(trial) / LOG
+    if not path.exists():
+        return []
+    lines = []
+    for row in read_csv(path.read_bytes(), path, ADVICE):
+        line = {**row, "score": row.get(metric)}
+        # A cell is empty where a line has no such figure.
+        lines.append({name: value for name, value in line.items() if value})
+    return convert(lines, list[LogLine], path, ADVICE, strict=False)

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Finite, convert, parse_json, read_csv
 from ..mirror import local_copy
-from .records import SUMMARY, VARIED, RunRecord, read_summary
+from .records import SUMMARY, VARIED, RunRecord, Trial, read_summary
 
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
@@ -26,26 +26,16 @@ NOT_SCORES = ("total", "_thresh")
 _ADVICE = "Move it away, or rerun `clozeworks finetune`."
 
 
-class RunRow(Struct):
+class RunRow(Trial, frozen=True, kw_only=True):
     """The description of a run in ``results.csv``, beside its scores."""
 
     task: str
     checkpoint: str
-    seed: int
-    learning_rate: float
     seconds: float
     variant: str = ""  # version 0.1 had no such column
-    batch_size: int | None = None
-    epochs: float | None = None
-
-    @property
-    def recipe(self) -> tuple[float | None, ...]:
-        """The hyperparameters that a search varies, but the seed."""
-        return self.learning_rate, self.batch_size, self.epochs
 
 
-@dataclass(frozen=True)
-class RecordedRun:
+class RecordedRun(NamedTuple):
     """A line of ``results.csv``."""
 
     row: RunRow
@@ -175,7 +165,7 @@ def read_runs(file: Path) -> list[RecordedRun]:
     # All other columns are metrics.
     scores = [_without(line, (*RUN_COLUMNS, *VARIED, LAST_COLUMN)) for line in lines]
     numbers = convert(scores, list[dict[str, Finite]], file, _ADVICE, strict=False)
-    return [RecordedRun(row, values) for row, values in zip(rows, numbers, strict=True)]
+    return list(map(RecordedRun, rows, numbers))
 
 
 def _without(line: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

@@ -1,27 +1,103 @@
 """The runs of a search, one after another; the model of the best one is kept."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 from msgspec import structs
 
 from ..checkpoint import read_config
 from ..mirror import upload
-from ..tasks.head import TaskModel
-from ..tasks.splits import TaskSplits
+from ..tasks.batches import Feature
+from ..tasks.class_report import ClassReport
+from ..tasks.head import Answer, TaskModel, prefixed
+from ..tasks.splits import TaskSplits, dev_split
+from ..tasks.task import Task
 from ..training.logs import ProgressCallback
 from ..training.ranks import Ranks
 from ..training.stop import StopRequest
 from .config import FinetuneConfig
-from .dev import DevMeasurement
+from .finetuned import infer
 from .folder import SearchFolder
 from .prepare import Features, chosen_recipe
-from .records import RunRecord, Trial, best_of, describe_run
+from .records import RunRecord, Trial, best_of, describe_run, read_records
 from .task_model import make_model, write_model
 from .train import Trained, Training, train_model
 
 LEFT_TO_RIGHT = "left-to-right"
+
+
+class DevMeasurement:
+    """Measures a model on the dev sets, and keeps the last outputs, task and scores."""
+
+    def __init__(
+        self,
+        splits: TaskSplits,
+        features: Mapping[str, Sequence[Feature]],
+        model: TaskModel,
+        selected: str | None,
+    ):
+        self._splits = splits
+        self._features = features
+        self._model = model
+        self._selected = selected
+        self.outputs: dict[str, list[np.ndarray]] = {}
+        """Of each dev set."""
+        self.task: Task = splits.task
+        """With the thresholds that suit these outputs."""
+        self.scores: dict[str, float] = {}
+
+    def measure(self) -> dict[str, float]:
+        """Return the scores of the model as it is now, by name."""
+        dev = self._splits.dev
+        self.outputs = {}
+        for prefix, features in self._features.items():
+            self.outputs[prefix] = infer(self._model, features)
+        # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold
+        # for all that is scored or predicted with this model.
+        self.task = self._splits.task.tuned(self.outputs[""], self._features[""], dev[""])
+        scores: dict[str, float] = {}
+        for prefix, examples in dev.items():
+            measured = self.task.scores(self.outputs[prefix], self._features[prefix], examples)
+            scores |= prefixed(prefix, measured)
+        self.scores = selected_first(scores, self._selected)
+        return self.scores
+
+    def answers(self, prefix: str) -> list[Answer]:
+        """Return the answers to the examples of a dev set."""
+        examples = self._splits.dev[prefix]
+        return self.task.answers(self.outputs[prefix], self._features[prefix], examples)
+
+    def class_report(self) -> ClassReport:
+        """Return the figures of each class on the first dev set."""
+        return self.task.class_report(self.answers(""), self._splits.dev[""])
+
+    def write_answers(self, folder: Path) -> None:
+        """Write the answers to the dev examples into a new folder, with their texts and the truth,
+        and in the form of the task's official script, if any.
+        """
+        folder.mkdir()
+        for prefix, examples in self._splits.dev.items():
+            split = dev_split(prefix)
+            answers = self.answers(prefix)
+            lines = []
+            for answer, example in zip(answers, examples, strict=True):
+                line = {**self.task.texts(example), **answer, "truth": self.task.truth(example)}
+                line.pop("n_best", None)  # of SQuAD, in a file of its own
+                lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+            (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+            for name, content in self.task.official(answers, examples, split).items():
+                (folder / name).write_bytes(content)
+
+
+def selected_first(scores: dict[str, float], selected: str | None) -> dict[str, float]:
+    """Return the scores with the one that chooses before the others."""
+    if selected is None:
+        return scores
+    return {selected: scores[selected], **scores}
 
 
 @dataclass(frozen=True)
@@ -33,14 +109,9 @@ class Trainer:
     checkpoint: str
     config: FinetuneConfig
     ranks: Ranks
+    folder: SearchFolder
 
-    def run(
-        self,
-        trial: Trial,
-        folder: SearchFolder,
-        report: ProgressCallback,
-        stop: StopRequest | None,
-    ) -> bool:
+    def run(self, trial: Trial, report: ProgressCallback, stop: StopRequest | None) -> bool:
         """Train and measure once, and record it; return False if it was asked to stop."""
         task = self.splits.task
         model = make_model(task, self.checkpoint, self.config, trial.seed).to(self.ranks.device)
@@ -49,11 +120,11 @@ class Trainer:
         training = Training(
             self.features.train,
             self.config,
-            chosen_recipe(task, self.config)._replace(**trial.varied),
+            chosen_recipe(task, self.config, trial),
             trial.learning_rate,
             trial.seed,
             self.ranks,
-            folder.of_run(trial),
+            self.folder.of_run(trial),
             evaluate=on_dev.measure,
             evaluate_start=not task.has_new_weights,
             whole_batches=task.whole_batches,
@@ -65,7 +136,7 @@ class Trainer:
         if self.ranks.rank == 0:
             _take_best_weights(model, trained, on_dev)
             record = self._record(trial, trained, on_dev)
-            self._keep(model, on_dev, record, folder)
+            self._keep(model, on_dev, record)
         return True
 
     def _record(self, trial: Trial, trained: Trained, on_dev: DevMeasurement) -> RunRecord:
@@ -86,17 +157,12 @@ class Trainer:
             seconds=round(trained.seconds, 3),
         )
 
-    def _keep(
-        self,
-        model: TaskModel,
-        on_dev: DevMeasurement,
-        record: RunRecord,
-        folder: SearchFolder,
-    ) -> None:
+    def _keep(self, model: TaskModel, on_dev: DevMeasurement, record: RunRecord) -> None:
         """Write the model if it is the best so far: another never will be. Then write its record,
         with which the run is done.
         """
-        if best_of([*folder.records(), record]) is record:
+        folder = self.folder
+        if best_of([*read_records(folder.path), record]) is record:
             with folder.files.write_folder(folder.model_of(record)) as model_folder:
                 write_model(model_folder, model, on_dev.task, self.checkpoint)
                 on_dev.write_answers(model_folder / "dev")
@@ -114,13 +180,13 @@ def _take_best_weights(model: TaskModel, trained: Trained, on_dev: DevMeasuremen
 
 def search(
     grid: Sequence[Trial],
-    folder: SearchFolder,
     trainer: Trainer,
     progress: ProgressCallback | None,
     stop: StopRequest | None,
 ) -> bool:
     """Do all runs that are not done, and keep the best; return False if one was asked to stop."""
     ranks = trainer.ranks
+    folder = trainer.folder
     for number, trial in enumerate(grid, 1):
         title = f"run {number} of {len(grid)} ({describe_run(trial)})"
         # Only the first rank looks for the record, for it may be writing it when the others look.
@@ -128,7 +194,7 @@ def search(
         is_recorded = ranks.rank == 0 and folder.is_done(trial)
         num_recorded = ranks.sum(torch.tensor([float(is_recorded)], device=ranks.device))
         is_done = num_recorded.item() > 0
-        if not is_done and not trainer.run(trial, folder, _titled(progress, title), stop):
+        if not is_done and not trainer.run(trial, _titled(progress, title), stop):
             return False
         if ranks.rank == 0:
             folder.settle()

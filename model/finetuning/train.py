@@ -6,11 +6,11 @@ and between ranks, `training.loop` what happens between updates.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -354,7 +354,7 @@ def _finite_loss(update: Update, peak_rate: float) -> float:
     )
 
 
-def _open_log(training: Training, step: int) -> Any:
+def _open_log(training: Training, step: int) -> AbstractContextManager[RunLog | None]:
     if training.directory is None or training.ranks.rank > 0:
         return nullcontext()
     training.directory.mkdir(parents=True, exist_ok=True)
@@ -389,7 +389,7 @@ def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> 
         raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
 
 
-def _save(training: Training, values: dict[str, Any]) -> None:
+def _save(training: Training, values: dict[str, object]) -> None:
     assert training.directory is not None
     path = training.directory / CHECKPOINT
     partial = path.with_suffix(".partial")

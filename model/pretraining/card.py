@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...pipeline.cards import as_code
+from ...pipeline.cards import as_code, render_card
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest, too_little_to_judge
-from ..card import DATASET, model_index, model_name, render_model_card, software
+from ..card import DATASET, model_index, model_name, software
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
@@ -43,7 +43,7 @@ def model_card(
 
     `tokenizer` holds its files by name, `products` is the number format of matrix products.
     """
-    return render_model_card(
+    return render_card(
         "model/pretraining/card.md.jinja",
         title=f"A {shape.title} encoder pre-trained by Clozeworks",
         metadata=_metadata(config, shape, manifests, _scores(config, manifests[-1], summary)),

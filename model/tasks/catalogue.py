@@ -10,27 +10,23 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
-from . import tables
 from .choice import Choice, read_choice
 from .classify import Classification, read_classify
 from .glue import GLUE
 from .multilabel import MultiLabel, read_multilabel
-from .neighbours import PLAIN_TEXT
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
-from .options import Size, TaskOptions, check_task
+from .options import Size, TaskOptions
 from .similarity import Similarity, read_similarity
 from .squad import Squad, read_squad
 from .task import Task
 
 
 class TaskEntry(NamedTuple):
-    """A task's class, reader and files."""
+    """A task's class and reader."""
 
     kind: type[Task]
     read: Callable[[Sequence[Path], TaskOptions], Task]
     """From its training files and the options."""
-    suffixes: tuple[str, ...] = tables.SUFFIXES
-    """Of its files; empty for any."""
 
 
 def _glue(task: Classification) -> TaskEntry:
@@ -45,26 +41,12 @@ TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify),
     "multilabel": TaskEntry(MultiLabel, read_multilabel),
-    "similarity": TaskEntry(Similarity, read_similarity, (*tables.SUFFIXES, PLAIN_TEXT)),
-    "squad": TaskEntry(Squad, read_squad, (".json", ".jsonl", ".parquet")),
+    "similarity": TaskEntry(Similarity, read_similarity),
+    "squad": TaskEntry(Squad, read_squad),
     "swag": TaskEntry(Choice, read_choice),
-    "ner": TaskEntry(EntityRecognition, read_ner, suffixes=()),
-    "pos": TaskEntry(WordClasses, read_pos, suffixes=()),
+    "ner": TaskEntry(EntityRecognition, read_ner),
+    "pos": TaskEntry(WordClasses, read_pos),
 }
-
-
-def find_entry(name: str, options: TaskOptions) -> TaskEntry:
-    """Return the entry of the task `name`.
-
-    Raises `UserError` for an unknown name or another task's option.
-    """
-    check_task(name, options)
-    return TASKS[name]
-
-
-def file_suffixes(task: Task) -> tuple[str, ...]:
-    """Return the suffixes of the task's files; empty for any."""
-    return TASKS[task.name].suffixes if task.name in TASKS else tables.SUFFIXES
 
 
 def restore_task(settings: dict[str, Any]) -> Task:

@@ -28,7 +28,6 @@ from .head import Answer, LinearHead, Outputs, Recipe
 from .label_head import LabelHead
 from .options import Size, TaskOptions
 from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
-from .task import Task
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -60,7 +59,7 @@ class ChoiceModel(LinearHead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(LabelHead, Task):
+class Choice(LabelHead[Choices]):
     """A set of questions with the same number of choices each; the classes are their indices."""
 
     name: str = "swag"
@@ -174,10 +173,6 @@ class Choice(LabelHead, Task):
         """Return the encoder with a new vector."""
         return ChoiceModel(config, self.num_choices)
 
-    def stratum(self, example: Choices) -> int | None:
-        """Return the index of the right ending."""
-        return example.target
-
     def truth(self, example: Choices) -> int | None:
         """Return the index of the right ending."""
         return example.target
@@ -199,7 +194,7 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
     first = None
     counts: Counter[int] = Counter()
     for file in files:
-        for row in read_rows(file, _codah_columns, encoding=options.encoding or AUTO):
+        for row in read_rows(file, _codah_columns, encoding=options.encoding):
             first = first or row
             with suppress(UnusableRowError):  # `read` counts them
                 counts[len(_endings(row))] += 1

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,14 @@ from .metrics import label_report
 from .multilabel import MultiLabel, read_multilabel
 from .options import TaskOptions
 from .tables import TableRow, UnusableRowError, shown
-from .task import Task
-from .text_table import TextExample, TextTable, first_column, read_own_table
+from .text_table import TextExample, TextTable, read_own_table
 from .word_baseline import classes_by_words
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(TextTable, LabelHead, Task):
+class Classification(TextTable, LabelHead[TextExample]):
     """A class, or a score, for each row of a table."""
 
     name: str
@@ -44,7 +43,7 @@ class Classification(TextTable, LabelHead, Task):
         return "spearman", "pearson"
 
     def _target(self, row: TableRow) -> float:
-        column = first_column(row, self.label)
+        column = row.first_column(self.label) or self.label[0]
         if not self.labels:
             return row.number(column)
         return self.class_index(row.label(column), row)
@@ -54,10 +53,6 @@ class Classification(TextTable, LabelHead, Task):
         if self.labels:
             return np.array(target, dtype=np.int64)
         return np.array(target, dtype=np.float32)
-
-    def stratum(self, example: TextExample) -> int | None:
-        """Return the index of the class; a regression has none."""
-        return int(example.target) if self.labels else None
 
     def truth(self, example: TextExample) -> Any:
         """Return the name of the class, or the score."""
@@ -103,12 +98,10 @@ class Classification(TextTable, LabelHead, Task):
         return self.glue.official(answers, self.labels, split)
 
     def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``: what a table of the user's own needs."""
-        settings = {"task": self.name, **self.columns()}
+        """Return the content of ``task.json``."""
+        settings = super().settings()
         if self.class_weights:
             settings["class_weights"] = list(self.class_weights)
-        if self.stride:
-            settings["stride"] = self.stride
         return settings
 
     def hf_settings(self) -> dict[str, Any]:
@@ -130,13 +123,18 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
         return read_multilabel(files, options)
     label = table.label
     counts: Counter[str] = Counter()
-    all_rows = _counted(table.rows, label, counts)
+    # Of each label the place of its first row, for messages.
+    first_seen: dict[str, str] = {}
+    for row in table.rows:
+        with suppress(UnusableRowError):  # `usable` counts them
+            name = row.label(label)
+            counts[name] += 1
+            first_seen.setdefault(name, row.where)
+            if options.regression:
+                row.number(label)
     labels: tuple[str, ...] = ()
-    if options.regression:
-        for row in all_rows:
-            row.number(label)
-    else:
-        labels = _labels(all_rows, label, str(files[0]))
+    if not options.regression:
+        labels = _labels(first_seen, counts.total(), label, str(files[0]))
     class_weights: tuple[float, ...] = ()
     if options.class_weights == "balanced":
         if not labels:
@@ -148,22 +146,10 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     )
 
 
-def _counted(rows: Iterable[TableRow], column: str, counts: Counter[str]) -> Iterator[TableRow]:
-    """Yield the rows that have a label, and count the labels."""
-    for row in rows:
-        with suppress(UnusableRowError):  # `usable` counts them
-            counts[row.label(column)] += 1
-            yield row
-
-
-def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
+def _labels(
+    first_seen: Mapping[str, str], num_rows: int, column: str, where: str
+) -> tuple[str, ...]:
     """Return the names of the classes, in order; none if the labels are scores."""
-    # Each label, and the place of its first row, for messages.
-    first_seen: dict[str, str] = {}
-    num_rows = 0
-    for row in rows:
-        num_rows += 1
-        first_seen.setdefault(row.label(column), row.where)
     if not first_seen:
         raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
     if _are_numbers(first_seen, column):

@@ -78,47 +78,58 @@ def read_conll(
     file and line for an invalid tag, and for a line whose number of columns differs from the first.
     """
     if is_hub(path) or path.suffix in TABLES:
-        rows = read_rows(path, encoding=encoding)
-        oddities: Counter[str] = Counter()
-
-        def sentence_of(row: TableRow) -> Sentence:
-            if form is not WORD_TAGS and has_text(row):
-                return sentence_of_row(row, labelled, oddities)
-            return _sentence_of_lists(row, labelled, form)
-
-        for row_sentence in usable(rows, sentence_of, labelled):
-            yield [row_sentence]
-        for oddity, count in oddities.items():
-            notice_once(f"{path}: {count:,} spans {oddity}.")
+        yield from _read_table(path, labelled, form, encoding)
         return
     check_file(path)
     if path.suffix == ".csv":
         raise UserError(f"{path} is a .csv file; give CoNLL columns, JSON Lines or Parquet.")
-    document: list[Sentence] = []
-    sentence: list[_WordLine] = []
-    has_marks = False
-    num_columns = 0
     with open_text(path, encoding) as file:
         lines = text_lines(file, str(path))
         if path.suffix == ".conllu":
             lines = _word_and_tag_lines(lines)
-        # A blank line more, as the last sentence ends even if the file does not end in one.
-        for where, line in chain(lines, [("", "")]):
-            columns = _columns(line)
-            is_mark = columns[0] == DOCUMENT_START
-            if line.strip() and not is_mark:
-                num_columns = num_columns or len(columns)
-                _check(columns, num_columns, labelled, form, where)
-                sentence.append(_WordLine(columns[0], columns[-1], line))
-                continue
-            # The line is blank or a mark: the sentence ends here, and perhaps the document.
-            if sentence:
-                document.append(_sentence(sentence, labelled))
-                sentence = []
-            has_marks = has_marks or is_mark
-            if document and (is_mark or not has_marks):
-                yield document
-                document = []
+        yield from _read_lines(lines, labelled, form)
+
+
+def _read_table(
+    path: Path, labelled: bool, form: TagForm, encoding: str
+) -> Iterator[list[Sentence]]:
+    oddities: Counter[str] = Counter()
+
+    def sentence_of(row: TableRow) -> Sentence:
+        if form is not WORD_TAGS and has_text(row):
+            return sentence_of_row(row, labelled, oddities)
+        return _sentence_of_lists(row, labelled, form)
+
+    for sentence in usable(read_rows(path, encoding=encoding), sentence_of, labelled):
+        yield [sentence]
+    for oddity, count in oddities.items():
+        notice_once(f"{path}: {count:,} spans {oddity}.")
+
+
+def _read_lines(
+    lines: Iterable[tuple[str, str]], labelled: bool, form: TagForm
+) -> Iterator[list[Sentence]]:
+    document: list[Sentence] = []
+    sentence: list[_WordLine] = []
+    has_marks = False
+    num_columns = 0
+    # A blank line more, as the last sentence ends even if the file does not end in one.
+    for where, line in chain(lines, [("", "")]):
+        columns = _columns(line)
+        is_mark = columns[0] == DOCUMENT_START
+        if line.strip() and not is_mark:
+            num_columns = num_columns or len(columns)
+            _check(columns, num_columns, labelled, form, where)
+            sentence.append(_WordLine(columns[0], columns[-1], line))
+            continue
+        # The line is blank or a mark: the sentence ends here, and perhaps the document.
+        if sentence:
+            document.append(_sentence(sentence, labelled))
+            sentence = []
+        has_marks = has_marks or is_mark
+        if document and (is_mark or not has_marks):
+            yield document
+            document = []
     if document:
         yield document
 

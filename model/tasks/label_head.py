@@ -4,7 +4,7 @@ Shapes: N examples, B rows, K classes (1 for regression).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ..encoders.config import EncoderConfig
 from .batches import Feature, TaskBatch
-from .head import Answer, LinearHead, Outputs, Scores, TaskHead
+from .head import Answer, LinearHead, Outputs, Scores
 from .metrics import measure
+from .task import Task
 
 
 class SequenceClassifier(LinearHead):
@@ -52,7 +53,19 @@ class SequenceClassifier(LinearHead):
         return F.mse_loss(outputs.squeeze(1), batch.target)
 
 
-class LabelHead(TaskHead):
+class Labelled(Protocol):
+    """An example with one class or score."""
+
+    @property
+    def target(self) -> float | None:
+        """Index of the class, or the score; None without a label."""
+        ...
+
+
+LabelledT = TypeVar("LabelledT", bound=Labelled)
+
+
+class LabelHead(Task[LabelledT]):
     """One class or score per example, which is its ``target``."""
 
     labels: tuple[str, ...]
@@ -60,8 +73,12 @@ class LabelHead(TaskHead):
     metrics: tuple[str, ...]
     """The first one chooses between runs."""
 
+    def stratum(self, example: LabelledT) -> float | None:
+        """Return the index of the class; a regression has none."""
+        return example.target if self.labels else None
+
     def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[LabelledT]
     ) -> list[Answer]:
         """Return each example's label and the probability of each class, or its score."""
         logits_NK = example_logits(outputs, features)
@@ -77,7 +94,7 @@ class LabelHead(TaskHead):
         return answers
 
     def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[LabelledT]
     ) -> Scores:
         """Return the task's metrics; `outputs` are logits (K,)."""
         logits_NK = example_logits(outputs, features)
@@ -85,7 +102,7 @@ class LabelHead(TaskHead):
             return self.measured(logits_NK.argmax(1), examples)
         return self.measured(logits_NK[:, 0], examples)
 
-    def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+    def baseline(self, train: Sequence[LabelledT], examples: Sequence[LabelledT]) -> Scores:
         """Return the metrics on `examples` of always predicting the most frequent class of `train`.
 
         For a regression this is its mean score.
@@ -97,7 +114,7 @@ class LabelHead(TaskHead):
             constant = targets.mean()
         return self.measured(np.full(len(examples), constant), examples)
 
-    def measured(self, predictions_N: np.ndarray, examples: Sequence[Any]) -> Scores:
+    def measured(self, predictions_N: np.ndarray, examples: Sequence[LabelledT]) -> Scores:
         """Return the metrics of predicted class indices or scores."""
         targets_N = np.array([example.target for example in examples], dtype=np.float64)
         if self.labels:

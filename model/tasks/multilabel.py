@@ -25,7 +25,6 @@ from .label_head import SequenceClassifier, example_logits
 from .metrics import ZERO, class_figures
 from .options import TaskOptions
 from .tables import TableRow, UnusableRowError, shown
-from .task import Task
 from .text_table import TextExample, TextTable, read_own_table
 
 MAX_CLASSES = 5000
@@ -42,7 +41,7 @@ class MultiLabelClassifier(SequenceClassifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiLabel(TextTable, Task):
+class MultiLabel(TextTable):
     """Any number of classes for each row of a table; the target of an example is the tuple of their
     indices.
     """
@@ -67,23 +66,23 @@ class MultiLabel(TextTable, Task):
         return MultiLabelClassifier(config, len(self.labels))
 
     def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
     ) -> Scores:
         """Return F1 over all decisions (micro), and the mean of the classes' F1 (macro)."""
         given_NK = example_logits(outputs, features) > 0
         return _f1(self._truths(examples), given_NK)
 
-    def _truths(self, examples: Sequence[Any]) -> np.ndarray:
+    def _truths(self, examples: Sequence[TextExample]) -> np.ndarray:
         return np.stack([self._as_array(example.target) for example in examples]) > 0
 
-    def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
         """Return the metrics on `examples` of always giving the most frequent class of `train`."""
         given_NK = np.zeros((len(examples), len(self.labels)), dtype=bool)
         given_NK[:, self._truths(train).sum(0).argmax()] = True
         return _f1(self._truths(examples), given_NK)
 
     def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
     ) -> list[Answer]:
         """Return each example's labels, whose probability is above 0.5, and all probabilities."""
         logits_NK = example_logits(outputs, features).astype(np.float64)
@@ -94,7 +93,7 @@ class MultiLabel(TextTable, Task):
             answers.append({"labels": chosen, "probabilities": probabilities})
         return answers
 
-    def truth(self, example: Any) -> list[str] | None:
+    def truth(self, example: TextExample) -> list[str] | None:
         """Return the names of the classes."""
         if example.target is None:
             return None
@@ -112,10 +111,7 @@ class MultiLabel(TextTable, Task):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``."""
-        settings = {"task": self.name, **self.columns()}
-        if self.stride:
-            settings["stride"] = self.stride
-        return {**settings, "separator": self.separator}
+        return {**super().settings(), "separator": self.separator}
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""

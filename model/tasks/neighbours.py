@@ -7,7 +7,6 @@ documents.
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from ...pipeline.encodings import AUTO
 from .tables import TableRow, check_file, open_text, read_rows, text_lines
@@ -28,7 +27,7 @@ def read_pairs(path: Path, encoding: str = AUTO) -> Iterator[TableRow]:
             yield from _pairs_of_lines(text_lines(file, str(path)))
         return
     for row in read_rows(path, encoding=encoding):
-        sentences: Any = row.values.get("sentences")
+        sentences = row.values.get("sentences")
         if isinstance(sentences, list):
             yield from _neighbours(iter(sentences), row.where)
         else:

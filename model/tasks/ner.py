@@ -167,7 +167,7 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition |
 
     Raises `UserError` if they contain no entity and no two tags.
     """
-    encoding = options.encoding or AUTO
+    encoding = options.encoding
     # A wrong tag among those of entities is an error, so all of the first file's decide.
     tags = _tags(files[:1], ANY_TAGS, encoding)
     if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):
@@ -191,7 +191,7 @@ def read_pos(files: Sequence[Path], options: TaskOptions) -> WordClasses:
 
     Raises `UserError` if there are fewer than two.
     """
-    tags = _tags(files, WORD_TAGS, options.encoding or AUTO)
+    tags = _tags(files, WORD_TAGS, options.encoding)
     if len(tags) < 2:
         raise UserError(f"{files[0]} contains fewer than two different tags.")
     return WordClasses(labels=tuple(sorted(tags)), **options.given("max_length", "encoding"))

@@ -1,10 +1,13 @@
 """The options that a task is made from, and which tasks take them; needs no PyTorch."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from ...pipeline.config import check, option
+from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError, did_you_mean
 
 MAX_TASK_SIZE = 1 << 16
@@ -12,33 +15,115 @@ MAX_TASK_SIZE = 1 << 16
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
+_SMALLEST = {"max_length": 8, "stride": 1, "max_question_length": 1, "max_answer_length": 1}
+_OWN_DATA = "Your own data (classify, similarity)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
-    """The user's choices for a task; None means the task's default.
+    """The user's choices for a task; None means the task's default."""
 
-    `FinetuneConfig` has the same fields, with a help text each, and checks their values.
-    """
+    max_length: int | None = option(
+        None,
+        "Longest row in tokens, with [CLS] and [SEP]; the default is 128, "
+        "for squad 384 (in windows).",
+    )
+    text: str | None = option(
+        None,
+        "Column of the text, for classify and similarity; the default is a usual name "
+        "(text, sentence1, …).",
+        group=_OWN_DATA,
+    )
+    text_pair: str | None = option(
+        None,
+        "Column of the second text of a pair; the default is none for classify, for similarity a "
+        "usual name (sentence2, positive, …).",
+        group=_OWN_DATA,
+    )
+    label: str | None = option(
+        None,
+        "Column of the class or score; the default is label, for similarity score.",
+        group=_OWN_DATA,
+    )
+    class_weights: Literal["none", "balanced"] | None = option(
+        None,
+        "Weight of a class in the loss, for classify: the same for all (none, the default), or in "
+        "inverse proportion to its examples (balanced).",
+        group=_OWN_DATA,
+    )
+    regression: bool | None = option(
+        None,
+        "Read whole numbers, such as ratings from 1 to 5, as scores instead of classes, for "
+        "classify.",
+        group=_OWN_DATA,
+    )
+    separator: str | None = option(
+        None,
+        "Separator between the labels of an example, for classify, if it has several in one text.",
+        group=_OWN_DATA,
+    )
+    temperature: float | None = option(
+        None,
+        "Divisor of the cosines in the contrastive loss, for similarity; the default is 0.05.",
+        group="Sentence vectors (similarity)",
+    )
+    matryoshka: tuple[int, ...] | None = option(
+        None,
+        "Train the first 128,64 (for example) numbers of a vector to be used alone, too.",
+        group="Sentence vectors (similarity)",
+    )
+    encoding: str = option(
+        AUTO,
+        "Encoding of tables and text that are not UTF-8, for example cp1251. auto detects it, and "
+        "refuses a file whose encoding it cannot tell.",
+        group="Reading",
+    )
+    stride: int | None = option(
+        None,
+        "Tokens from one window of a long text to the next: for squad, where the default is 128, "
+        "and for classify, which cuts long texts by default.",
+        group="Long texts",
+    )
+    max_question_length: int | None = option(
+        None,
+        "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
+        group="Question answering (squad)",
+    )
+    max_answer_length: int | None = option(
+        None,
+        "Longest predicted answer in tokens, for squad; the default is 30.",
+        group="Question answering (squad)",
+    )
+    metric: Literal["squad", "korquad"] | None = option(
+        None,
+        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; "
+        "by default KorQuAD's for files whose version names it.",
+        group="Question answering (squad)",
+    )
 
-    max_length: int | None = None
-    text: str | None = None
-    text_pair: str | None = None
-    label: str | None = None
-    stride: int | None = None
-    max_question_length: int | None = None
-    max_answer_length: int | None = None
-    metric: Literal["squad", "korquad"] | None = None
-    encoding: str | None = None
-    class_weights: Literal["none", "balanced"] | None = None
-    regression: bool | None = None
-    separator: str | None = None
-    temperature: float | None = None
-    matryoshka: tuple[int, ...] | None = None
+    def __post_init__(self) -> None:
+        for name, least in _SMALLEST.items():
+            value = getattr(self, name)
+            check(value is None or value >= least, name, value, f"must be at least {least}")
+            is_size = value is None or value <= MAX_TASK_SIZE
+            check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
+        temperature_ok = self.temperature is None or 0 < self.temperature < math.inf
+        check(temperature_ok, "temperature", self.temperature, "must be above 0 and finite")
+        sizes = self.matryoshka or ()
+        sizes_ok = len(set(sizes)) == len(sizes) and all(size >= 1 for size in sizes)
+        check(sizes_ok, "matryoshka", sizes, "must be different sizes of at least 1")
+        if self.encoding != AUTO:
+            check_encoding(self.encoding)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options `names` that are not None, with their values."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
+
+    def chosen(self) -> list[str]:
+        """Return the names of the task's options that differ from their defaults."""
+        options = fields(TaskOptions)
+        return [field.name for field in options if getattr(self, field.name) != field.default]
 
 
 _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
@@ -62,11 +147,8 @@ def check_task(name: str, options: TaskOptions) -> None:
     """Raise `UserError` for an unknown name or another task's option."""
     if name not in TASK_OPTIONS:
         raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_OPTIONS)}.")
-    # An option that no task is named for, `max_length`, is for all of them.
-    tasks_of_option: dict[str, list[str]] = {}
-    for task, taken in TASK_OPTIONS.items():
-        for option in taken:
-            tasks_of_option.setdefault(option, []).append(task)
-    for option, tasks in sorted(tasks_of_option.items()):
-        if name not in tasks and getattr(options, option) is not None:
-            raise UserError(f"`{option}` is for {', '.join(tasks)}; {name} does not take it.")
+    for chosen in sorted(options.chosen()):
+        tasks = [task for task, taken in TASK_OPTIONS.items() if chosen in taken]
+        # An option that no task is named for, `max_length`, is for all of them.
+        if tasks and name not in tasks:
+            raise UserError(f"`{chosen}` is for {', '.join(tasks)}; {name} does not take it.")

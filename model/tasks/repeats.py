@@ -1,15 +1,14 @@
 """Count what is wrong with labelled texts: repeats, contradictions, and texts in train and dev."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from ..tokenizer import TextTokenizer
-from .data import TaskData
+from .task import ExampleT, Task
 
 _Key = tuple[str | bytes, ...]
 
@@ -29,9 +28,9 @@ class Repeats:
 
 
 def find_repeats(
-    task: TaskData,
-    train: Sequence[Any],
-    dev: Mapping[str, Sequence[Any]],
+    task: Task[ExampleT],
+    train: Sequence[ExampleT],
+    dev: Mapping[str, Sequence[ExampleT]],
     tokenizer: TextTokenizer | None = None,
 ) -> Repeats:
     """Return how many examples share their texts with others.
@@ -39,9 +38,9 @@ def find_repeats(
     Texts are the same if they have the same tokens: case and spacing may differ. Without a
     `tokenizer` they are compared as they are. A dev example is shared even if the texts of its pair
     are in the other order in training. Tasks whose examples have no texts, or more than texts
-    (`TaskData.depends_on_texts_alone`), have none.
+    (`Task.depends_on_texts_alone`), have none.
     """
-    labels: dict[_Key, list[Any]] = defaultdict(list)
+    labels: dict[_Key, list[Hashable]] = defaultdict(list)
     first_texts: dict[_Key, str] = {}
     for key, example in zip(_keys(task, train, tokenizer), train, strict=True):
         if key:
@@ -65,7 +64,7 @@ def find_repeats(
 
 
 def _keys(
-    task: TaskData, examples: Sequence[Any], tokenizer: TextTokenizer | None
+    task: Task[ExampleT], examples: Sequence[ExampleT], tokenizer: TextTokenizer | None
 ) -> Iterator[_Key]:
     """Yield the tokens of each example's texts; nothing for one that depends on more."""
     if not task.depends_on_texts_alone:
@@ -81,7 +80,7 @@ def _keys(
         yield tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
 
 
-def _label(task: TaskData, example: Any) -> Any:
+def _label(task: Task[ExampleT], example: ExampleT) -> Hashable:
     """Return the label, or the set of labels; None for pairs that have none."""
     truth = task.truth(example)
     if isinstance(truth, list):

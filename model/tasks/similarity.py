@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -39,9 +39,9 @@ from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .metrics import measure
-from .neighbours import read_pairs
+from .neighbours import PLAIN_TEXT, read_pairs
 from .options import Size, TaskOptions
-from .tables import TableRow, UnusableRowError, listed, usable
+from .tables import SUFFIXES, TableRow, UnusableRowError, listed, usable
 from .task import Task
 
 TEXT_COLUMNS = ("sentence1", "anchor", "text", "sentence")
@@ -137,10 +137,11 @@ def _also_right(batch: TaskBatch) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Similarity(Task):
+class Similarity(Task[TextGroup]):
     """The task; a column is a tuple of alternative names, of which the first present is used."""
 
     has_new_weights = False
+    suffixes = (*SUFFIXES, PLAIN_TEXT)
     pipeline = "sentence-similarity"
     name: str = "similarity"
     text: tuple[str, ...] = TEXT_COLUMNS
@@ -194,7 +195,7 @@ class Similarity(Task):
         }
         columns = {}
         for part, names in names_by_part.items():
-            column = _column(row, names)
+            column = row.first_column(names)
             if column:
                 columns[part] = column
         return columns
@@ -354,18 +355,13 @@ class Similarity(Task):
         }
 
 
-def _module(index: int, path: str, kind: str) -> dict[str, Any]:
+def _module(index: int, path: str, kind: str) -> dict[str, object]:
     return {
         "idx": index,
         "name": str(index),
         "path": path,
         "type": f"sentence_transformers.models.{kind}",
     }
-
-
-def _column(row: TableRow, names: Sequence[str]) -> str | None:
-    """Return the first of alternative `names` that the table has."""
-    return next((name for name in names if name in row.values), None)
 
 
 def _correlations(cosines_N: np.ndarray, examples: Sequence[TextGroup]) -> Scores:
@@ -420,17 +416,17 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
     for name in ("text", *columns):
-        if not _column(first, getattr(task, name)):
+        if not first.first_column(getattr(task, name)):
             raise UserError(
                 f"{files[0]} has the columns {listed(first.values)}; choose with `text`, "
                 "`text_pair` and `label`."
             )
-    score_column = _column(first, task.label)
-    if not _column(first, task.text_pair) or not score_column:
+    score_column = first.first_column(task.label)
+    if not first.first_column(task.text_pair) or not score_column:
         return task
     scores: list[float] = []
     for row in chain([first], rows):
-        column = _column(row, task.label)
+        column = row.first_column(task.label)
         if column:
             with suppress(UnusableRowError):  # `read` counts them
                 scores.append(row.number(column))

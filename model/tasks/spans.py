@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import BertPreTokenizer, Split
@@ -105,7 +105,7 @@ def _steps() -> Steps:
     return Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPH), "isolated")])
 
 
-def _fields(row: TableRow) -> dict[str, Any]:
+def _fields(row: TableRow) -> dict[str, object]:
     """Return the fields that hold the text: the row's, or those under Label Studio's ``data``."""
     data = row.values.get("data")
     for fields in (row.values, data):
@@ -123,7 +123,7 @@ def _spans(row: TableRow) -> list[Span]:
     )
 
 
-def _listed(values: Any, where: str) -> list[Any]:
+def _listed(values: object, where: str) -> list[object]:
     if values is None:
         raise UnusableRowError(f"{where}: the spans are empty.", "without spans")
     if not isinstance(values, list):
@@ -134,14 +134,14 @@ def _listed(values: Any, where: str) -> list[Any]:
     return values
 
 
-def _marked(results: Any, where: str) -> list[Any]:
+def _marked(results: object, where: str) -> list[object]:
     if not isinstance(results, list):
         raise UserError(f"{where}: the result is {shown(results)}, not a list.")
     values = [result.get("value") for result in results if isinstance(result, dict)]
     return [value for value in values if isinstance(value, dict) and "start" in value]
 
 
-def _span(value: Any, where: str) -> Span:
+def _span(value: object, where: str) -> Span:
     if isinstance(value, dict):
         start = value.get("start", value.get("start_offset"))
         end = value.get("end", value.get("end_offset"))

@@ -1,23 +1,20 @@
 """Find a task's training, development and test files by their names, and read their examples."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
-from .catalogue import file_suffixes, find_entry
-from .data import TaskData
-from .options import TaskOptions
+from .catalogue import TASKS
+from .options import TaskOptions, check_task
 from .tables import SUFFIXES, hub_split, is_hub
-from .task import Task
-
-T = TypeVar("T")
+from .task import ExampleT, Task
 
 HELD_OUT_SHARE = 0.1
 BACKUPS = ("~", ".bak", ".orig")
@@ -130,6 +127,11 @@ def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 
 
+def dev_split(prefix: str) -> str:
+    """Return the name of a dev set: ``dev``, or ``dev_mismatched``."""
+    return f"dev_{prefix}".removesuffix("_")
+
+
 def split_of(file: Path) -> str | None:
     """Return the split that a file's name means, as `find_splits` names it, if any."""
     match = _match(file)
@@ -172,47 +174,35 @@ def _match(file: Path) -> _Match | None:
     return None
 
 
-def hold_out(
-    examples: Sequence[T],
-    key: Callable[[T], str],
-    where: str,
-    stratum: Callable[[T], Any] = lambda example: None,
-) -> tuple[list[T], list[T]]:
-    """Return (train, dev): a tenth of the examples is held out by the hash of their `key`.
+def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[bool]:
+    """Return which examples are held out: a tenth of them, by the hash of their keys.
 
-    Examples with equal keys stay together; of each `stratum` (by the first example of a key) a
-    tenth of the keys is held out. Raises `UserError`, naming their source `where`, if all keys are
-    equal.
+    Examples with equal keys stay together; of each stratum (by the first example of a key) a tenth
+    of the keys is held out. Raises `UserError`, naming the examples' source `where`, if all keys
+    are equal.
     """
     # By hash instead of at random: when examples are added, nearly all others keep their side.
-    hashes = [stable_hash("dev", key(example)) for example in examples]
-    stratum_of_hash: dict[int, Any] = {}
-    for example, value in zip(examples, hashes, strict=True):
-        stratum_of_hash.setdefault(value, stratum(example))
-    strata: dict[Any, list[int]] = {}
+    hashes = [stable_hash("dev", key) for key in keys]
+    stratum_of_hash: dict[int, object] = {}
+    for value, stratum in zip(hashes, strata, strict=True):
+        stratum_of_hash.setdefault(value, stratum)
+    if len(stratum_of_hash) == 1:
+        raise UserError(
+            f"All examples in {where} share one text, so none can be held out; give a dev file."
+        )
+    hashes_of_stratum: dict[object, list[int]] = {}
     for value in sorted(stratum_of_hash):
-        strata.setdefault(stratum_of_hash[value], []).append(value)
+        hashes_of_stratum.setdefault(stratum_of_hash[value], []).append(value)
     held_out: set[int] = set()
-    for values in strata.values():
+    for values in hashes_of_stratum.values():
         held_out.update(values[: round(HELD_OUT_SHARE * len(values))])
     # Few examples of many classes: something must be held out.
     if not held_out:
         held_out.add(min(stratum_of_hash))
-    train: list[T] = []
-    dev: list[T] = []
-    for example, value in zip(examples, hashes, strict=True):
-        if value in held_out:
-            dev.append(example)
-        else:
-            train.append(example)
-    if not train:
-        raise UserError(
-            f"All examples in {where} share one text, so none can be held out; give a dev file."
-        )
-    return train, dev
+    return [value in held_out for value in hashes]
 
 
-def group_keys(task: TaskData, examples: Sequence[Any]) -> list[str]:
+def group_keys(task: Task[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
     """Return the key of each example for `hold_out`: its group's, or that of an earlier example
     with the same texts.
 
@@ -237,12 +227,12 @@ def _normalised(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class TaskSplits:
+class TaskSplits(Generic[ExampleT]):
     """A task with its training and dev examples."""
 
-    task: Task
-    train: list[Any]
-    dev: dict[str, list[Any]]
+    task: Task[ExampleT]
+    train: list[ExampleT]
+    dev: dict[str, list[ExampleT]]
     """By the prefix of the metrics' names: empty, or ``mismatched_`` for MNLI's second dev set."""
     splits: dict[str, list[Path]]
     """The files they come from, and the test files, as `find_splits` returns them."""
@@ -287,9 +277,17 @@ def make_task(name: str, data: str | Path, **options: Any) -> Task:
     `options` are fields of `TaskOptions`, such as ``max_length``. Raises `UserError` for an unknown
     name, another task's option, and `data` without a training file.
     """
-    task_options = TaskOptions(**options)
-    entry = find_entry(name, task_options)
-    return entry.read(_training_splits(data, entry.suffixes)["train"], task_options)
+    task, _ = _task_and_files(name, data, TaskOptions(**options))
+    return task
+
+
+def _task_and_files(
+    name: str, data: str | Path, options: TaskOptions
+) -> tuple[Task, dict[str, list[Path]]]:
+    check_task(name, options)
+    entry = TASKS[name]
+    splits = _training_splits(data, entry.kind.suffixes)
+    return entry.read(splits["train"], options), splits
 
 
 def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
@@ -310,26 +308,20 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     rows.
     """
     if isinstance(task, str):
-        entry = find_entry(task, options)
-        splits = _training_splits(data, entry.suffixes)
-        task = entry.read(splits["train"], options)
+        task, splits = _task_and_files(task, data, options)
     else:
-        for name, value in vars(options).items():
-            if value is not None:
-                raise UserError(f"`{name}` is a field of the task itself; set it there.")
-        splits = _training_splits(data, file_suffixes(task))
+        for name in options.chosen():
+            raise UserError(f"`{name}` is a field of the task itself; set it there.")
+        splits = _training_splits(data, task.suffixes)
     train = read_labelled(task, splits["train"])
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_sets(splits).items()}
     # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev
     if held_out:
-        groups = group_keys(task, train)
-        numbers = range(len(train))
-        kept, out = hold_out(
-            numbers, groups.__getitem__, str(data), lambda number: task.stratum(train[number])
-        )
-        dev[""] = [train[number] for number in out]
-        train = [train[number] for number in kept]
+        strata = [task.stratum(example) for example in train]
+        is_dev = hold_out(group_keys(task, train), strata, str(data))
+        dev[""] = list(compress(train, is_dev))
+        train = [example for example, is_out in zip(train, is_dev, strict=True) if not is_out]
     task_data = TaskSplits(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
     for file in chain.from_iterable(task_data.tests.values()):
@@ -338,7 +330,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     return task_data
 
 
-def read_labelled(task: TaskData, files: Sequence[Path]) -> list[Any]:
+def read_labelled(task: Task[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
     """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
@@ -32,7 +31,7 @@ from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
 from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .options import Size, TaskOptions
-from .squad_files import GoldAnswer, Question, Version, read_questions
+from .squad_files import TABLES, GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
     PassageWindow,
@@ -85,7 +84,7 @@ class SpanClassifier(TaskModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Squad(Task):
+class Squad(Task[Question]):
     """Either version of SQuAD."""
 
     name: str = "squad"
@@ -98,6 +97,7 @@ class Squad(Task):
     max_answer_length: Size = 30
     tau: float = 0.0
     """For 2.0: the margin by which an answer must outscore "no answer" (section 4.3)."""
+    suffixes = (".json", *TABLES)
     pipeline = "question-answering"
     cut = "questions", "max_question_length"
     tuned_settings = ("tau",)
@@ -339,7 +339,7 @@ class Squad(Task):
             answers.append(answer)
         return answers
 
-    def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
+    def _n_best(self, prediction: Prediction) -> list[dict[str, str | float]]:
         """Return the distinct answers, including "" for 2.0, with the softmax of their scores."""
         spans = list(prediction.spans)
         # In 1.1 only a passage without tokens has no answer.

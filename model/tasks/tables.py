@@ -75,14 +75,13 @@ class TableRow(NamedTuple):
             raise UnusableRowError(
                 f"{self.where}: the label in {column} is empty.", "without a label"
             )
-        if isinstance(value, list):
+        if not isinstance(value, str | int | float):
+            advice = ""
+            if isinstance(value, list):
+                advice = "; classify takes lists if the first row has one"
             raise UserError(
                 f"{self.where}: the label in {column} is {shown(value)}, neither text nor a "
-                "number; classify takes lists if the first row has one."
-            )
-        if not isinstance(value, str | int | float):
-            raise UserError(
-                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
+                f"number{advice}."
             )
         if isinstance(value, float) and value.is_integer():
             return str(int(value))
@@ -104,6 +103,10 @@ class TableRow(NamedTuple):
                 f"{self.where}: there is no column {column}, only {listed(self.values)}."
             )
         return self.values[column]
+
+    def first_column(self, names: Sequence[str]) -> str | None:
+        """Return the first of alternative `names` that the row has."""
+        return next((name for name in names if name in self.values), None)
 
 
 def read_rows(

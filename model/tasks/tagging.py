@@ -52,12 +52,13 @@ class TaggedSentence(NamedTuple):
     probabilities: list[float]
 
 
-class WordTagging(Task):
+class WordTagging(Task[SentenceExample]):
     """The task; an example is one sentence."""
 
     form: ClassVar[TagForm]
     unknown_in_words: ClassVar[str]
     """For a notice, after their number."""
+    suffixes = ()
     pipeline = "token-classification"
     labels: tuple[str, ...]
     """The classes of a word, in order."""

@@ -14,11 +14,11 @@ from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..tokenizer import TextTokenizer
 from .batches import Feature
-from .data import TaskData
 from .glue_form import GlueForm
 from .options import Size, TaskOptions
 from .squad_windows import window_spans
 from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
+from .task import Task
 
 TEXT_COLUMNS = ("text", "sentence")
 
@@ -33,7 +33,7 @@ class TextExample(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextTable(TaskData):
+class TextTable(Task[TextExample]):
     """The columns of a table's texts and label.
 
     A column is a tuple of alternative names, since published forms of a data set differ; the first
@@ -82,10 +82,10 @@ class TextTable(TaskData):
         return self.glue.headerless
 
     def _example(self, row: TableRow, labelled: bool) -> TextExample:
-        text = row.text(first_column(row, self.text))
+        text = row.text(row.first_column(self.text) or self.text[0])
         text_pair = None
         if self.text_pair:
-            text_pair = row.text(first_column(row, self.text_pair))
+            text_pair = row.text(row.first_column(self.text_pair) or self.text_pair[0])
         if not labelled:
             return TextExample(text, text_pair, None)
         is_empty = not text.strip() and not (text_pair or "").strip()
@@ -102,7 +102,7 @@ class TextTable(TaskData):
         if self.glue and label.isdecimal() and int(label) < len(self.labels):
             return int(label)
         raise UnusableRowError(
-            f"{row.where}: the label {shown(label)} in {first_column(row, self.label)} is not one "
+            f"{row.where}: the label {shown(label)} in {row.first_column(self.label)} is not one "
             f"of {listed(self.labels)}.",
             "of a class that is not in the training data",
         )
@@ -150,23 +150,19 @@ class TextTable(TaskData):
         for start, end in window_spans(len(tokens), room, self.stride):
             yield tokens[start:end]
 
-    def columns(self) -> dict[str, Any]:
-        """Return the settings that every such table has, for ``task.json``."""
-        return {
+    def settings(self) -> dict[str, Any]:
+        """Return the content of ``task.json``: what a table of the user's own needs."""
+        settings = {
+            "task": self.name,
             "text": list(self.text),
             "text_pair": list(self.text_pair),
             "label": list(self.label),
             "labels": list(self.labels),
             "max_length": self.max_length,
         }
-
-
-def first_column(row: TableRow, names: tuple[str, ...]) -> str:
-    """Return the first of alternative `names` that the table has, or else the first of them."""
-    for name in names:
-        if name in row.values:
-            return name
-    return names[0]
+        if self.stride:
+            settings["stride"] = self.stride
+        return settings
 
 
 class OwnTable(NamedTuple):
@@ -183,12 +179,12 @@ class OwnTable(NamedTuple):
 
 def read_own_table(files: Sequence[Path], options: TaskOptions) -> OwnTable:
     """Open the training `files`; raises `UserError` for missing columns."""
-    encoding = options.encoding or AUTO
+    encoding = options.encoding
     rows = chain.from_iterable(read_rows(file, encoding=encoding) for file in files)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
-    text = options.text or first_column(first, TEXT_COLUMNS)
+    text = options.text or first.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0]
     label = options.label or "label"
     if text not in first.values or label not in first.values:
         raise UserError(

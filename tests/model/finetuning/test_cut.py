@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.model.finetuning import predict as predictor
 from clozeworks.model.notices import print_notice
@@ -19,20 +18,9 @@ from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.tagged import split_words
 from clozeworks.model.tasks.task import report_cut
-from clozeworks.model.tokenizer import TextTokenizer
 from degenerate import may_be_degenerate
 
 MORE = "fine-tune with a higher one to keep more."
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(checkpoint) -> TextTokenizer:
-    return TextTokenizer(checkpoint)
 
 
 def words(num: int) -> str:

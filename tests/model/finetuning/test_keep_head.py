@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_fixture import make_checkpoint, write_reviews
+from checkpoint_fixture import write_reviews
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.task_model import make_model
@@ -20,11 +20,6 @@ QUICK: dict[str, Any] = {
     "device": "cpu",
     "precision": "fp32",
 }
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("bert") / "checkpoint")
 
 
 @pytest.fixture(scope="module")

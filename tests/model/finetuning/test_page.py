@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
 from clozeworks.cli.results import results
 from clozeworks.model.finetuning.config import FinetuneConfig
@@ -37,11 +36,6 @@ REVIEWS = [
     "is dull",
 ]
 LABELS = ["good", "good", "bad", "bad", "dull", "dull"]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
 
 
 def write_reviews(folder: Path) -> Path:

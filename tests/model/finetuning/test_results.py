@@ -166,7 +166,7 @@ def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
     (tmp_path / "results.csv").write_text("name,value\na,1\n")
     with pytest.raises(
         UserError,
-        match=r"results\.csv is damaged or was not .*\(\[0\]: object missing required field task\)",
+        match=r"results\.csv is damaged or was not .*\(.* missing required field learning_rate\)",
     ):
         read_results(tmp_path)
 

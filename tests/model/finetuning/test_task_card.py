@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import EncoderConfig
-from clozeworks.model.finetuning.card import CardSources, task_card
+from clozeworks.model.finetuning.card import CardFacts, task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.records import SearchSummary
 from clozeworks.model.tasks.classify import Classification
@@ -47,10 +47,16 @@ def card_of(
     held_out: bool = False,
     shape: EncoderConfig | None = None,
 ) -> ModelCard:
-    config = FinetuneConfig(license=license)
-    sources = CardSources(data, "run", ["en"])
-    summary = msgspec.convert({**SUMMARY, "held_out": held_out}, SearchSummary)
-    return ModelCard(task_card(task, sources, config, summary, shape or ModelConfig()))
+    facts = CardFacts(
+        task=task,
+        data=data,
+        checkpoint="run",
+        languages=["en"],
+        config=FinetuneConfig(license=license),
+        summary=msgspec.convert({**SUMMARY, "held_out": held_out}, SearchSummary),
+        shape=shape or ModelConfig(),
+    )
+    return ModelCard(task_card(facts))
 
 
 def test_the_metadata_are_those_of_the_hub():

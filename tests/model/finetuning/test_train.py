@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from checkpoint_fixture import SPECIALS, WORDS
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.batches import batch_rows, micro_batches
@@ -35,11 +35,6 @@ from safetensors.torch import load_file
 RECIPE = Recipe(batch_size=8, epochs=2.0, learning_rates=(1e-3,))
 ALONE = Ranks(0, 1, torch.device("cpu"))
 VOCAB_SIZE = len(SPECIALS + WORDS)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
 
 
 def sentences(num_features: int) -> list[Feature]:

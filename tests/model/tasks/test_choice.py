@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
@@ -42,11 +41,6 @@ QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "device": "cpu", "pr
 
 def quick(**changes: Any) -> FinetuneConfig:
     return FinetuneConfig(**{**QUICK, **changes})
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
 
 
 def write(path: Path, *lines: str) -> Path:

@@ -7,7 +7,6 @@ passages are sentences of the Korean Wikipedia (CC BY-SA).
 
 import json
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import read_results
-from clozeworks.model.tasks.catalogue import find_entry
-from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.squad import Squad, read_squad
 from clozeworks.model.tasks.squad_metrics import (
     exact_match,
@@ -31,6 +29,7 @@ from clozeworks.model.tasks.squad_metrics import (
     squad1_scores,
 )
 from clozeworks.pipeline.errors import UserError
+from task_files import write
 
 CARTER = (
     "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."
@@ -118,12 +117,6 @@ def korquad(*questions: tuple[str, str, str], version: str = "KorQuAD_v1.0_dev")
     return {"version": version, "data": [{"title": "위키백과", "paragraphs": paragraphs}]}
 
 
-def write(path: Path, content: Any) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-    return path
-
-
 def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):
     korean = write(
         tmp_path / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS, version="KorQuAD_v1.0_train")
@@ -139,7 +132,7 @@ def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):
         "2.0 korquad",
     )
     with pytest.raises(UserError, match="`metric` is for squad; mrpc does not take it"):
-        find_entry("mrpc", TaskOptions(metric="korquad"))
+        check_task("mrpc", TaskOptions(metric="korquad"))
 
 
 def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):

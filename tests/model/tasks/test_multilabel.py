@@ -10,7 +10,6 @@ import pytest
 import sklearn.metrics
 import torch
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
@@ -34,11 +33,6 @@ ROWS = (
     {"text": "the film", "label": []},
     {"text": "is it very good ?", "label": ["joy"]},
 )
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("bert") / "checkpoint")
 
 
 def write_rows(path: Path, rows: Any) -> Path:

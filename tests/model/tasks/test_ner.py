@@ -25,10 +25,10 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.finetuned import infer
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import make_batch
-from clozeworks.model.tasks.catalogue import find_entry, restore_task
+from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.conll import has_columns, lines_in_bio, read_conll
 from clozeworks.model.tasks.ner import EntityRecognition, read_ner
-from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits, read_data
 from clozeworks.model.tasks.tagged import (
@@ -46,15 +46,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data
+from task_files import write
 
 WNUT = DATA / "ner" / "wnut17"
 QUICK: dict[str, Any] = {"batch_size": 8, "device": "cpu", "precision": "fp32"}
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def columns(sentences: list[list[tuple[str, str]]]) -> str:
@@ -209,7 +204,7 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path, chec
     with pytest.raises(
         UserError, match="`stride` is for classify, multilabel, squad; ner does not take it"
     ):
-        find_entry("ner", TaskOptions(stride=64))
+        check_task("ner", TaskOptions(stride=64))
 
 
 def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):

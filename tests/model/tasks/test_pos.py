@@ -1,7 +1,6 @@
 """Parts of speech: the forms of the data, accuracy, and a whole run."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
+from task_files import write
 
 # In the form of Universal Dependencies: comments, a contraction, a word that the text leaves out.
 CONLLU = """# newdoc id = 1
@@ -36,12 +36,6 @@ CONLLU = """# newdoc id = 1
 1\tBooks\tbook\tNOUN\tNNS\t_\t0\troot\t_\t_
 
 """
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):

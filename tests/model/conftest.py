@@ -1,0 +1,17 @@
+"""The tiny models that tests of tasks and of fine-tuning share."""
+
+from pathlib import Path
+
+import pytest
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model.tokenizer import TextTokenizer
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(checkpoint: Path) -> TextTokenizer:
+    return TextTokenizer(checkpoint)

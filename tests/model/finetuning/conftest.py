@@ -1,0 +1,25 @@
+"""A small task, and a search over its learning rates and seeds, that several tests look at."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clozeworks.model.finetuning.finetune import finetune
+from finetune_fixture import quick, sentences, write_table
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_table(folder / "train.tsv", sentences(160, 1))
+    write_table(folder / "dev.tsv", sentences(40, 2))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, checkpoint: Path, data: Path
+) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
+    output, live = tmp_path_factory.mktemp("run") / "sst2", []
+    config = quick(learning_rates=(1e-7, 2e-3), seeds=2)
+    return output, finetune("sst2", data, checkpoint, output, config, live.append), live

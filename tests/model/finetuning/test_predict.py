@@ -1,0 +1,168 @@
+"""Prediction and evaluation with a fine-tuned model, and their files."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from clozeworks.cli.evaluate import evaluate
+from clozeworks.model.finetuning.evaluate import evaluate_task
+from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.predict import predict, write_answers
+from clozeworks.model.tasks.tables import read_rows
+from clozeworks.pipeline.errors import UserError
+from finetune_fixture import quick, sentences, write_table
+
+
+def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(
+    checkpoint, tmp_path
+):
+    lines = [f"{text},{index / 7}" for index, (text, _) in enumerate(sentences(40, 3))]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    config = quick(epochs=1, learning_rates=(1e-3,), precision="bf16")
+    scores = finetune("classify", tmp_path, checkpoint, tmp_path / "run", config)["best"]["scores"]
+    measured = evaluate_task(tmp_path / "run", tmp_path, "cpu")
+    assert measured["examples"] == 40
+    assert {name: measured[name] for name in scores} == scores
+
+
+def test_predict_reads_standard_input_and_answers_every_line(trained, monkeypatch, capsys):
+    stdin = io.TextIOWrapper(io.BytesIO("good\n\n[SEP] bad \u2028 x\n".encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert predict(trained[0], "-", "-", "cpu") == 3
+    # Not `splitlines`, to which U+2028 is the end of a line too.
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[0] == "text\tlabel\tnegative\tpositive"
+    assert [line.split("\t")[0] for line in lines[1:]] == ["good", "", "[SEP] bad \u2028 x", ""]
+
+
+def test_predictions_keep_the_order_of_their_lines(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("clozeworks.model.finetuning.predict.EXAMPLES_AT_ONCE", 7)
+    rows = sentences(30, 4)
+    (tmp_path / "all.txt").write_text("".join(f"{text}\n" for text, _ in rows))
+    predict(trained[0], tmp_path / "all.txt", tmp_path / "all.jsonl", "cpu")
+    lines = (tmp_path / "all.jsonl").read_text().splitlines()
+    together = [json.loads(line)["probabilities"]["positive"] for line in lines]
+    for index in (0, 8, 29):
+        (tmp_path / "one.txt").write_text(rows[index][0] + "\n")
+        predict(trained[0], tmp_path / "one.txt", tmp_path / "one.jsonl", "cpu")
+        alone = json.loads((tmp_path / "one.jsonl").read_text())["probabilities"]["positive"]
+        assert together[index] == pytest.approx(alone, abs=1e-6)
+
+
+def test_predictions_in_each_form_say_the_same(trained, tmp_path):
+    (tmp_path / "new.txt").write_text("good\n... !\n" + "x" * 1000 + "\n")
+    forms = {suffix: tmp_path / f"out.{suffix}" for suffix in ("tsv", "csv", "jsonl", "json")}
+    for path in forms.values():
+        assert predict(trained[0], tmp_path / "new.txt", path, "cpu") == 3
+    expected = json.loads(forms["json"].read_text())
+    assert [json.loads(line) for line in forms["jsonl"].read_text().splitlines()] == expected
+    for suffix, delimiter in (("tsv", "\t"), ("csv", ",")):
+        with forms[suffix].open(newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=delimiter))
+        assert [row["label"] for row in rows] == [answer["label"] for answer in expected]
+        assert float(rows[1]["positive"]) == pytest.approx(
+            expected[1]["probabilities"]["positive"], rel=1e-5
+        )
+
+
+def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
+    answers = [
+        {
+            "label": 'a "b"\t\nc',
+            "start": None,
+            "tags": ['"'],
+            "probabilities": {"label": 0.25, 'a "b"\t\nc': 1.0},
+        }
+    ]
+    for suffix, text in ((".tsv", 'a "b"  c'), (".csv", 'a "b"\t\nc')):
+        path = tmp_path / f"out{suffix}"
+        with path.open("w", newline="") as file:
+            write_answers(file, answers, suffix)
+        (row,) = read_rows(path)
+        assert row.values == {
+            "label": text,
+            "start": "",
+            "tags": '["\\""]',
+            "p(label)": "0.25",
+            text: "1",
+        }
+
+
+def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_official_form(
+    checkpoint, tmp_path
+):
+    rows = sentences(24, 1)
+    for name, header in (("train", "text\tlabel"), ("dev", "text\tlabel")):
+        write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
+    write_table(tmp_path / "data" / "test.tsv", [(text,) for text, _ in rows[:5]], "text")
+    finetune(
+        "classify",
+        tmp_path / "data",
+        checkpoint,
+        tmp_path / "run",
+        quick(epochs=0.3, learning_rates=(1e-3,)),
+    )
+    lines = (tmp_path / "run" / "test" / "test.tsv").read_text().splitlines()
+    assert lines[0] == "text\tlabel\t0\t1"
+    assert len(lines) == 6
+    with pytest.raises(
+        UserError, match=r"classify has no official format for .*test\.tsv; leave out `official`"
+    ):
+        predict(
+            tmp_path / "run",
+            tmp_path / "data" / "test.tsv",
+            tmp_path / "server",
+            "cpu",
+            official=True,
+        )
+
+
+def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_path):
+    pairs = write_table(tmp_path / "pairs.tsv", [("a", "b")], "sentence1\tsentence2")
+    with pytest.raises(UserError, match=r"pairs.tsv, line 2: there is no column sentence"):
+        predict(trained[0], pairs, tmp_path / "out.tsv", "cpu")
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
+    with pytest.raises(UserError, match=r"contains no fine-tuned model: task.json is missing"):
+        predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
+    with pytest.raises(UserError, match=r"none\.txt does not exist"):
+        predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
+    for path in (pairs, "s3://bucket/pairs.tsv"):
+        with pytest.raises(
+            UserError, match=rf"^`output` is DATA itself \({path}\); give another file\.$"
+        ):
+            predict(trained[0], path, path, "cpu")
+
+
+def test_evaluate_names_data_and_models_that_do_not_belong_together(
+    trained, checkpoint, data, tmp_path
+):
+    pairs = write_table(tmp_path / "pairs.tsv", [("a", "b", "1")], "sentence1\tsentence2\tlabel")
+    for file, message in [
+        (
+            pairs,
+            r"pairs\.tsv, line 2: there is no column sentence, only sentence1, sentence2, label",
+        ),
+        (write_table(tmp_path / "empty.tsv", []), r"empty\.tsv contains no rows"),
+        (
+            write_table(tmp_path / "bare.tsv", [("a",)], "sentence"),
+            r"bare\.tsv, line 2: there is no column label",
+        ),
+        (
+            write_table(tmp_path / "odd.tsv", [("a", "good"), ("a", "bad")]),
+            r"odd\.tsv, line 2: the label 'good'",
+        ),
+    ]:
+        with pytest.raises(UserError, match=message):
+            evaluate_task(trained[0], file, "cpu")
+    (tmp_path / "manifest.json").write_text("{}")
+    line = (
+        f"{tmp_path} holds pre-training data, but {trained[0]} is fine-tuned for sst2: "
+        "give labelled examples."
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
+        evaluate_task(trained[0], tmp_path, "cpu")
+    with pytest.raises(UserError, match=r"dev\.tsv, .*labelled examples need a model that is fine"):
+        evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)

@@ -1,0 +1,273 @@
+"""Classes and scores of texts and pairs: what a table defines, the model, answers and metrics."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers
+from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.tasks import word_baseline
+from clozeworks.model.tasks.batches import Feature, make_batch
+from clozeworks.model.tasks.catalogue import (
+    TASKS,
+    read_task,
+    restore_task,
+)
+from clozeworks.model.tasks.classify import Classification, read_classify
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.label_head import SequenceClassifier
+from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
+from clozeworks.model.tasks.text_table import TextExample
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow
+from clozeworks.pipeline.errors import UserError
+from parity_fixture import check_learning
+from sklearn.utils.class_weight import compute_class_weight
+from task_files import write
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"task": "no"}', '{"task": "sst2"}', '{"task": "squad", "a": 1}']
+)
+def test_a_damaged_task_is_reported(tmp_path, content):
+    with pytest.raises(UserError, match=r"task\.json is damaged.* Fine-tune again"):
+        read_task(write(tmp_path / "task.json", content))
+
+
+def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
+    monkeypatch.setattr(word_baseline, "MAX_EXAMPLES", 9)
+    task = GLUE["sst2"]
+    train = [
+        TextExample(f"it was {('bad', 'good')[label]}", None, label)
+        for label in (0, 1)
+        for _ in range(9)
+    ]
+    assert task.word_baseline(train, train) == {"accuracy": 1.0}
+
+
+def classify(path: Path, **options):
+    return read_classify([path], TaskOptions(**options))
+
+
+def test_classes_of_a_table_of_the_users_own(tmp_path):
+    words = write(tmp_path / "a.csv", "id,text,label\n1,x,no\n2,y,yes\n3,z,no\n4,z,no\n")
+    task = classify(words)
+    assert task.settings()["labels"] == ["no", "yes"]
+    assert [example.target for example in task.read(words, True)] == [0, 1, 0, 0]
+    named = write(tmp_path / "b.tsv", "q\ta\tkind\n1\tx\t10\n2\ty\t9\n3\tz\t10\n4\tz\t9\n")
+    task = classify(named, text="q", text_pair="a", label="kind")
+    assert task.settings()["labels"] == ["9", "10"]
+    assert next(task.read(named, True)) == TextExample("1", "x", 1)
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+
+
+def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\nx,1\ny,2.5\nz,3\nz,3.0\n")
+    task = classify(path)
+    assert task.settings()["labels"] == []
+    assert [example.target for example in task.read(path, True)] == [1, 2.5, 3, 3]
+    whole = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": list("abcd"), "label": [1.0, 0.0, 1.0, 0.0]}), whole)
+    assert classify(whole).settings()["labels"] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("a,b\nx,1\n", "has the columns a, b; choose with `text` and `label`"),
+        ("text,label\n", "contains no rows"),
+        ("text,label\nx,\ny,\n", "label is empty in every row; is it the column of the label?"),
+        (
+            "text,label\nx,1\ny,0\nz,maybe\n",
+            "line 4: the label 'maybe' in label follows '1'; give labels that are all words or "
+            "all numbers",
+        ),
+        (
+            "text,label\nx,yes\ny,no\nz,2\n",
+            "line 4: the label '2' in label follows 'yes'; give labels that are all words or "
+            "all numbers",
+        ),
+        (
+            "text,label\na,1\nb,1\nx,1\ny,0\nz,01\n",
+            "line 6: the label '01' in label is the same number as '1'; w",
+        ),
+        (
+            "text, label\nx,1\n",
+            "a.csv has the columns text, ' label'; choose with `text` and `label`",
+        ),
+        ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; training needs"),
+        (
+            "text,label\nx,p\ny,q\nz,r\n",
+            "a.csv: label holds 3 labels in 3 rows; is it the column of the label?",
+        ),
+    ],
+)
+def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
+    with pytest.raises(UserError) as error:
+        classify(write(tmp_path / "a.csv", content))
+    assert message in str(error.value)
+
+
+def test_every_task_is_named_before_pytorch_is_loaded():
+    assert list(TASK_OPTIONS) == list(TASKS)
+
+
+def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
+    with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
+        check_task("sst", TaskOptions())
+    with pytest.raises(
+        UserError,
+        match="`text_pair` is for classify, multilabel, similarity; sst2 does not take it",
+    ):
+        check_task("sst2", TaskOptions(text_pair="b"))
+
+
+def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[Feature]:
+    rng = np.random.default_rng(len(lengths))
+    rows = (rng.integers(1, vocab_size, length).astype(np.int32) for length in lengths)
+    dtype = np.float32 if num_classes == 1 else np.int64
+    return [
+        Feature((TokenRow(row, len(row) // 2),), np.array(index % num_classes, dtype=dtype), index)
+        for index, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 5])
+def test_logits_loss_and_gradients_equal_transformers(num_classes):
+    config = ModelConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+    )
+    ours = SequenceClassifier(config, num_classes).eval()
+    initialise(ours, config, torch.Generator().manual_seed(2))
+    shape: dict[str, Any] = {
+        **config.to_hf(),
+        "num_labels": num_classes,
+        "attn_implementation": "eager",
+    }
+    peer_config = transformers.BertConfig(**shape)
+    theirs = transformers.BertForSequenceClassification(peer_config).eval()
+    theirs.load_state_dict(ours.state_dict())
+    batch = make_batch(features_of([3, 20, 11, 7], 60, num_classes))
+    expected = theirs(
+        batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target
+    )
+    logits = ours(batch)
+    torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
+
+
+def test_answers_are_probabilities(tmp_path):
+    logits = [
+        np.array([0.0, np.log(3)], dtype=np.float32),
+        np.array([1000.0, 0.0], dtype=np.float32),
+    ]
+    first, second = GLUE["sst2"].answers(logits, [], [])
+    assert first["label"] == "positive"
+    assert first["probabilities"] == {
+        "negative": pytest.approx(0.25),
+        "positive": pytest.approx(0.75),
+    }
+    assert second["probabilities"]["negative"] == 1
+    assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)], [], []) == [{"score": 2.5}]
+
+
+def answers_of(task: Any) -> list[dict[str, Any]]:
+    return [{"label": name} for name in task.labels] or [
+        {"score": score} for score in (-0.5, 2.71828, 5.2)
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, file, predictions",
+    [
+        ("cola", "CoLA.tsv", ["0", "1"]),
+        ("sst2", "SST-2.tsv", ["0", "1"]),
+        ("mrpc", "MRPC.tsv", ["0", "1"]),
+        ("qqp", "QQP.tsv", ["0", "1"]),
+        ("stsb", "STS-B.tsv", ["0.000", "2.718", "5.000"]),
+        ("mnli", "MNLI-m.tsv", ["entailment", "neutral", "contradiction"]),
+        ("qnli", "QNLI.tsv", ["entailment", "not_entailment"]),
+        ("rte", "RTE.tsv", ["entailment", "not_entailment"]),
+        ("wnli", "WNLI.tsv", ["0", "1"]),
+    ],
+)
+def test_files_for_the_glue_server(name, file, predictions):
+    # Names and labels as gluebenchmark.com/faq and jiant's glue_submission_formatter.py have them.
+    lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in enumerate(predictions))]
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "test") == {
+        file: ("\n".join(lines) + "\n").encode()
+    }
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "dev") == {}
+
+
+def test_mnli_has_two_files_for_the_server(tmp_path):
+    answers = answers_of(GLUE["mnli"])
+    assert list(GLUE["mnli"].official(answers, [], "test_mismatched")) == ["MNLI-mm.tsv"]
+    assert (
+        classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n")).official(
+            answers, [], "test"
+        )
+        == {}
+    )
+
+
+def test_balanced_classes_weigh_as_in_scikit_learn(tmp_path, checkpoint):
+    lines = ["text\tlabel", *["good\tyes"] * 6, *["bad\tno"] * 2, *["dull\tno"] * 1]
+    path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
+    task = read_classify([path], TaskOptions(class_weights="balanced"))
+    assert isinstance(task, Classification)
+    labels = [line.split("\t")[1] for line in lines[1:]]
+    expected = compute_class_weight("balanced", classes=np.array(["no", "yes"]), y=labels)
+    assert task.class_weights == pytest.approx(tuple(expected))
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    # The loss is the weighted sum over the examples, divided by their number.
+    examples = list(task.read(path, labelled=True))
+    batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
+    config = ModelConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    model = task.model(config)
+    logits = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
+    weights = torch.tensor(task.class_weights)
+    assert batch.target is not None
+    summed = torch.nn.functional.cross_entropy(logits, batch.target, weights, reduction="sum")
+    torch.testing.assert_close(model.loss(logits, batch), summed / 9)
+
+
+def test_ratings_may_be_scores(tmp_path):
+    path = write(tmp_path / "train.tsv", "text\tlabel\ngood\t5\nbad\t1\ndull\t1\nfine\t5\n")
+    assert read_classify([path], TaskOptions()).labels == ("1", "5")
+    task = read_classify([path], TaskOptions(regression=True))
+    assert task.labels == ()
+    assert [example.target for example in task.read(path, True)] == [5, 1, 1, 5]
+    with pytest.raises(UserError, match="`class_weights` is balanced, but label holds scores"):
+        read_classify([path], TaskOptions(regression=True, class_weights="balanced"))
+    write(path, "text\tlabel\ngood\tyes\nbad\tno\n")
+    with pytest.raises(UserError, match="line 2: the score in label is 'yes', not a number"):
+        read_classify([path], TaskOptions(regression=True))
+
+
+def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, checkpoint):
+    path = write(tmp_path / "a.csv", "text,label\n" + "the film was very,1\nbad,0\n" * 2)
+    task = read_classify([path], TaskOptions(max_length=8, stride=3))
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    tokenizer = TextTokenizer(checkpoint)
+    words = "the film was very good the film was bad"
+    examples = [TextExample(words, None, 1), TextExample("bad", None, 0)]
+    features = task.encode(examples, tokenizer)
+    assert [feature.example for feature in features] == [0, 0, 1]
+    assert [feature.rows[0].num_cut for feature in features] == [0, 0, 0]
+    inside = [feature.rows[0].input_ids[1:-1].tolist() for feature in features[:2]]
+    expected = [word for (word,) in tokenizer.token_ids(words.split())]
+    assert inside == [expected[:6], expected[3:9]]
+    logits = [np.array(values, dtype=np.float32) for values in ([0, 4], [1, 0], [1, 0])]
+    assert [answer["label"] for answer in task.answers(logits, features, examples)] == ["1", "0"]
+    with pytest.raises(UserError, match="`stride` makes windows of single texts"):
+        read_classify([path], TaskOptions(text_pair="label", stride=3))

@@ -1,0 +1,239 @@
+"""How the files of a data set give its splits, and what is held out or found in both."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import compress
+from typing import Any, cast
+
+import datasets
+import pytest
+from clozeworks.model.tasks.classify import Classification
+from clozeworks.model.tasks.multilabel import MultiLabel
+from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.repeats import Repeats, find_repeats
+from clozeworks.model.tasks.similarity import Similarity, TextGroup
+from clozeworks.model.tasks.splits import (
+    dev_sets,
+    find_splits,
+    group_keys,
+    hold_out,
+    read_data,
+)
+from clozeworks.model.tasks.text_table import TextExample
+from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
+from hypothesis import given
+from hypothesis import strategies as st
+from task_files import write
+
+
+def test_texts_of_one_kind_cannot_be_held_out():
+    with pytest.raises(
+        UserError, match=r"All examples in a\.csv share one text, so none can be held out"
+    ):
+        hold_out(["a", "a"], [0, 1], "a.csv")
+
+
+def test_the_names_of_files_give_the_splits(tmp_path):
+    for name in (
+        "train.tsv",
+        "dev.tsv",
+        "dev_ids.tsv",
+        "test.tsv",
+        "msr_paraphrase_train.csv",
+        "notes.md",
+        "x.tsv",
+    ):
+        write(tmp_path / name, "")
+    splits = find_splits(tmp_path)
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["train.tsv"],
+        "dev": ["dev.tsv"],
+        "test": ["test.tsv"],
+    }
+
+
+def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
+    names = [
+        "wnut17train.csv",
+        "validation-00000-of-00002.parquet",
+        "validation-00001-of-00002.parquet",
+    ]
+    for name in (
+        *names,
+        "trainset.csv",
+        "evaluation.tsv",
+        "values.tsv",
+        "latest.tsv",
+        "constraints.tsv",
+    ):
+        write(tmp_path / name, "")
+    splits = find_splits(tmp_path)
+    assert [path.name for path in splits["train"]] == names[:1]
+    assert [path.name for path in splits["dev"]] == names[1:]
+    assert splits.keys() == {"train", "dev"}
+    write(tmp_path / "sets" / "trainset.csv", "")
+    write(tmp_path / "sets" / "devset.csv", "")
+    assert find_splits(tmp_path / "sets").keys() == {"train", "dev"}
+    write(tmp_path / "train-dev.tsv", "")
+    with pytest.raises(
+        UserError, match=r"train-dev.tsv names more than one of train, dev and test"
+    ):
+        find_splits(tmp_path)
+    (tmp_path / "train-dev.tsv").unlink()
+    write(tmp_path / "wnut17train.tsv", "")
+    with pytest.raises(
+        UserError,
+        match=r"/wnut17train\.csv and wnut17train\.tsv are both for train; remove or rename",
+    ):
+        find_splits(tmp_path)
+
+
+def test_the_digest_of_the_data_says_which_files_are_for_training(tmp_path):
+    for folder, names in (("one", ("train-1", "train-2")), ("two", ("train", "dev"))):
+        for number, name in enumerate(names):
+            write(
+                tmp_path / folder / f"{name}.tsv",
+                f"sentence\tlabel\ngood {number}\t1\nbad {number}\t0\n",
+            )
+    one, two = (read_data("sst2", tmp_path / folder, TaskOptions()) for folder in ("one", "two"))
+    assert (one.held_out, two.held_out) == (True, False)
+    assert one.digest() != two.digest()
+
+
+def test_mnli_has_two_dev_sets(tmp_path):
+    for name in (
+        "train.tsv",
+        "dev_matched.tsv",
+        "dev_mismatched.tsv",
+        "test_matched.tsv",
+        "test_mismatched.tsv",
+    ):
+        write(tmp_path / name, "")
+    found = dev_sets(find_splits(tmp_path))
+    assert {prefix: [path.name for path in paths] for prefix, paths in found.items()} == {
+        "": ["dev_matched.tsv"],
+        "mismatched_": ["dev_mismatched.tsv"],
+    }
+
+
+def test_folders_without_a_split_are_refused(tmp_path):
+    write(tmp_path / "reviews.csv", "")
+    with pytest.raises(UserError, match="contains no file with train, dev or test in its name"):
+        find_splits(tmp_path)
+    assert find_splits(tmp_path / "reviews.csv") == {"train": [tmp_path / "reviews.csv"]}
+    with pytest.raises(UserError, match="does not exist"):
+        find_splits(tmp_path / "none")
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=2, max_size=200).filter(
+        lambda numbers: len(set(numbers)) > 1
+    )
+)
+def test_held_out_examples_share_no_text_with_the_others(numbers):
+    is_dev = hold_out([str(number) for number in numbers], [None] * len(numbers), "a.csv")
+    dev = set(compress(numbers, is_dev))
+    train = {number for number, is_out in zip(numbers, is_dev, strict=True) if not is_out}
+    assert not train & dev
+    assert len(dev) == max(1, round(0.1 * len(set(numbers))))
+
+
+def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
+    names = ("train", "train_small", "validation_r1", "validation_r2", "test")
+    rows = datasets.Dataset.from_dict({"sentence": ["a", "b"], "label": [0, 1]})
+    datasets.DatasetDict(dict.fromkeys(names, rows)).save_to_disk(tmp_path / "set")
+    splits = find_splits(f"hf:{tmp_path / 'set'}")
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["set#train"],
+        "dev": ["set#validation_r1", "set#validation_r2"],
+        "test": ["set#test"],
+    }
+
+
+def test_a_tenth_of_each_class_is_held_out():
+    examples = [TextExample(f"text {i}", None, float(i % 10 == 0)) for i in range(400)]
+    task = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    dev = held_out(task, examples)
+    assert Counter(example.target for example in dev) == {0: 36, 1: 4}
+    # Nearly all keep their side when others are added.
+    more = [*examples, *(TextExample(f"new {i}", None, 0.0) for i in range(40))]
+    assert len(dev - held_out(task, more)) <= 4
+
+
+def held_out(task: Classification, examples: list[TextExample]) -> set[TextExample]:
+    keys = [task.group(example) for example in examples]
+    strata = [task.stratum(example) for example in examples]
+    return set(compress(examples, hold_out(keys, strata, "a.csv")))
+
+
+def test_repeats_and_contradictions_are_counted():
+    task = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    train = [
+        TextExample("good", None, 1.0),
+        TextExample("good", None, 1.0),
+        TextExample("odd", None, 0.0),
+        TextExample("odd", None, 1.0),
+        TextExample("odd", None, 1.0),
+        TextExample("bad", None, 0.0),
+    ]
+    dev = {"": [TextExample("bad", None, 0.0), TextExample("new", None, 0.0)]}
+    assert find_repeats(task, train, dev) == Repeats(
+        repeated=2, contradictory=3, example="odd", shared=1
+    )
+    # Of scores, sets of labels, and pairs without a label, too.
+    scores = Classification(name="stsb", text=("text",))
+    assert find_repeats(scores, train, dev) == Repeats(
+        repeated=2, contradictory=3, example="odd", shared=1
+    )
+    labels = MultiLabel(text=("text",), labels=("a", "b"))
+    tagged = [TextExample("good", None, cast(Any, (0, 1))) for _ in range(2)]
+    tagged.append(TextExample("good", None, cast(Any, ())))
+    assert find_repeats(labels, tagged, {}) == Repeats(
+        repeated=1, contradictory=3, example="good", shared=0
+    )
+    pairs = [TextGroup(("a", "b"), None), TextGroup(("a", "b"), None), TextGroup(("a", "c"), None)]
+    assert find_repeats(Similarity(), pairs, {"": pairs[:1]}) == Repeats(
+        repeated=1, contradictory=0, example="", shared=1
+    )
+
+
+def test_texts_with_the_same_tokens_and_swapped_pairs_are_in_both(checkpoint):
+    task = Classification(name="classify", text=("a",), text_pair=("b",), labels=("no", "yes"))
+    train = [TextExample("a film", "the book", 0), TextExample("A  FILM", "the book", 1)]
+    dev = {
+        "": [
+            TextExample("The book", "a  film", 0),
+            TextExample("the book", "the book", 0),
+            TextExample("a film", "bad", 0),
+        ]
+    }
+    assert find_repeats(task, train, dev).shared == 0
+    assert find_repeats(task, train, dev, TextTokenizer(checkpoint)) == Repeats(
+        repeated=0, contradictory=2, example="a film", shared=1
+    )
+
+
+def test_texts_of_other_case_and_swapped_pairs_are_held_out_together():
+    single = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    examples = [TextExample(text, None, 0) for text in ("Good Film", "good  film", "bad")]
+    assert group_keys(single, examples) == ["Good Film", "Good Film", "bad"]
+    pairs = replace(single, text_pair=("other",))
+    examples = [TextExample("a", "b", 0), TextExample("b", "A", 0), TextExample("b", "c", 0)]
+    assert group_keys(pairs, examples) == ["a", "a", "b"]
+
+
+def test_a_question_about_another_passage_is_no_repeat(tmp_path):
+    lines = []
+    for name in ("Ann", "Ben"):
+        answers = {"text": [name], "answer_start": [0]}
+        row = {"id": name, "question": "Who?", "context": name, "answers": answers}
+        lines.append(json.dumps(row) + "\n")
+    (tmp_path / "train.jsonl").write_text("".join(lines))
+    data = read_data("squad", tmp_path / "train.jsonl", TaskOptions())
+    examples = [*data.train, *data.dev[""]]
+    assert len(examples) == 2
+    assert find_repeats(data.task, examples, {"": examples}) == Repeats(
+        repeated=0, contradictory=0, example="", shared=0
+    )

@@ -1,0 +1,388 @@
+"""How tables of examples are read, GLUE's files and others."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.model.tasks.catalogue import (
+    task_settings,
+)
+from clozeworks.model.tasks.classify import read_classify
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.options import TaskOptions, check_task
+from clozeworks.model.tasks.splits import (
+    find_splits,
+    single_file,
+)
+from clozeworks.model.tasks.tables import read_rows
+from clozeworks.model.tasks.text_table import TextExample
+from clozeworks.pipeline.errors import UserError
+from shared_data import DATA, needs_shared_data
+from task_files import write
+
+GLUE_DATA = DATA / "glue"
+
+SST2 = (
+    "sentence\tlabel\n"
+    "it 's a charming and often affecting journey . \t1\n"
+    "unflinchingly bleak and desperate \t0\n"
+)
+MRPC = (
+    "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    "1\t1355540\t1355592\tHe said the pie business doesn 't fit .\t"
+    '" The pie business does not fit .\n'
+    "0\t2029631\t2029565\tMagnarelli said so .\t"
+    'His wife said he was " 100 percent behind George Bush " .\r\n'
+)
+
+
+def read(name: str, path: Path, labelled: bool = True) -> list[TextExample]:
+    return list(GLUE[name].read(path, labelled))
+
+
+def test_sst2_and_mrpc_as_they_are(tmp_path):
+    assert read("sst2", write(tmp_path / "train.tsv", SST2)) == [
+        TextExample("it 's a charming and often affecting journey . ", None, 1),
+        TextExample("unflinchingly bleak and desperate ", None, 0),
+    ]
+    assert read("mrpc", write(tmp_path / "dev.tsv", MRPC)) == [
+        TextExample(
+            "He said the pie business doesn 't fit .", '" The pie business does not fit .', 1
+        ),
+        TextExample(
+            "Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0
+        ),
+    ]
+
+
+def test_cola_has_a_line_of_names_only_in_its_test_file(tmp_path):
+    train = write(tmp_path / "train.tsv", "gj04\t0\t*\tThey drank the pub.\n")
+    assert read("cola", train) == [TextExample("They drank the pub.", None, 0)]
+    test = write(tmp_path / "test.tsv", "index\tsentence\n0\tBill whistled past the house.\n")
+    assert read("cola", test, labelled=False) == [
+        TextExample("Bill whistled past the house.", None, None)
+    ]
+
+
+def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_files(tmp_path):
+    official = write(
+        tmp_path / "a.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tnot_entailment\n"
+    )
+    row = {"question": "Who?", "sentence": "He.", "label": 1, "idx": 0}
+    lines = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    assert read("qnli", official) == read("qnli", lines) == read("qnli", tmp_path / "a.parquet")
+    # The order of the classes is the hub's, so that its numbers mean the same in a model's
+    # config.json.
+    assert GLUE["mnli"].labels == ("entailment", "neutral", "contradiction")
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    "name, folder",
+    [
+        ("cola", "CoLA"),
+        ("sst2", "SST-2"),
+        ("mrpc", "MRPC"),
+        ("stsb", "STS-B"),
+        ("rte", "RTE"),
+        ("wnli", "WNLI"),
+    ],
+)
+def test_every_line_of_the_official_files_is_an_example(name, folder):
+    sizes = {
+        "cola": (8551, 1043, 1063),
+        "sst2": (67349, 872, 1821),
+        "mrpc": (3667, 408, 1725),
+        "stsb": (5749, 1500, 1379),
+        "rte": (2490, 277, 3000),
+        "wnli": (635, 71, 146),
+    }
+    splits = find_splits(GLUE_DATA / folder)
+    train, dev, test = (
+        read(name, splits[split][0], split != "test") for split in ("train", "dev", "test")
+    )
+    assert (len(train), len(dev), len(test)) == sizes[name]
+    num_labels = len(GLUE[name].labels)
+    assert {example.target for example in train} == set(range(num_labels)) or name == "stsb"
+    assert all(
+        0 <= (example.target or 0) <= (num_labels - 1 if num_labels else 5) for example in dev
+    )
+    assert all(
+        example.text_pair if GLUE[name].text_pair else example.text_pair is None
+        for example in train
+    )
+
+
+def test_csv_has_quotes_and_tsv_has_none(tmp_path):
+    csv = write(
+        tmp_path / "a.csv", '\ufeffsentence,label\r\n"two\nlines, ""quoted""",1\r\n\r\nplain,0\r\n'
+    )
+    assert [row.values["sentence"] for row in read_rows(csv)] == ['two\nlines, "quoted"', "plain"]
+    assert [row.where for row in read_rows(csv)] == [f"{csv}, line 3", f"{csv}, line 5"]
+    tsv = write(tmp_path / "a.tsv", 'sentence\tlabel\n"open\t1\nline\u2028separator\x85\t0\n')
+    assert [row.values["sentence"] for row in read_rows(tsv)] == [
+        '"open',
+        "line\u2028separator\x85",
+    ]
+
+
+@pytest.mark.parametrize(
+    "file, content, message",
+    [
+        (
+            "a.tsv",
+            "sentence\tlabel\nfine\t1\nshort\n",
+            "a.tsv, line 3: the number of columns is 1, not 2 (se",
+        ),
+        (
+            "a.tsv",
+            "sentence\tlabel\nfine\t1\textra\n",
+            "a.tsv, line 2: the number of columns is 3, not 2",
+        ),
+        (
+            "a.tsv",
+            "sentence\tlabel\nfine\tmaybe\n",
+            "a.tsv, line 2: the label 'maybe' in label is not one of neg",
+        ),
+        ("a.tsv", "sentence\tlabel\nfine\t-1\n", "line 2: the label '-1'"),
+        ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
+        (
+            "a.tsv",
+            "sentence\tlabel\tlabel\nfine\t1\t0\n",
+            "a.tsv, line 1 has two columns named 'label'",
+        ),
+        (
+            "a.csv",
+            "sentence,sentence,label\nfine,bad,1\n",
+            "a.csv, line 1 has two columns named 'sentence'",
+        ),
+        (
+            "a.jsonl",
+            '{"sentence": "fine", "label": [1]}\n',
+            "line 1: the label in label is [1], neither text nor",
+        ),
+        (
+            "a.tsv",
+            "text\tlabel\nfine\t1\n",
+            "a.tsv, line 2: there is no column sentence, only text, label",
+        ),
+        ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv, line 2 is not UTF-8"),
+        ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
+        (
+            "a.jsonl",
+            '{"sentence": "fine", "label": 1}\n{"sentence": \n',
+            "a.jsonl, line 2 is not valid JSON",
+        ),
+        (
+            "a.jsonl",
+            '{"sentence": 3, "label": 1}\n',
+            "line 1: the column sentence holds 3, not text",
+        ),
+        ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
+        (
+            "a.jsonl",
+            '{"sentence": "b", "label": true}\n',
+            "line 1: the label 'True'",
+        ),
+        ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
+        ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1 is not valid JSON"),
+        ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1 is not valid JSON"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl, line 1 is not valid JSON: "),
+        ("a.parquet", "nothing", "a.parquet is not a Parquet file"),
+        ("a.xls", "nothing", "the suffix '.xls', but a table is one of"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, file, content, message):
+    path = tmp_path / file
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(UserError) as error:
+        read("sst2", path)
+    assert message in str(error.value)
+
+
+def test_damage_inside_a_parquet_file_is_reported(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"sentence": ["a", "b"] * 500, "label": [0, 1] * 500}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])
+    with pytest.raises(UserError, match=r"a\.parquet is not a Parquet file, or damaged"):
+        read("sst2", path)
+
+
+def test_long_values_do_not_fill_the_screen(tmp_path):
+    long = "a" * 10_000
+    tables = [
+        f"sentence\tlabel\nfine\t{long}\n",
+        f"{long}\tlabel\nfine\t1\n",
+        f"sentence\t{long}\nfine\n",
+    ]
+    for content in tables:
+        with pytest.raises(UserError, match=r"a\.tsv, line 2.*…") as error:
+            read("sst2", write(tmp_path / "a.tsv", content))
+        assert len(str(error.value)) < len(str(tmp_path)) + 300
+
+
+def test_a_folder_instead_of_a_file(tmp_path):
+    with pytest.raises(UserError, match="is a folder; give one of the files in it"):
+        read("sst2", tmp_path)
+
+
+def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
+    lines = [
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+        *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000)),
+    ]
+    lines[7] = "6\t1\t2\tonly one"
+    path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
+    assert [example.target for example in read("qqp", path)] == [
+        i % 2 for i in range(2000) if i != 6
+    ]
+    printed = capsys.readouterr().err
+    found = f"Columns are missing in 1 of 2,001 lines of {path} (the first: {path}, line 8)"
+    assert printed == f"{found}; these lines are left out.\n"
+    with pytest.raises(UserError, match="line 8: the number of columns is 4, not 6"):
+        read("qqp", path, labelled=False)
+    write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
+    with pytest.raises(
+        UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; fix"
+    ):
+        read("qqp", path)
+
+
+def test_scores_must_be_finite_numbers(tmp_path):
+    path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,4.5\na,b,nan\n")
+    with pytest.raises(UserError, match="line 3: the score in score is 'nan', not a number"):
+        read("stsb", path)
+
+
+def classify(path: Path, **options):
+    return read_classify([path], TaskOptions(**options))
+
+
+@pytest.fixture
+def hub_folder(tmp_path) -> Path:
+    """A folder in the layout of the hub: Parquet files whose names tell the splits."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for split, size in (("train", 12), ("validation", 4), ("test", 3)):
+        rows = [
+            {
+                "sentence": f"text {i} of {split}",
+                "label": i % 2 if split != "test" else -1,
+                "idx": i,
+            }
+            for i in range(size)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+@pytest.mark.slow
+def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
+    splits = find_splits(f"hf:{hub_folder}")
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["set#train"], "dev": ["set#validation"], "test": ["set#test"],
+    }  # fmt: skip
+    files = find_splits(hub_folder)
+    for split in ("train", "dev"):
+        assert read("sst2", splits[split][0]) == read("sst2", files[split][0])
+    assert read("sst2", splits["test"][0], labelled=False)[2] == TextExample(
+        "text 2 of test", None, None
+    )
+    with pytest.raises(
+        UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is not one of"
+    ):
+        read("sst2", splits["test"][0])
+    with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
+        read("rte", splits["train"][0])
+
+
+@pytest.mark.slow
+def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
+    single = single_file(Path(f"hf:{hub_folder}:validation"))
+    assert single and find_splits(f"hf:{hub_folder}:validation") == {"train": [single]}
+    assert [example.text for example in read("sst2", single)] == [
+        f"text {i} of validation" for i in range(4)
+    ]
+    assert single_file(Path(f"hf:{hub_folder}")) is None
+    with pytest.raises(UserError, match="has no split 'nonsense'; it has train, validation, test"):
+        single_file(Path(f"hf:{hub_folder}:nonsense"))
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8-u", "utf-16", "utf-8-sig"])
+def test_tables_need_not_be_utf_8(encoding: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    sentences = [f"Це речення номер {i} про погоду, що змінюється." for i in range(40)]
+    contents = {
+        "a.tsv": "\n".join(["sentence\tlabel", *(f"{text}\t1" for text in sentences)]),
+        "a.csv": "\n".join(["sentence,label", *(f'"{text}",1' for text in sentences)]),
+        "a.jsonl": "\n".join(f'{{"sentence": "{text}", "label": "1"}}' for text in sentences),
+    }
+    for name, content in contents.items():
+        path = tmp_path / name
+        path.write_bytes(content.encode(encoding))
+        assert [row.text("sentence") for row in read_rows(path)] == sentences
+        assert [row.label("label") for row in read_rows(path)] == ["1"] * 40
+    expected = 3 if encoding in ("cp1251", "koi8-u") else 0
+    assert caplog.text.count(f"is not UTF-8: read as {encoding} (confidence 0.") == expected
+
+    text = contents["a.tsv"]
+    (tmp_path / "a.tsv").write_bytes(f"{text}\n".encode("cp1251") + text.encode("koi8-u"))
+    with pytest.raises(UserError, match=r"cannot be told.* or convert it: iconv -f .*a\.tsv"):
+        next(read_rows(tmp_path / "a.tsv"))
+
+
+def test_csv_may_have_semicolons(tmp_path):
+    path = write(tmp_path / "a.csv", 'sentence;label\n"one; two, three";1\nfour, five;0\n')
+    assert [row.values for row in read_rows(path)] == [
+        {"sentence": "one; two, three", "label": "1"},
+        {"sentence": "four, five", "label": "0"},
+    ]
+
+
+def test_the_encoding_may_be_given(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("sentence;label\nСобака спит;1\nКошка;0\nРыба;1\nКот;0\n".encode("koi8-r"))
+    options = TaskOptions(text="sentence", encoding="koi8-r")
+    task = read_classify([path], options)
+    assert [example.text for example in task.read(path, labelled=True)] == [
+        "Собака спит",
+        "Кошка",
+        "Рыба",
+        "Кот",
+    ]
+    assert "encoding" not in task_settings(task)
+    with pytest.raises(UserError, match=r"`encoding` is for .*; squad does not take it"):
+        check_task("squad", TaskOptions(encoding="koi8-r"))
+
+
+def test_classes_that_pandas_wrote_as_floats_are_those_without_a_point(tmp_path):
+    # A gap in the column makes it one of floats; the dev file has none.
+    train = write(tmp_path / "train.csv", "text,label\na,1.0\nb,0.0\nc,\nd,1.0\ne,0.0\n")
+    dev = write(tmp_path / "dev.csv", "text,label\nx,0\ny,1\n")
+    task = read_classify([train], TaskOptions())
+    assert task.labels == ("0", "1")
+    assert [example.target for example in task.read(dev, labelled=True)] == [0, 1]
+
+
+def test_rows_without_a_text_or_a_label_and_unknown_classes_are_left_out_and_counted(
+    tmp_path, capsys
+):
+    train = write(tmp_path / "train.csv", "text,label\na,yes\nb,no\nc,yes\nd,no\ne,\n ,no\n")
+    task = classify(train)
+    assert task.labels == ("no", "yes")
+    assert [example.target for example in task.read(train, True)] == [1, 0, 1, 0]
+    told = capsys.readouterr().err
+    assert "Left out 1 of 6 rows (without a label); the first: " in told
+    assert "train.csv, line 6: the label in label is empty" in told
+    assert "Left out 1 of 6 rows (without a text); the first: " in told
+    dev = write(tmp_path / "dev.csv", "text,label\na,yes\nb,perhaps\n")
+    assert [example.target for example in task.read(dev, True)] == [1]
+    assert (
+        "Left out 1 of 2 rows (of a class that is not in the training data); the first: "
+        f"{dev}, line 3: the label 'perhaps' in label is not one of no, yes."
+    ) in capsys.readouterr().err
+    # Each row to predict needs an answer.
+    assert len(list(task.read(train, False))) == 6
