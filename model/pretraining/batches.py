@@ -11,7 +11,6 @@ packed batch.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,46 +19,11 @@ from torch import Tensor
 from ...pipeline.instances.rows import Rows, between, select, sequences
 from ...pipeline.ragged import divide_up, places
 from ..encoders.attention import TOKEN_BLOCK
-from ..encoders.heads import IGNORED
-from ..training.transfers import send
+from ..encoders.heads import IGNORED, PretrainBatch
 
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
 """The number of sequences in packed rows is padded to a multiple of this."""
-
-
-class PretrainBatch(NamedTuple):
-    """The arguments of ``PretrainModel.sums``, in their order; a packed batch has the last
-    three.
-    """
-
-    input_ids: Tensor
-    """(B, L), or packed (N / `TOKEN_BLOCK`, `TOKEN_BLOCK`)."""
-    token_type_ids: Tensor
-    attention_mask_BL: Tensor | None
-    token_index_T: Tensor | None
-    masked_index: Tensor
-    """(M,), or packed, with padding, (-1, `PREDICTION_BLOCK`)."""
-    masked_ids: Tensor
-    next_sentence_label_B: Tensor | None
-    position_ids: Tensor | None = None
-    row_starts: Tensor | None = None
-    max_length: int = 0
-
-    def pin(self) -> "PretrainBatch":
-        """Copy the batch to pinned memory, ahead of `to`."""
-        return self._map(Tensor.pin_memory)
-
-    def to(self, device: torch.device) -> "PretrainBatch":
-        """Copy the batch to `device`, without waiting for a GPU."""
-        return self._map(lambda tensor: send(tensor, device))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
-        tensors = {}
-        for name, value in self._asdict().items():
-            if isinstance(value, Tensor):
-                tensors[name] = change(value)
-        return self._replace(**tensors)
 
 
 def make_batches(

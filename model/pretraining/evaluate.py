@@ -14,10 +14,10 @@ from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
-from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
+from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.compilation import uncompiled
 from ..training.device import autocast, find_device, oom_as_user_error, sum_dtype, trim_memory
-from .batches import PretrainBatch, make_batches
+from .batches import make_batches
 from .data import InstanceDirectory, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
@@ -144,7 +144,7 @@ def sum_losses(
     for number, batch in enumerate(batches):
         batch = batch.to(device)
         with autocast(device, dtype), uncompiled():
-            totals += batch_sums(batch, model.sums(*batch))
+            totals += batch_sums(batch, model.sums(batch))
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals

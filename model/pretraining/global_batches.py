@@ -11,10 +11,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ...pipeline.instances.rows import Rows, between, sequences
-from ..encoders.heads import PretrainModel
+from ..encoders.heads import PretrainBatch, PretrainModel
 from ..training.device import rows_per_micro_batch, tokens_at_once
 from ..training.update import Loss
-from .batches import PretrainBatch, make_batches, pack_batches
+from .batches import make_batches, pack_batches
 from .evaluate import batch_sums, evaluation_batches
 from .packing import packs_rows
 from .sequence import RowSequence
@@ -34,7 +34,7 @@ class GlobalBatch(NamedTuple):
 
     def loss(self, model: PretrainModel, batch: PretrainBatch) -> Loss:
         """Return the loss of one of the micro-batches."""
-        sums = model.sums(*batch)
+        sums = model.sums(batch)
         # Divided by the counts of the global batch, not of the micro-batch: a mean of the
         # micro-batches' means would weigh a masked token more, the fewer there are beside it.
         share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / self.num_rows

@@ -12,12 +12,11 @@ from ..checkpoint import load_tensors, load_weights, read_model
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
-from ..encoders.heads import PretrainModel
+from ..encoders.heads import PretrainBatch, PretrainModel
 from ..mirror import local_copy
 from ..notices import print_notice
 from ..training.optim import make_optimizer
 from ..training.update import Updater
-from .batches import PretrainBatch
 from .evaluate import NUM_SUMS
 from .new_vocabulary import move_to_vocabulary
 from .run import OPTIMIZER, STATE, advice_if_damaged, read_state

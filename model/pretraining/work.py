@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ..encoders.heads import PretrainModel
+from ..encoders.heads import PretrainBatch, PretrainModel
 from ..mirror import upload
 from ..training.curve import draw_curve
 from ..training.device import (
@@ -25,7 +25,6 @@ from ..training.loop import Work
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from ..training.update import Loss, Update, Updater
-from .batches import PretrainBatch
 from .evaluate import NUM_SUMS, metrics, sum_losses
 from .global_batches import GlobalBatch, GlobalBatches
 from .run import save_archive, save_best, save_checkpoint
