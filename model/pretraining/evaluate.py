@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -32,7 +31,7 @@ def evaluate(
     split: str = "validation",
     device: str = "auto",
     batch_size: int | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
     Its number of ``rows`` comes first; the metrics of constant answers (see `baseline`) come last,
@@ -46,7 +45,11 @@ def evaluate(
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
     config = read_config(run)
-    _check_length_fits(run, directory)
+    if directory.max_length > config.max_position_embeddings:
+        rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
+        limit = f"the model in {run} has {config.max_position_embeddings} positions"
+        advice = f"build them with `max_length` {config.max_position_embeddings}"
+        raise UserError(f"{rows}, but {limit}; {advice}.")
     check_vocabulary_fits(run, directory)
     target = find_device(device)
     if config.is_decoder:
@@ -62,14 +65,6 @@ def evaluate(
         measured = metrics(sum_losses(model, batches, target))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
     return {"rows": len(rows), **measured, **constant}
-
-
-def _check_length_fits(model: str | Path, directory: InstanceDirectory) -> None:
-    num_positions = read_config(model).max_position_embeddings
-    if directory.max_length > num_positions:
-        rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
-        limit = f"the model in {model} has {num_positions} positions"
-        raise UserError(f"{rows}, but {limit}; build them with `max_length` {num_positions}.")
 
 
 def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> None:
