@@ -90,7 +90,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     processes."""
     import torch
     from clozeworks.model.config import PretrainConfig
-    from clozeworks.model.pretraining.global_batches import GlobalBatches
+    from clozeworks.model.pretraining.global_batches import make_global_batch
     from clozeworks.model.pretraining.setup import open_directories, set_up
     from clozeworks.model.pretraining.spec import read_spec
     from clozeworks.model.pretraining.start import start
@@ -110,7 +110,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     setup = set_up(read_spec(config), directories, Ranks(0, 1, device))
     model, updater, _ = start(setup, None)
     steps = count()
-    batches = prefetch(GlobalBatches.of(setup).make, count())
+    batches = prefetch(partial(make_global_batch, setup), count())
 
     def train(seconds: float) -> Rate:
         num_tokens = 0

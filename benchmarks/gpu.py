@@ -47,9 +47,9 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.encoders.heads import IGNORED
+from clozeworks.model.encoders.heads import IGNORED, PretrainBatch
 from clozeworks.model.encoders.shape import SIZES
-from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
+from clozeworks.model.pretraining.batches import make_batches, pack_batches
 from clozeworks.model.pretraining.packing import packs_rows
 from clozeworks.model.training import device as devices
 from clozeworks.model.training.compilation import (
@@ -348,7 +348,7 @@ def make_ours(config: ModelConfig) -> BertForPreTraining:
 
 
 def our_loss(model: BertForPreTraining, batch: PretrainBatch) -> Loss:
-    sums = model.sums(*batch)
+    sums = model.sums(batch)
     assert batch.next_sentence_label_B is not None
     num_predicted = (batch.masked_ids != IGNORED).sum()
     num_labels = (batch.next_sentence_label_B != IGNORED).sum()
@@ -479,7 +479,7 @@ def evaluation_seconds(model: Any, batches: list[PretrainBatch]) -> float:
         total = torch.zeros((), device=DEVICE)
         with torch.no_grad(), devices.autocast(DEVICE, DTYPE), uncompiled():
             for batch in batches:
-                total += model.sums(*batch.to(DEVICE)).mlm_loss
+                total += model.sums(batch.to(DEVICE)).mlm_loss
         total.item()  # waits for the device
     model.train()
     return time.perf_counter() - started

@@ -4,8 +4,7 @@ from typing import Any
 
 import torch
 from clozeworks.model.encoders.config import EncoderConfig
-from clozeworks.model.encoders.heads import IGNORED
-from clozeworks.model.pretraining.batches import PretrainBatch
+from clozeworks.model.encoders.heads import IGNORED, PretrainBatch
 
 
 def make_peer(config: EncoderConfig) -> Any:

@@ -25,8 +25,9 @@ import transformers
 from clozeworks.model.encoders.catalogue import make_pretrain_model
 from clozeworks.model.encoders.config import CONFIGS, EncoderConfig
 from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.pretraining import data
-from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
+from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops, update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
@@ -164,7 +165,7 @@ def ours(config: EncoderConfig, compiles: bool = False) -> Trainer:
         model.compile_parts()  # as `pretrain` does
 
     def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
-        sums = model.sums(*batch)
+        sums = model.sums(batch)
         return sums.mlm_loss / work.num_predicted + sums.nsp_loss / len(work.rows)
 
     return make_trainer(model, loss)

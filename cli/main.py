@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import Any
 
 import click
 
@@ -136,6 +135,9 @@ def _print_summaries(
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run
     failed.
+
+    A failed run ends the process at once (see `abandon`), unless `args` are given: then it is the
+    caller's.
     """
     _prepare_streams()
     prepare_threads()
@@ -159,13 +161,15 @@ def main(args: Sequence[str] | None = None) -> None:
         command = "the same command"
         if "--overwrite" in typed:
             command += " without --overwrite"  # with it, the rerun would start over
-        _fail(f"Interrupted; rerun {command} to resume.", exit_code)
+        _report(f"Interrupted; rerun {command} to resume.", exit_code)
+        _leave(exit_code, owns_process=args is None)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:
             raise
         message, exit_code = failure
-        _fail(message, exit_code)
+        _report(message, exit_code)
+        _leave(exit_code, owns_process=args is None)
     finally:
         settings.reset()
 
@@ -185,16 +189,20 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _fail(message: str, exit_code: int) -> Any:
+def _report(message: str, exit_code: int) -> None:
     if exit_code in (1, 2) and not is_first_rank():
         # Under torchrun all processes usually hit the same failure. The first reports it, and
         # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     message = fields_as_flags(message, COMMANDS)
     tell("error", " ".join(message.split()), exit_code=exit_code)
-    if exit_code == 2:
-        sys.exit(exit_code)
-    abandon(exit_code)
+
+
+def _leave(exit_code: int, *, owns_process: bool) -> None:
+    # After a user's mistake no run is under way.
+    if owns_process and exit_code != 2:
+        abandon(exit_code)
+    sys.exit(exit_code)
 
 
 def abandon(exit_code: int) -> None:

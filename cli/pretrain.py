@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -26,6 +26,7 @@ from .training_progress import report_upload, training_progress
 
 if TYPE_CHECKING:
     from ..model.pretraining.estimate import PretrainEstimate
+    from ..model.pretraining.run import Summary
 
 LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""
@@ -135,7 +136,7 @@ def _hidden_size(config: PretrainConfig) -> int:
     return config.hidden_size or hidden_size
 
 
-def _too_little(summary: dict[str, Any]) -> str:
+def _too_little(summary: "Summary") -> str:
     """Say that the held-out rows are too few to judge the model by; "" if they are enough."""
     from ..pipeline.manifests import ROWS_TO_JUDGE, too_little_to_judge
 
@@ -177,7 +178,7 @@ def _estimate_rows(
     ]
 
 
-def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _rows(summary: "Summary") -> list[tuple[str, str]]:
     before = summary["initial"]
     after = summary["final"]
     rows = [("status", summary["status"])]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -46,6 +46,16 @@ HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 class _ShardIndex(msgspec.Struct):
     weight_map: dict[str, str]
+
+
+class ModelFiles(NamedTuple):
+    """What `save_model` writes."""
+
+    weights: Mapping[str, Tensor]
+    config: Mapping[str, Any]
+    """What a shape's `to_hf` returns, or more."""
+    tokenizer: Mapping[str, bytes]
+    """Its files by name."""
 
 
 def files_digest(paths: Sequence[Path]) -> str:
@@ -217,10 +227,7 @@ def save_model(
     config: Mapping[str, Any],
     tokenizer: Mapping[str, bytes],
 ) -> None:
-    """Write a model directory into a folder that nothing reads yet.
-
-    `config` is what a shape's `to_hf` returns, or more.
-    """
+    """Write a model directory into a folder that nothing reads yet; see `ModelFiles`."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
@@ -235,7 +242,7 @@ def save_model(
         (directory / name).write_bytes(content)
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
+def write_json(path: Path, values: Mapping[str, object]) -> None:
     """Write `values` in their order, indented for people, into a folder that nothing reads yet."""
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 

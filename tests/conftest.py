@@ -26,14 +26,6 @@ hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)
-def fail_instead_of_ending_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that fails ends its process at once; one that a test calls would end pytest,
-    without a word.
-    """
-    monkeypatch.setattr("clozeworks.cli.main.abandon", sys.exit)
-
-
-@pytest.fixture(autouse=True)
 def print_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python prints what the libraries log for the user if nobody handles it; pytest handles it."""
     monkeypatch.setattr(logging.getLogger("clozeworks"), "handlers", [NoticeHandler()])

@@ -1,20 +1,11 @@
 """The shape of a BERT, with the names and the defaults of ``transformers.BertConfig``."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
-from .shape import (
-    COUNT,
-    NOT_NEGATIVE,
-    PAPERS_WIDTH,
-    RATE,
-    SHAPE_RANGES,
-    SIZES,
-    Shape,
-    logit_bytes,
-)
+from .shape import COUNT, NOT_NEGATIVE, PAPERS_WIDTH, SHAPE_RANGES, Shape, logit_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,20 +28,16 @@ class ModelConfig(Shape):
     hf_prefix: ClassVar[str] = "Bert"
     objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
     default_dropout: ClassVar[float] = 0.1
-    sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
+    dropout_fields: ClassVar[tuple[str, ...]] = (
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+    )
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
         **SHAPE_RANGES,
         "type_vocab_size": COUNT,
-        **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), RATE),
         "layer_norm_eps": NOT_NEGATIVE,
     }
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
     type_vocab_size: int = 2
     hidden_act: str = "gelu"
     """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation. The other
@@ -59,8 +46,6 @@ class ModelConfig(Shape):
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     layer_norm_eps: float = 1e-12
-    initializer_range: float = 0.02
-    pad_token_id: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,10 +92,6 @@ class ModelConfig(Shape):
         layer = 18 * self.hidden_size + 4 * self.intermediate_size
         return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)
 
-    def with_dropout(self, rate: float) -> Self:
-        """Return the shape with one dropout rate everywhere."""
-        return replace(self, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-
     @property
     def corrects_bias(self) -> bool:
         """Whether its pre-training corrects Adam's averages for their start at 0: the paper's does
@@ -143,22 +124,6 @@ class ModelConfig(Shape):
         """Return the fields that depend on a vocabulary and its special tokens."""
         # The padding's id matters to nothing, and is 0 in BERT's own vocabularies.
         return {"vocab_size": size}
-
-    @staticmethod
-    def run_fields(
-        objective: str, dropout: float, global_rope_theta: float | None
-    ) -> dict[str, Any]:
-        """Return the fields that a pre-training run decides, whatever a checkpoint says."""
-        if global_rope_theta is not None:
-            raise UserError(
-                "`global_rope_theta` is for rotary positions, which a BERT does not have; leave it "
-                "out, or use `architecture` modernbert."
-            )
-        return {
-            "hidden_dropout_prob": dropout,
-            "attention_probs_dropout_prob": dropout,
-            "is_decoder": objective == "ltr",
-        }
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:

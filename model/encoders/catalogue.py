@@ -1,8 +1,7 @@
 """Choose the encoder's class by its configuration: the one place that knows how many there are."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -13,11 +12,10 @@ from .heads import PretrainModel
 from .modernbert import ModernBertForMaskedLM, ModernBertModel, PredictionHead
 
 
-@dataclass(frozen=True)
-class _Classes:
-    encoder: Any
-    pretrain_model: Any
-    task_head: Any
+class _Classes(NamedTuple):
+    encoder: Callable[..., Encoder]
+    pretrain_model: type[PretrainModel]
+    task_head: Callable[..., nn.Module]
 
 
 _CLASSES = {

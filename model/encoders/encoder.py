@@ -24,6 +24,7 @@ from .config import EncoderConfig
 # Before Python 3.13 `typing.TypeVar` has no default; PyTorch needs typing_extensions anyway.
 Shape = TypeVar("Shape", bound=EncoderConfig, default=EncoderConfig, covariant=True)
 """The class of a model's configuration; a plain `Encoder` may have any of them."""
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 class Encoder(nn.Module, ABC, Generic[Shape]):
@@ -175,7 +176,7 @@ def real_tokens(attention_mask_BL: Tensor) -> Tensor:
     return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
 
 
-def with_sigma(module: nn.Module, sigma: float) -> Any:
+def with_sigma(module: ModuleT, sigma: float) -> ModuleT:
     """Return `module`, whose initial weights `initialise` draws with this standard deviation."""
     module.initial_sigma = sigma  # pyright: ignore[reportArgumentType]
     return module

@@ -4,7 +4,7 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self
 
@@ -16,6 +16,48 @@ from .encoder import Encoder, Shape
 
 IGNORED = -100
 """Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
+
+
+class PretrainBatch(NamedTuple):
+    """Rows and what to predict in them, padded or packed; a packed batch has the last three fields.
+
+    Labels that are `IGNORED` count nowhere.
+    """
+
+    input_ids: Tensor
+    """int64 (B, L), or packed (T,), also in blocks (G, N)."""
+    token_type_ids: Tensor
+    attention_mask_BL: Tensor | None
+    token_index_T: Tensor | None
+    """As `Encoder.forward` takes them."""
+    masked_index: Tensor
+    """Flat indices in B * L or T, int64, of any shape."""
+    masked_ids: Tensor
+    """The tokens to predict there, int64, of the same shape."""
+    next_sentence_label_B: Tensor | None
+    """int64; None leaves the next-sentence head out."""
+    position_ids: Tensor | None = None
+    row_starts: Tensor | None = None
+    """As in `PackedRows`."""
+    max_length: int = 0
+
+    def pin(self) -> "PretrainBatch":
+        """Copy the batch to pinned memory, ahead of `to`."""
+        return self._map(Tensor.pin_memory)
+
+    def to(self, device: torch.device) -> "PretrainBatch":
+        """Copy the batch to `device`, without waiting for a GPU."""
+        if device.type != "cuda":
+            return self._map(lambda tensor: tensor.to(device))
+        # Nothing is pinned twice. Before a copy from other memory the driver may wait for the GPU.
+        return self.pin()._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
+        tensors = {}
+        for name, value in self._asdict().items():
+            if isinstance(value, Tensor):
+                tensors[name] = change(value)
+        return self._replace(**tensors)
 
 
 class PretrainSums(NamedTuple):
@@ -173,34 +215,26 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
         )
         return _chosen(states, index_T).view(*input_ids.shape, -1)
 
-    def sums(
-        self,
-        input_ids: Tensor,
-        token_type_ids: Tensor,
-        attention_mask_BL: Tensor | None,
-        token_index_T: Tensor | None,
-        masked_index: Tensor,
-        masked_ids: Tensor,
-        next_sentence_label_B: Tensor | None,
-        position_ids: Tensor | None = None,
-        row_starts: Tensor | None = None,
-        max_length: int = 0,
-    ) -> PretrainSums:
-        """Return the summed losses and the numbers of correct predictions.
-
-        `IGNORED` labels count in neither. Rows are padded (B, L) as `Encoder.forward` takes them,
-        or packed with `row_starts` as in `PackedRows`; token ids, their types and positions are
-        then (T,) or in blocks. `masked_index` are flat indices in B * L or T, `masked_ids` the
-        tokens to predict, all int64. Without labels the next-sentence head is left out and its sums
-        are 0.
+    def sums(self, batch: PretrainBatch) -> PretrainSums:
+        """Return the summed losses and the numbers of correct predictions; those of next sentences
+        are 0 without labels.
         """
-        if row_starts is None:
-            hidden = self.encoder(input_ids, token_type_ids, attention_mask_BL, token_index_T)
+        if batch.row_starts is None:
+            hidden = self.encoder(
+                batch.input_ids,
+                batch.token_type_ids,
+                batch.attention_mask_BL,
+                batch.token_index_T,
+            )
             first_tokens = hidden
         else:
-            assert position_ids is not None
+            assert batch.position_ids is not None
             hidden = self.encoder.packed_states(
-                input_ids, token_type_ids, position_ids, row_starts, max_length
+                batch.input_ids,
+                batch.token_type_ids,
+                batch.position_ids,
+                batch.row_starts,
+                batch.max_length,
             )
             # Empty rows at the end have no first token; they read the last one of all, which does
             # not count, as their label is `IGNORED`:
@@ -208,18 +242,19 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
             #     tokens          a0 a1 b0 b1 b2       T = 5
             #     row_starts      0 2 5 5              rows a, b and an empty one, then T
             #     first_index_B   0 2 4
-            first_index_B = row_starts[:-1].clamp(max=len(hidden) - 1)
+            first_index_B = batch.row_starts[:-1].clamp(max=len(hidden) - 1)
             first_tokens = hidden.index_select(0, first_index_B)[:, None]
 
-        hidden_MD = _chosen(hidden, masked_index.flatten())
-        mlm_loss, mlm_correct = self.mlm_sums(hidden_MD, masked_ids.flatten())
-        if next_sentence_label_B is None:
+        hidden_MD = _chosen(hidden, batch.masked_index.flatten())
+        mlm_loss, mlm_correct = self.mlm_sums(hidden_MD, batch.masked_ids.flatten())
+        label_B = batch.next_sentence_label_B
+        if label_B is None:
             # A tensor on the device, as the sums of all micro-batches are added up there.
             zero = torch.zeros_like(mlm_loss)
             return PretrainSums(mlm_loss, zero, mlm_correct, zero)
         logits_B2 = self.nsp_logits(first_tokens)
-        nsp_loss = _summed_loss(logits_B2, next_sentence_label_B)
-        nsp_correct = count_correct(logits_B2, next_sentence_label_B, exact=not self.training)
+        nsp_loss = _summed_loss(logits_B2, label_B)
+        nsp_correct = count_correct(logits_B2, label_B, exact=not self.training)
         return PretrainSums(mlm_loss, nsp_loss, mlm_correct, nsp_correct)
 
     def mlm_logits(self, hidden: Tensor, masked_index_M: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
 """The shape of a ModernBERT, and both forms of its ``config.json``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
-from .shape import COUNT, NOT_NEGATIVE, RATE, SHAPE_RANGES, SIZES, Shape, logit_bytes
+from .shape import COUNT, NOT_NEGATIVE, SHAPE_RANGES, SIZES, Shape, logit_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,6 @@ LEFT_TO_RIGHT_TYPE = "modernbert-left-to-right"
 """The ``model_type`` of one that ``transformers`` cannot compute."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
-DROPOUT_RATES = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +46,12 @@ class ModernBertConfig(Shape):
     hf_prefix: ClassVar[str] = "ModernBert"
     objectives: ClassVar[tuple[str, ...]] = ("mlm", "ltr")
     default_dropout: ClassVar[float] = 0.0
+    dropout_fields: ClassVar[tuple[str, ...]] = (
+        "embedding_dropout",
+        "attention_dropout",
+        "mlp_dropout",
+        "classifier_dropout",
+    )
     # It has no segments: without this, `transformers` passes token types that the model refuses.
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
@@ -56,14 +61,11 @@ class ModernBertConfig(Shape):
         **SHAPE_RANGES,
         **dict.fromkeys(("global_attn_every_n_layers", "local_attention"), COUNT),
         **dict.fromkeys(("global_rope_theta", "local_rope_theta"), COUNT),
-        **dict.fromkeys(DROPOUT_RATES, RATE),
         **dict.fromkeys(("norm_eps", "cls_token_id", "sep_token_id"), NOT_NEGATIVE),
     }
 
     vocab_size: int = 50368
-    hidden_size: int = 768
     num_hidden_layers: int = 22
-    num_attention_heads: int = 12
     intermediate_size: int = 1152
     """Of the values and, once more, of their gates."""
     max_position_embeddings: int = 8192
@@ -86,7 +88,6 @@ class ModernBertConfig(Shape):
     where a file does not say), or the mean of all.
     """
     norm_eps: float = 1e-5
-    initializer_range: float = 0.02
     pad_token_id: int = 50283
     cls_token_id: int = 50281
     sep_token_id: int = 50282
@@ -184,10 +185,6 @@ class ModernBertConfig(Shape):
         reach = lengths.clip(max=window + 1) - 1
         return float((lengths * (2 * reach + 1) - reach * (reach + 1)).sum())
 
-    def with_dropout(self, rate: float) -> Self:
-        """Return the shape with one dropout rate everywhere."""
-        return replace(self, **dict.fromkeys(DROPOUT_RATES, rate))
-
     @staticmethod
     def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
         """Return the fields that depend on a vocabulary and its special tokens."""
@@ -197,17 +194,6 @@ class ModernBertConfig(Shape):
             "cls_token_id": cls_id,
             "sep_token_id": sep_id,
         }
-
-    @staticmethod
-    def run_fields(
-        objective: str, dropout: float, global_rope_theta: float | None
-    ) -> dict[str, Any]:
-        """Return the fields that a pre-training run decides, whatever a checkpoint says."""
-        fields: dict[str, Any] = dict.fromkeys(DROPOUT_RATES, dropout)
-        fields["is_decoder"] = objective == "ltr"
-        if global_rope_theta is not None:
-            fields["global_rope_theta"] = global_rope_theta
-        return fields
 
     @classmethod
     def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:

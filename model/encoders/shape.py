@@ -5,7 +5,7 @@ This module and those of the shapes import nothing heavy, to keep ``--help`` fas
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
@@ -51,7 +51,9 @@ PAPERS_SIGMA = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What the shapes of all encoders have, with the names of ``transformers``."""
+    """What the shapes of all encoders have, with the names of ``transformers``; the defaults are
+    BERT-base's.
+    """
 
     model_type: ClassVar[str]
     title: ClassVar[str]
@@ -62,27 +64,30 @@ class Shape:
     """How the names of its classes in ``transformers`` begin."""
     default_dropout: ClassVar[float]
     """In pre-training."""
+    dropout_fields: ClassVar[tuple[str, ...]]
+    """The rates that a run sets alike."""
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
     """What ``tokenizer_config.json`` has to say for this kind of model."""
-    sizes: ClassVar[Mapping[str, tuple[int, int, int]]]
+    sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
     """Layers, hidden size and heads by name."""
     ranges: ClassVar[Mapping[str, tuple[float, float]]]
     """The least and the most that a field may be."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    max_position_embeddings: int
-    initializer_range: float
-    pad_token_id: int
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
     is_decoder: bool = False
     """Each token sees only itself and those on its left, to learn the next one (``ltr``)."""
 
     def __post_init__(self) -> None:
         # A config.json may come from anywhere.
-        for name, (least, most) in self.ranges.items():
+        ranges = {**self.ranges, **dict.fromkeys(self.dropout_fields, RATE)}
+        for name, (least, most) in ranges.items():
             value = getattr(self, name)
             if not least <= value <= most:
                 limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
@@ -120,6 +125,10 @@ class Shape:
             "intermediate_size": 4 * hidden,
             "initializer_range": max(PAPERS_SIGMA, round(by_width, 4)),
         }
+
+    def with_dropout(self, rate: float) -> Self:
+        """Return the shape with one dropout rate everywhere."""
+        return replace(self, **dict.fromkeys(self.dropout_fields, rate))
 
     @property
     def corrects_bias(self) -> bool:

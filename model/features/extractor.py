@@ -300,17 +300,11 @@ def _batches(rows: Sequence[SentenceRow], max_tokens: int) -> Iterator[list[int]
     padding.
     """
     lengths = [len(row.row.input_ids) for row in rows]
-    batch: list[int] = []
-    longest = 0
     # Longest first, so a batch's first row has the length that all are padded to; and a batch that
     # does not fit into memory fails early.
     by_length = sorted(range(len(rows)), key=lambda index: -lengths[index])
-    for index in by_length:
-        if batch and (len(batch) + 1) * longest > max_tokens:
-            yield batch
-            batch = []
-        if not batch:
-            longest = lengths[index]
-        batch.append(index)
-    if batch:
-        yield batch
+    first = 0
+    while first < len(by_length):
+        num_rows = max(1, max_tokens // lengths[by_length[first]])
+        yield by_length[first : first + num_rows]
+        first += num_rows

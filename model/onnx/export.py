@@ -9,11 +9,11 @@ Names and places are those that ``optimum``, sentence-transformers and transform
 
 import logging
 import statistics
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from timeit import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -159,9 +159,5 @@ def _apart(theirs: np.ndarray, ours: np.ndarray, is_real: np.ndarray) -> float:
 
 def _median_ms(session: Session, rows: dict[str, Tensor]) -> float:
     session.run(rows)  # the first one takes longer
-    times: list[float] = []
-    for _ in range(TIMED_RUNS):
-        started = time.perf_counter()
-        session.run(rows)
-        times.append(1000 * (time.perf_counter() - started))
-    return statistics.median(times)
+    seconds = repeat(lambda: session.run(rows), number=1, repeat=TIMED_RUNS)
+    return 1000 * statistics.median(seconds)

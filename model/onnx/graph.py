@@ -112,19 +112,18 @@ def _input_names(model: PretrainModel | TaskModel) -> tuple[str, ...]:
 
 def example_rows(traceable: Traceable, lengths: Sequence[int], seed: int = 0) -> dict[str, Tensor]:
     """Return rows of random tokens of these lengths, padded, as the inputs of a graph."""
-    generator = torch.Generator().manual_seed(seed)
-    shape = (len(lengths), max(lengths))
-    if traceable.form.num_choices:
-        shape = (len(lengths), traceable.form.num_choices, max(lengths))
-    vocab_size = traceable.model.encoder.config.vocab_size
-    ids = torch.randint(vocab_size, shape, generator=generator)
-    is_real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    if traceable.form.num_choices:
-        is_real = is_real[:, None].expand(shape)
+    lengths_B1 = torch.tensor(lengths)[:, None]
+    columns_L = torch.arange(max(lengths))
+    is_real = columns_L < lengths_B1
     # The second half of a row is its segment B.
-    types = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None] // 2
-    if traceable.form.num_choices:
-        types = types[:, None].expand(shape)
+    types = columns_L >= lengths_B1 // 2
+    num_choices = traceable.form.num_choices
+    if num_choices:
+        is_real = is_real[:, None].expand(-1, num_choices, -1)
+        types = types[:, None].expand(-1, num_choices, -1)
+    vocab_size = traceable.model.encoder.config.vocab_size
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(vocab_size, is_real.shape, generator=generator)
     rows = {
         "input_ids": ids.where(is_real, 0),
         "attention_mask": is_real.long(),

@@ -9,10 +9,6 @@ Shapes: B rows, L padded length, T real tokens, M predicted tokens, N tokens wit
 packed batch.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,46 +16,11 @@ from torch import Tensor
 from ...pipeline.instances.rows import Rows, between, select, sequences
 from ...pipeline.ragged import divide_up, places
 from ..encoders.attention import TOKEN_BLOCK
-from ..encoders.heads import IGNORED
-from ..training.transfers import send
+from ..encoders.heads import IGNORED, PretrainBatch
 
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
 """The number of sequences in packed rows is padded to a multiple of this."""
-
-
-class PretrainBatch(NamedTuple):
-    """The arguments of ``PretrainModel.sums``, in their order; a packed batch has the last
-    three.
-    """
-
-    input_ids: Tensor
-    """(B, L), or packed (N / `TOKEN_BLOCK`, `TOKEN_BLOCK`)."""
-    token_type_ids: Tensor
-    attention_mask_BL: Tensor | None
-    token_index_T: Tensor | None
-    masked_index: Tensor
-    """(M,), or packed, with padding, (-1, `PREDICTION_BLOCK`)."""
-    masked_ids: Tensor
-    next_sentence_label_B: Tensor | None
-    position_ids: Tensor | None = None
-    row_starts: Tensor | None = None
-    max_length: int = 0
-
-    def pin(self) -> "PretrainBatch":
-        """Copy the batch to pinned memory, ahead of `to`."""
-        return self._map(Tensor.pin_memory)
-
-    def to(self, device: torch.device) -> "PretrainBatch":
-        """Copy the batch to `device`, without waiting for a GPU."""
-        return self._map(lambda tensor: send(tensor, device))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
-        tensors = {}
-        for name, value in self._asdict().items():
-            if isinstance(value, Tensor):
-                tensors[name] = change(value)
-        return self._replace(**tensors)
 
 
 def make_batches(
@@ -79,31 +40,20 @@ def make_batches(
     then has as many sequences of similar length as make `batch_size` of the longest rows. With
     `always_mask`, batches without padding have a mask too: a compiled model then needs one graph.
     """
-    pad = partial(_pad_batch, objective=objective, multiple=multiple, always_mask=always_mask)
-    if rows.sequence_starts is not None:
-        max_tokens = batch_size * int(rows.lengths.max(initial=1))
-        return _batches_of_sequences(sequences(rows), max_tokens, pad)
+    longest = int(rows.lengths.max(initial=1))
+    are_packed = rows.sequence_starts is not None
+    if are_packed:
+        rows = sequences(rows)
     # The first batch is then the largest: if it fits into memory, all do.
-    longest_first = np.argsort(-rows.lengths, kind="stable")
-    batches = []
-    for first in range(0, len(longest_first), batch_size):
-        index = longest_first[first : first + batch_size]
-        batches.append(pad(select(rows, index)))
-    return batches
-
-
-def _batches_of_sequences(
-    rows: Rows, max_tokens: int, pad: Callable[[Rows], PretrainBatch]
-) -> list[PretrainBatch]:
-    """Return rows of very different lengths in batches of at most `max_tokens` with padding."""
     longest_first = np.argsort(-rows.lengths, kind="stable")
     batches = []
     first = 0
     while first < len(rows):
-        longest = int(rows.lengths[longest_first[first]])
-        num_rows = max(1, max_tokens // longest)
-        index = longest_first[first : first + num_rows]
-        batches.append(pad(select(rows, index)))
+        num_rows = batch_size
+        if are_packed:
+            num_rows = max(1, batch_size * longest // int(rows.lengths[longest_first[first]]))
+        some_rows = select(rows, longest_first[first : first + num_rows])
+        batches.append(_pad_batch(some_rows, objective, multiple, always_mask=always_mask))
         first += num_rows
     return batches
 
@@ -239,7 +189,7 @@ class Rectangle:
         return torch.from_numpy(values_BL)
 
 
-def _pad_batch(rows: Rows, *, objective: str, multiple: int, always_mask: bool) -> PretrainBatch:
+def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) -> PretrainBatch:
     """Make a padded batch; the encoder computes its real tokens alone, `token_index_T`."""
     padded = Rectangle(rows, multiple)
     ids_T, predicted_M, labels_M = _targets(rows, objective)

@@ -13,6 +13,7 @@ from ..card import DATASET, model_index, model_name, software
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
+from .run import Summary
 
 TASK = "fill-mask"
 _OPTIONS = (
@@ -34,7 +35,7 @@ def model_card(
     config: PretrainConfig,
     shape: EncoderConfig,
     manifests: Sequence[InstancesManifest],
-    summary: Mapping[str, Any],
+    summary: Summary,
     tokenizer: Mapping[str, bytes],
     *,
     products: str = "fp32",
@@ -80,7 +81,7 @@ def _metadata(
 
 def _model_index(
     shape: EncoderConfig, sources: Sequence[str], scores: Mapping[str, float]
-) -> list[Any]:
+) -> list[dict[str, object]]:
     """Return how well masks are filled, in the Hub's form; nothing for a left-to-right model."""
     hub_scores = {}
     if "mlm_accuracy" in scores:
@@ -102,10 +103,10 @@ def _tables(
     config: PretrainConfig,
     shape: EncoderConfig,
     manifests: Sequence[InstancesManifest],
-    summary: Mapping[str, Any],
+    summary: Summary,
     tokenizer: Mapping[str, bytes],
     products: str,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     settings = json.loads(tokenizer["tokenizer_config.json"])
     casing = {}
     for name in ("do_lower_case", "strip_accents"):
@@ -126,7 +127,7 @@ def num_evaluated(config: PretrainConfig, manifest: InstancesManifest) -> int:
 
 
 def _scores(
-    config: PretrainConfig, manifest: InstancesManifest, summary: Mapping[str, Any]
+    config: PretrainConfig, manifest: InstancesManifest, summary: Summary
 ) -> Mapping[str, float]:
     """Return the figures on held-out documents; none if these are too few to judge."""
     if too_little_to_judge(num_evaluated(config, manifest)):
@@ -135,10 +136,10 @@ def _scores(
 
 
 def _measured(
-    config: PretrainConfig, manifest: InstancesManifest, summary: Mapping[str, Any]
-) -> dict[str, Any]:
+    config: PretrainConfig, manifest: InstancesManifest, summary: Summary
+) -> dict[str, object]:
     num_rows = num_evaluated(config, manifest)
-    measured: dict[str, Any] = {"rows": too_little_to_judge(num_rows) or num_rows}
+    measured: dict[str, object] = {"rows": too_little_to_judge(num_rows) or num_rows}
     for name, after in _scores(config, manifest, summary).items():
         before = summary["initial"][name]
         measured[name] = f"{after:.4g} (before training {before:.4g})"
@@ -149,14 +150,14 @@ def _num_rows(manifest: InstancesManifest, split: str) -> int:
     return sum(shard.rows for shard in manifest.shards if shard.split == split)
 
 
-def _data(manifest: InstancesManifest) -> dict[str, Any]:
+def _data(manifest: InstancesManifest) -> dict[str, object]:
     """Return rows, tokens by source, documents by language, and the options of `build`."""
     # Of all passes: with several, a text counts as often as its rows are stored.
     tokens_by_source = Counter[str]()
     for shard in manifest.shards:
         if shard.split == "train":
             tokens_by_source.update(shard.source_tokens)
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "training rows": _num_rows(manifest, "train"),
         "validation rows": _num_rows(manifest, "validation"),
     }
@@ -174,9 +175,9 @@ def _data(manifest: InstancesManifest) -> dict[str, Any]:
 
 
 def _training(
-    config: PretrainConfig, summary: Mapping[str, Any], products: str, num_phases: int
-) -> dict[str, Any]:
-    training: dict[str, Any] = {
+    config: PretrainConfig, summary: Summary, products: str, num_phases: int
+) -> dict[str, object]:
+    training: dict[str, object] = {
         "steps": summary["step"],
         "rows seen": summary["rows"],
         "tokens seen": summary["tokens"],

@@ -8,17 +8,17 @@ Shapes: B rows, L tokens of a row, T tokens of all rows, M tokens to predict.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, groupby
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, concatenate, select, sequences
+from ...pipeline.instances.rows import Rows, between, concatenate, select, sequences
 from ...pipeline.ragged import owners, places
 from ..encoders.heads import IGNORED
 from .batches import Rectangle
@@ -39,36 +39,46 @@ class InstanceRow(Mapping[str, Any]):
     Tensors are made when they are asked for: `collate` takes whole batches of rows instead.
     """
 
-    def __init__(self, batch: "_Batch", index: int) -> None:
+    def __init__(self, batch: Rows, index: int, has_pairs: bool) -> None:
         self.batch = batch
+        """The rows that it was read with."""
         self.index = index
+        self.has_pairs = has_pairs
+
+    @cached_property
+    def _items(self) -> dict[str, Tensor | int]:
+        batch = self.batch
+        start, stop = batch.offsets[self.index : self.index + 2]
+        ids_L = batch.input_ids[start:stop].astype(np.int64)
+        is_in_segment_b_L = np.arange(len(ids_L)) >= batch.segment_b_start[self.index]
+        first, end = batch.masked_offsets[self.index : self.index + 2]
+        labels_L = np.full(len(ids_L), IGNORED, np.int64)
+        labels_L[batch.masked_positions[first:end]] = batch.masked_ids[first:end]
+        items: dict[str, Tensor | int] = {
+            "input_ids": torch.from_numpy(ids_L),
+            "token_type_ids": torch.from_numpy(is_in_segment_b_L.astype(np.int64)),
+            "labels": torch.from_numpy(labels_L),
+        }
+        if batch.sequence_starts is not None:
+            documents = sequences(between(batch, self.index, self.index + 1))
+            items["position_ids"] = torch.from_numpy(places(documents.lengths))
+        if self.has_pairs:
+            items["next_sentence_label"] = int(batch.next_sentence_label[self.index])
+        return items
 
     def __getitem__(self, name: str) -> Any:
-        return self.batch.tensors[self.index][name]
+        return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.batch.tensors[self.index])
+        return iter(self._items)
 
     def __len__(self) -> int:
-        return len(self.batch.tensors[self.index])
+        return len(self._items)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the other rows of the batch out, for a ``DataLoader`` that collates elsewhere."""
-        row = select(self.batch.rows, np.array([self.index]))
-        return InstanceRow, (_Batch(row, self.batch.has_pairs), 0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Rows that were read together."""
-
-    rows: Rows
-    has_pairs: bool
-
-    @cached_property
-    def tensors(self) -> list[dict[str, Any]]:
-        """The items of each row."""
-        return _split_rows(self.rows, has_pairs=self.has_pairs)
+        row = between(self.batch, self.index, self.index + 1)
+        return InstanceRow, (row, 0, self.has_pairs)
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
@@ -158,8 +168,8 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         rows = self._sequence.rows(start, stop)
         if self.num_ranks > 1:
             rows = select(rows, rank_rows)
-        together = _Batch(rows, self.directory.has_pairs)
-        return [InstanceRow(together, index) for index in range(len(rows))]
+        has_pairs = self.directory.has_pairs
+        return [InstanceRow(rows, index, has_pairs) for index in range(len(rows))]
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return the state after `num_batches` batches of the current iteration, from which another
@@ -186,24 +196,6 @@ class InstanceDataset(IterableDataset[InstanceRow]):
                     f"The state has {name} {state[name]}, but the data set has {value}."
                 )
         self._position, self._num_skipped = state["position"], state["num_rows"]
-
-
-def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
-    """Cut flat columns into a dict of tensors for each row."""
-    lengths = rows.lengths.tolist()
-    columns = {
-        "input_ids": rows.input_ids.astype(np.int64),
-        "token_type_ids": rows.token_types(),
-        "labels": _labels(rows),
-    }
-    if rows.sequence_starts is not None:
-        columns["position_ids"] = places(sequences(rows).lengths)
-    pieces = [torch.from_numpy(values_T).split(lengths) for values_T in columns.values()]
-    split_rows = [dict(zip(columns, values, strict=True)) for values in zip(*pieces, strict=True)]
-    if has_pairs:
-        for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
-            row["next_sentence_label"] = label
-    return split_rows
 
 
 def _labels(rows: Rows) -> np.ndarray:
@@ -234,7 +226,7 @@ def collate(
     no next_sentence_label then.
     """
     batch = _joined(rows)
-    has_pairs = rows[0].batch.has_pairs
+    has_pairs = rows[0].has_pairs
     if flatten:
         return _flat_arguments(batch, has_pairs=has_pairs)
     padded = Rectangle(batch)
@@ -256,12 +248,13 @@ def collate(
 def _joined(rows: Sequence[InstanceRow]) -> Rows:
     """Return the columns of some rows; usually all are from one batch."""
     parts = []
-    for batch, members in groupby(rows, key=lambda row: row.batch):
+    for _, members in groupby(rows, key=lambda row: id(row.batch)):
+        members = list(members)
+        batch = members[0].batch
         index = [row.index for row in members]
-        if index == list(range(len(batch.rows))):
-            parts.append(batch.rows)
-        else:
-            parts.append(select(batch.rows, np.array(index)))
+        if index != list(range(len(batch))):
+            batch = select(batch, np.array(index))
+        parts.append(batch)
     return concatenate(parts)
 
 
@@ -280,32 +273,26 @@ def _packed_arguments(
     position_BL = padded.fill(places(lengths)) + torch.from_numpy(padding_BL)
     document_BL = padded.fill(owners(lengths), -1)
     same_document = document_BL[:, None, :, None] == document_BL[:, None, None, :]
-    attention_mask: Any = same_document
-    if local_attention is not None:
-        column_L = torch.from_numpy(padded.column_L)
-        is_near_LL = (column_L[:, None] - column_L).abs() <= local_attention // 2
-        attention_mask = {
-            "full_attention": same_document,
-            "sliding_attention": same_document & is_near_LL,
-        }
-    return {"position_ids": position_BL, "attention_mask": attention_mask}
+    if local_attention is None:
+        return {"position_ids": position_BL, "attention_mask": same_document}
+    column_L = torch.from_numpy(padded.column_L)
+    is_near_LL = (column_L[:, None] - column_L).abs() <= local_attention // 2
+    masks = {"full_attention": same_document, "sliding_attention": same_document & is_near_LL}
+    return {"position_ids": position_BL, "attention_mask": masks}
 
 
-def _flat_arguments(batch: Rows, *, has_pairs: bool) -> dict[str, Any]:
+def _flat_arguments(batch: Rows, *, has_pairs: bool) -> dict[str, Tensor | int]:
     """Return all documents or pairs in one row, as FlashAttention takes them."""
     ends = sequences(batch)
     offsets = torch.from_numpy(ends.offsets.astype(np.int32))
     longest = int(ends.lengths.max())
-    columns = {
-        "input_ids": batch.input_ids.astype(np.int64),
-        "labels": _labels(batch),
-        "position_ids": places(ends.lengths),
+    arguments: dict[str, Tensor | int] = {
+        "input_ids": torch.from_numpy(batch.input_ids.astype(np.int64))[None],
+        "labels": torch.from_numpy(_labels(batch))[None],
+        "position_ids": torch.from_numpy(places(ends.lengths))[None],
     }
     if has_pairs:
-        columns["token_type_ids"] = batch.token_types()
-    arguments: dict[str, Any] = {
-        name: torch.from_numpy(values_T)[None] for name, values_T in columns.items()
-    }
+        arguments["token_type_ids"] = torch.from_numpy(batch.token_types())[None]
     return arguments | {
         "cu_seq_lens_q": offsets,
         "cu_seq_lens_k": offsets,

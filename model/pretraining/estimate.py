@@ -13,8 +13,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,7 +28,7 @@ from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_ba
 from .data import InstanceDirectory, open_instances
 from .pretrain import train_into
 from .run import SUMMARY, resumes_run
-from .schedule import Schedule, make_schedule
+from .schedule import make_schedule
 from .sequence import RowSequence
 from .setup import identity, open_directories, with_defaults
 from .spec import read_spec
@@ -109,13 +110,27 @@ def estimate_pretraining(
     config = with_defaults(config, directories)
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     speeds = [_measure(config, directory) for directory in directories]
-    phases = _phases(config, schedule, directories, speeds)
-    num_steps = sum(phase.num_steps for phase in phases)
-    tokens = round(sum(phase.num_rows * phase.directory.mean_length for phase in phases))
-    training_s = sum(phase.num_rows * phase.speed.seconds_per_row for phase in phases)
+    num_steps = schedule.num_steps
+    if num_steps is None:
+        assert schedule.budget_s is not None
+        # A budget of hours has one phase.
+        num_steps = max(1, round(schedule.budget_s / (config.batch_size * speeds[0].row_s)))
+    step_ends = [0, *schedule.phase_ends, num_steps]
+    # A row counts as often as it is trained on.
+    phase_rows = [config.batch_size * (end - first) for first, end in pairwise(step_ends)]
+    tokens = 0.0
+    training_s = 0.0
+    epochs = []
+    for num_rows, directory, speed in zip(phase_rows, directories, speeds, strict=True):
+        tokens += num_rows * directory.mean_length
+        training_s += num_rows * speed.row_s
+        sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch)
+        epochs.append(num_rows / sequence.epoch_start(1))
+    tokens = round(tokens)
     seconds = training_s
     if schedule.budget_s is None:  # a budget of hours does not count evaluation
-        seconds += _evaluation_seconds(config, phases[-1], num_steps)
+        num_evaluated = _num_evaluated(config, directories[-1], num_steps)
+        seconds += num_evaluated * EVALUATION_SHARE * speeds[-1].row_s
     num_parameters = _num_parameters(spec.shape(directories))
     device = find_device(config.device)
     return PretrainEstimate(
@@ -123,7 +138,7 @@ def estimate_pretraining(
         parameters=num_parameters,
         steps=num_steps,
         tokens=tokens,
-        epochs=tuple(phase.num_rows / _epoch_rows(config, phase.directory) for phase in phases),
+        epochs=tuple(epochs),
         device=_device_name(device),
         device_bytes=max(speed.peak_bytes for speed in speeds),
         output_bytes=_output_bytes(config, num_parameters, num_steps),
@@ -132,44 +147,12 @@ def estimate_pretraining(
     )
 
 
-@dataclass(frozen=True)
-class _Speed:
+class _Speed(NamedTuple):
     """Measurements on one directory of instances."""
 
-    seconds_per_row: float
+    row_s: float
+    """Seconds for a row."""
     peak_bytes: int
-
-
-@dataclass(frozen=True)
-class _Phase:
-    """The part of a run on one directory of instances."""
-
-    directory: InstanceDirectory
-    speed: _Speed
-    num_steps: int
-    num_rows: int
-    """A row counts as often as it is trained on."""
-
-
-def _phases(
-    config: PretrainConfig,
-    schedule: Schedule,
-    directories: list[InstanceDirectory],
-    speeds: list[_Speed],
-) -> list[_Phase]:
-    if schedule.num_steps is None:
-        assert schedule.budget_s is not None
-        seconds_per_step = config.batch_size * speeds[0].seconds_per_row
-        step_ends = [max(1, round(schedule.budget_s / seconds_per_step))]
-    else:
-        step_ends = [*schedule.phase_ends, schedule.num_steps]
-    phases = []
-    first_step = 0
-    for directory, speed, end in zip(directories, speeds, step_ends, strict=True):
-        num_steps = end - first_step
-        phases.append(_Phase(directory, speed, num_steps, num_steps * config.batch_size))
-        first_step = end
-    return phases
 
 
 def _measure(config: PretrainConfig, directory: InstanceDirectory) -> _Speed:
@@ -207,21 +190,17 @@ def _resident_bytes() -> int:
     return most * 1024  # getrusage(2) counts bytes on macOS alone, elsewhere KiB
 
 
-def _evaluation_seconds(config: PretrainConfig, last: _Phase, num_steps: int) -> float:
-    num_held_out = open_instances(last.directory.path, "validation").num_rows
-    num_rows = min(config.evaluation_rows, num_held_out)
+def _num_evaluated(config: PretrainConfig, last: InstanceDirectory, num_steps: int) -> int:
+    """Return how many rows all evaluations have together."""
+    num_held_out = open_instances(last.path, "validation").num_rows
     num_evaluations = 2 + num_steps // config.evaluate_every  # one before, one at the end
-    return num_evaluations * num_rows * EVALUATION_SHARE * last.speed.seconds_per_row
+    return num_evaluations * min(config.evaluation_rows, num_held_out)
 
 
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return "CPU"
-
-
-def _epoch_rows(config: PretrainConfig, directory: InstanceDirectory) -> int:
-    return RowSequence(directory, config.seed, config.duplicates_per_epoch).epoch_start(1)
 
 
 def _output_bytes(config: PretrainConfig, num_parameters: int, num_steps: int) -> int:

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,10 +13,10 @@ from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
 from ...pipeline.vocabulary.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
-from ..encoders.heads import IGNORED, PretrainModel, PretrainSums
+from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.compilation import uncompiled
 from ..training.device import autocast, find_device, oom_as_user_error, sum_dtype, trim_memory
-from .batches import PretrainBatch, make_batches
+from .batches import make_batches
 from .data import InstanceDirectory, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
@@ -32,7 +31,7 @@ def evaluate(
     split: str = "validation",
     device: str = "auto",
     batch_size: int | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
     Its number of ``rows`` comes first; the metrics of constant answers (see `baseline`) come last,
@@ -46,7 +45,11 @@ def evaluate(
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
     config = read_config(run)
-    _check_length_fits(run, directory)
+    if directory.max_length > config.max_position_embeddings:
+        rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
+        limit = f"the model in {run} has {config.max_position_embeddings} positions"
+        advice = f"build them with `max_length` {config.max_position_embeddings}"
+        raise UserError(f"{rows}, but {limit}; {advice}.")
     check_vocabulary_fits(run, directory)
     target = find_device(device)
     if config.is_decoder:
@@ -62,14 +65,6 @@ def evaluate(
         measured = metrics(sum_losses(model, batches, target))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
     return {"rows": len(rows), **measured, **constant}
-
-
-def _check_length_fits(model: str | Path, directory: InstanceDirectory) -> None:
-    num_positions = read_config(model).max_position_embeddings
-    if directory.max_length > num_positions:
-        rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
-        limit = f"the model in {model} has {num_positions} positions"
-        raise UserError(f"{rows}, but {limit}; build them with `max_length` {num_positions}.")
 
 
 def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> None:
@@ -144,7 +139,7 @@ def sum_losses(
     for number, batch in enumerate(batches):
         batch = batch.to(device)
         with autocast(device, dtype), uncompiled():
-            totals += batch_sums(batch, model.sums(*batch))
+            totals += batch_sums(batch, model.sums(batch))
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals

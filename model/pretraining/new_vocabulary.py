@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from ...pipeline.vocabulary.vocabulary import Vocabulary
+from ...pipeline.vocabulary.vocabulary import UNK, Vocabulary
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
@@ -110,30 +111,15 @@ def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
         strip_accents=old.normalization.strip_accents,
         clean_text=False,
     )
+    # Of a word of more characters WordPiece makes [UNK]; here every token is spelt.
+    wordpiece = WordPiece(old.ids, unk_token=UNK, max_input_chars_per_word=1_000_000)
 
     def spell(text: str, continues: bool) -> list[int]:
         # Normalising puts spaces around Chinese characters, and a token has none.
         text = normalizer.normalize_str(text).replace(" ", "")
-        return _word_pieces(text, old, continues=continues)
+        if text and continues:
+            text = f"##{text}"  # as the vocabulary has the end of a word
+        pieces = [token.id for token in wordpiece.tokenize(text)] if text else []
+        return [] if old.ids[UNK] in pieces else pieces
 
     return spell
-
-
-def _word_pieces(text: str, vocabulary: Vocabulary, *, continues: bool) -> list[int]:
-    """Return the ids of the longest pieces from the left, as WordPiece does; none if a character
-    has no piece. With `continues` the text is the end of a word.
-    """
-    #     text      u n a f f a b l e
-    #     pieces    |un|  |##aff| |##able|     from each start the longest piece that exists
-    pieces: list[int] = []
-    start = 0
-    while start < len(text):
-        prefix = "##" if start or continues else ""
-        end = len(text)
-        while end > start and prefix + text[start:end] not in vocabulary.ids:
-            end -= 1
-        if end == start:
-            return []
-        pieces.append(vocabulary.ids[prefix + text[start:end]])
-        start = end
-    return pieces

@@ -3,8 +3,7 @@
 FlashAttention's operator has no public signature, and GPUs before Ampere lack it; so its result is
 compared with the result for padded rows, whose attention is public.
 
-Shapes: B rows, L tokens of the longest one, T tokens of all rows, D hidden size, E = 3 D (queries,
-keys and values).
+Shapes: T tokens of all rows, D hidden size, E = 3 D (queries, keys and values).
 """
 
 import torch
@@ -12,13 +11,13 @@ from torch import Tensor
 
 from ..encoders.attention import PackedRows, PaddedRows
 from ..encoders.config import EncoderConfig
-from ..encoders.encoder import real_tokens
 from ..notices import print_notice
 from ..training.device import pinned_attention
 
-LENGTHS = (64, 3, 17, 1, 40)
+NUM_ROWS = 5
+ROW_LENGTH = 40
 CHECKED_WINDOW = 8
-"""Smaller than the longest rows checked, so that a window that is ignored shows."""
+"""Smaller than the rows checked, so that a window that is ignored shows."""
 NUM_EMPTY_ROWS = 2
 """At the end of packed rows, as batches have them."""
 TOLERANCE = 0.03
@@ -53,9 +52,12 @@ def check_packing(config: EncoderConfig, device: torch.device, dtype: torch.dtyp
 
     `AssertionError` is raised for a difference, and any error of the operator as it is.
     """
-    padded = _padded_rows(config, device)
-    packed = _packed_rows(config, device)
-    num_tokens = sum(LENGTHS)
+    num_tokens = NUM_ROWS * ROW_LENGTH
+    # Where each row starts, and the last one ends: 0 40 80 120 160 200 200 200.
+    starts = [row * ROW_LENGTH for row in range(NUM_ROWS + 1)] + [num_tokens] * NUM_EMPTY_ROWS
+    row_starts = torch.tensor(starts, dtype=torch.int32, device=device)
+    packed = PackedRows(row_starts, ROW_LENGTH, config.is_decoder)
+    padded = PaddedRows(NUM_ROWS, ROW_LENGTH, None, None, config.is_decoder)
     num_heads = config.num_attention_heads
     # Of its own, so that a check does not change what the run draws.
     generator = torch.Generator().manual_seed(0)
@@ -64,40 +66,13 @@ def check_packing(config: EncoderConfig, device: torch.device, dtype: torch.dtyp
     for window in config.windows:
         if window is not None:
             window = min(window, CHECKED_WINDOW)
-        _check_values(padded, packed, qkv_TE, num_heads, window)
-    _check_dropout(packed, torch.ones_like(qkv_TE), num_heads)
-
-
-def _padded_rows(config: EncoderConfig, device: torch.device) -> PaddedRows:
-    longest = max(LENGTHS)
-    lengths_B1 = torch.tensor(LENGTHS)[:, None]
-    mask_BL = torch.arange(longest) < lengths_B1
-    index_T = real_tokens(mask_BL).to(device)
-    mask_B11L = mask_BL.to(device)[:, None, None, :]
-    return PaddedRows(len(LENGTHS), longest, index_T, mask_B11L, config.is_decoder)
-
-
-def _packed_rows(config: EncoderConfig, device: torch.device) -> PackedRows:
-    # Where each row starts, and the last one ends: 0 64 67 84 85 125 125 125.
-    empty_rows = [0] * NUM_EMPTY_ROWS
-    lengths = torch.tensor([0, *LENGTHS, *empty_rows])
-    row_starts = lengths.cumsum(0).int().to(device)
-    return PackedRows(row_starts, max(LENGTHS), config.is_decoder)
-
-
-def _check_values(
-    padded: PaddedRows, packed: PackedRows, qkv_TE: Tensor, num_heads: int, window: int | None
-) -> None:
-    expected = _values_and_gradient(padded, qkv_TE, num_heads, window)
-    computed = _values_and_gradient(packed, qkv_TE, num_heads, window)
-    difference = (expected - computed).norm()
-    if not difference <= TOLERANCE * expected.norm():  # NaN is a difference too
-        raise AssertionError("its values or gradients differ from those of padded rows")
-
-
-def _check_dropout(packed: PackedRows, ones_TE: Tensor, num_heads: int) -> None:
+        expected = _values_and_gradient(padded, qkv_TE, num_heads, window)
+        computed = _values_and_gradient(packed, qkv_TE, num_heads, window)
+        difference = (expected - computed).norm()
+        if not difference <= TOLERANCE * expected.norm():  # NaN is a difference too
+            raise AssertionError("its values or gradients differ from those of padded rows")
     # With dropout nothing can be compared exactly; but of values that are all 1, the mean stays 1.
-    dropped_TD = packed.attend(ones_TE, num_heads, DROPOUT).float()
+    dropped_TD = packed.attend(torch.ones_like(qkv_TE), num_heads, DROPOUT).float()
     keeps_mean = abs(dropped_TD.mean() - 1) <= TOLERANCE
     # An operator that ignores the rate would return ones.
     drops_any = dropped_TD.std() > 0.01

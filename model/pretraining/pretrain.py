@@ -4,13 +4,14 @@
 trains (`training.loop`, on the updates of `work`).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ...pipeline.errors import UserError
+from ...pipeline.seeding import stable_hash
 from ...pipeline.storage.directory import (
     NO_SPACE,
     WORK,
@@ -23,12 +24,7 @@ from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
 from ..mirror import mirrored
 from ..training.compilation import compiles, distinct_sizes
-from ..training.device import (
-    DTYPES,
-    kept_generators,
-    peak_flops,
-    pinned_attention,
-)
+from ..training.device import DTYPES, kept_generators, peak_flops, pinned_attention
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import Ended, train
 from ..training.processor import kept_threads, print_if_emulated, use_threads
@@ -36,22 +32,17 @@ from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from .card import model_card, num_evaluated
-from .data import InstanceDirectory
 from .run import (
     RUN,
     STATE,
     SUMMARY,
+    Summary,
     claimed_run,
     latest_checkpoint,
     publish,
     read_summary,
 )
-from .setup import (
-    identity,
-    identity_digest,
-    open_directories,
-    set_up,
-)
+from .setup import identity, open_directories, set_up
 from .spec import read_spec
 from .start import start
 from .work import PretrainWork
@@ -65,7 +56,7 @@ def pretrain(
     *,
     overwrite: bool = False,
     stop: StopRequest | None = None,
-) -> dict[str, Any]:
+) -> Summary:
     """Train an encoder on one directory of `instances`, or on two one after the other, into
     `output`.
 
@@ -90,12 +81,13 @@ def train_into(
     *,
     overwrite: bool = False,
     logs_online: bool = True,
-) -> dict[str, Any]:
+) -> Summary:
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
     spec = read_spec(config)
     config = spec.config
     directories = open_directories(config, instances)
+    run_identity = identity(config, directories)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         kept(*instances),
@@ -104,21 +96,21 @@ def train_into(
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),
         kept_threads(),
-        ranks.on_first(claimed_run(folder, identity(config, directories), overwrite)),
+        ranks.on_first(claimed_run(folder, run_identity, overwrite)),
     ):
         if summary := read_summary(folder):
-            return {**summary, "status": "already finished"}
+            summary["status"] = "already finished"
+            return summary
         checkpoint = latest_checkpoint(folder)
-        _agree(ranks, config, directories, folder, checkpoint)
+        _agree(ranks, run_identity, folder, checkpoint, config.checkpoint)
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder)  # the run may have been killed before it was
         setup = set_up(spec, directories, ranks)
         print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)
         state.num_threads = use_threads(state.num_threads, ranks.device)
-        first_step = -1  # no line of an earlier log is right
-        if checkpoint:
-            first_step = state.step
+        # Without a checkpoint no line of an earlier log is right.
+        first_step = state.step if checkpoint else -1
         peak = peak_flops(ranks.device) or 0
         with (
             _open_log(folder, config, first_step, ranks, online=logs_online) as log,
@@ -152,26 +144,21 @@ def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> Non
         raise UserError(f"{inside}; choose another `output`.")
 
 
-@contextmanager
 def _open_log(
     folder: Path, config: PretrainConfig, first_step: int, ranks: Ranks, *, online: bool
-) -> Iterator[RunLog | None]:
+) -> AbstractContextManager[RunLog | None]:
     if ranks.rank > 0:
-        yield None
-        return
-    wandb = None
-    if online:
-        wandb = open_wandb(folder, asdict(config))
-    with RunLog(folder, first_step, METRICS, wandb=wandb) as log:
-        yield log
+        return nullcontext()
+    wandb = open_wandb(folder, asdict(config)) if online else None
+    return RunLog(folder, first_step, METRICS, wandb=wandb)
 
 
 def _agree(
     ranks: Ranks,
-    config: PretrainConfig,
-    directories: list[InstanceDirectory],
+    run_identity: Mapping[str, object],
     folder: Path,
     checkpoint: Path | None,
+    other_model: str | None,
 ) -> None:
     """Raise `UserError` unless all ranks see the same files, which several machines without a
     shared disk do not.
@@ -179,15 +166,15 @@ def _agree(
     if ranks.num_ranks == 1:
         return
     claim = folder / RUN
-    claim_digest = files_digest([claim]) if claim.is_file() else "missing"
     resumes_from = "none"
     if checkpoint:
         files = [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")]
         resumes_from = f"{checkpoint.name} {files_digest(files)}"
-    weights = checkpoint or config.checkpoint
+    identity_digest = stable_hash(json.dumps(run_identity))
+    weights = checkpoint or other_model
     facts = {
-        "the configuration and the instances": identity_digest(config, directories),
-        "`output`": claim_digest,
+        "the configuration and the instances": f"{identity_digest:016x}",
+        "`output`": files_digest([claim]) if claim.is_file() else "missing",
         "the checkpoint to start from": resumes_from,
         "the model to start from": model_digest(weights) if weights else "none",
     }
@@ -207,7 +194,7 @@ def _train(work: PretrainWork) -> Ended:
         return train(work)
 
 
-def _finish(work: PretrainWork, folder: Path) -> dict[str, Any]:
+def _finish(work: PretrainWork, folder: Path) -> Summary:
     """Write the last files of a run, and return its summary."""
     summary = _summary(work, "finished")
     setup = work.setup
@@ -229,8 +216,9 @@ def _finish(work: PretrainWork, folder: Path) -> dict[str, Any]:
     return summary
 
 
-def _summary(work: PretrainWork, status: str) -> dict[str, Any]:
+def _summary(work: PretrainWork, status: str) -> Summary:
     state = work.state
+    assert state.initial is not None and state.final is not None, "measured before the first step"
     last_phase = work.setup.phases[-1].directory
     return {
         "status": status,

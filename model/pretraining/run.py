@@ -16,8 +16,9 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from msgspec import Struct
@@ -28,8 +29,9 @@ from ...pipeline.storage.claim import claimed, decide, find_work
 from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
 from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD
-from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
+from ..checkpoint import CONFIG, WEIGHTS, ModelFiles, load_tensors, save_model, write_json
 from ..training.curve import CURVE
+from .evaluate import NUM_SUMS
 
 RUN = "run.json"
 SUMMARY = "summary.json"
@@ -40,7 +42,6 @@ RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
 RESULTS = (SUMMARY, "checkpoints", "archive")
 """A run without any of these has nothing to lose, so its options may still be changed."""
 OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
-T = TypeVar("T")
 
 
 class _Recorded(Struct, frozen=True):
@@ -57,14 +58,14 @@ class Summary(TypedDict):
     parameters: Count
     tokens: Count
     rows: Count
-    initial: dict[str, Finite]
-    final: dict[str, Finite]
-    best: dict[str, Finite] | None
+    initial: Mapping[str, Finite]
+    final: Mapping[str, Finite]
+    best: Mapping[str, Finite] | None
     validation_rows: NotRequired[Count]
     """Held-out rows that the metrics are measured on; older runs do not say."""
 
 
-def check_metrics(*measured: Mapping[str, float] | None) -> None:
+def _check_metrics(*measured: Mapping[str, float] | None) -> None:
     """Raise `ValueError` unless the metrics before training, at its end and of the best model have
     the same names.
     """
@@ -73,8 +74,31 @@ def check_metrics(*measured: Mapping[str, float] | None) -> None:
         raise ValueError("initial, final and best do not have the same metrics")
 
 
+@dataclass
+class PretrainState:
+    """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
+
+    step: int = 0
+    num_tokens: int = 0
+    num_rows: int = 0
+    seconds: float = 0.0
+    """Time spent training, for a budget of hours; otherwise 0, so that equal runs have equal
+    checkpoints.
+    """
+    sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
+    """Added up since the last line of the log; see `evaluate.batch_sums`."""
+    initial: Mapping[str, int | float] | None = None
+    best: Mapping[str, int | float] | None = None
+    final: Mapping[str, int | float] | None = None
+    num_threads: int | None = None
+    """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
+
+    def __post_init__(self) -> None:
+        _check_metrics(self.initial, self.final, self.best)
+
+
 def claimed_run(
-    output: Path, identity: Mapping[str, Any], overwrite: bool
+    output: Path, identity: Mapping[str, object], overwrite: bool
 ) -> AbstractContextManager[OutputDirectory]:
     """Hold `output` as the directory of the run that `identity` describes; another one without a
     checkpoint is replaced.
@@ -85,7 +109,7 @@ def claimed_run(
     )
 
 
-def resumes_run(output: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:
+def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool) -> bool:
     """Return whether `claimed_run` would resume a run; raises `UserError` as it would."""
     found = find_work(output, identity, RUN, RESULTS, overwrite=overwrite)
     return decide(output, found, overwrite=overwrite) != "new"
@@ -98,7 +122,7 @@ def read_summary(output: Path) -> Summary | None:
         return None
 
     def check(summary: Summary) -> None:
-        check_metrics(summary["initial"], summary["final"], summary["best"])
+        _check_metrics(summary["initial"], summary["final"], summary["best"])
 
     return parse_json(
         path.read_bytes(), Summary, path, "Delete it and rerun; the run resumes.", check
@@ -124,25 +148,20 @@ def _checkpoints(output: Path) -> list[Path]:
 
 
 def save_checkpoint(
-    output: Path,
-    model: Mapping[str, Any],
-    optimizer: Mapping[str, Any],
-    state: Mapping[str, Any],
+    output: Path, model: ModelFiles, optimizer: Mapping[str, object], state: PretrainState
 ) -> None:
     """Write a checkpoint, complete or not at all, make its model the run's own, and delete the one
     before.
 
-    `model` holds the arguments of `save_model` but the directory; `state` is plain JSON with the
-    number of steps done in ``step``. Raises `UserError` if it cannot be written; the checkpoint
-    before then stays.
+    Raises `UserError` if it cannot be written; the checkpoint before then stays.
     """
-    name = f"checkpoints/step-{state['step']:07d}"
+    name = f"checkpoints/step-{state.step:07d}"
     try:
         with OutputDirectory(str(output)).write_folder(name) as folder:
-            (folder / STATE).mkdir()
-            save_model(folder, **model)
+            save_model(folder, *model)
             _save_optimizer(optimizer, folder)
-            write_json(folder / STATE / "state.json", {**state, "sha256": _digests(folder)})
+            recorded = {**asdict(state), "sha256": _digests(folder)}
+            write_json(folder / STATE / "state.json", recorded)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
         raise UserError(
@@ -151,7 +170,8 @@ def save_checkpoint(
     publish(output / name, output)
 
 
-def _save_optimizer(optimizer: Mapping[str, Any], folder: Path) -> None:
+def _save_optimizer(optimizer: Mapping[str, object], folder: Path) -> None:
+    (folder / STATE).mkdir()
     # Given a path, `torch.save` would put its temporary name into the file.
     with (folder / STATE / OPTIMIZER).open("wb") as file:
         torch.save(optimizer, file)
@@ -186,33 +206,27 @@ def publish(checkpoint: Path, output: Path) -> None:
         shutil.rmtree(checkpoint_before)
 
 
-def save_best(output: Path, model: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+def save_best(output: Path, model: ModelFiles, metrics: Mapping[str, float]) -> None:
     """Replace ``checkpoints/best`` by `model`, with its validation `metrics` beside it."""
     with OutputDirectory(str(output)).write_folder("checkpoints/best") as folder:
-        save_model(folder, **model)
+        save_model(folder, *model)
         write_json(folder / "metrics.json", metrics)
 
 
 def save_archive(
-    output: Path,
-    model: Mapping[str, Any],
-    step: int,
-    optimizer: Mapping[str, Any] | None = None,
+    output: Path, model: ModelFiles, step: int, optimizer: Mapping[str, object] | None = None
 ) -> None:
     """Write `model` to ``archive/step-N`` for later study, or with the state of its `optimizer` for
     another run to continue from; nothing deletes it.
     """
     with OutputDirectory(str(output)).write_folder(f"archive/step-{step}") as folder:
-        save_model(folder, **model)
+        save_model(folder, *model)
         if optimizer is not None:
-            (folder / STATE).mkdir()
             _save_optimizer(optimizer, folder)
 
 
-def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
-    """Return the optimiser's and the run's state (the latter as `kind`) as `save_checkpoint` was
-    given them.
-    """
+def read_state(checkpoint: Path) -> tuple[dict[str, Any], PretrainState]:
+    """Return the optimiser's and the run's state as `save_checkpoint` was given them."""
     advice = advice_if_damaged(checkpoint)
     folder = checkpoint / STATE
     path = folder / "state.json"
@@ -220,7 +234,7 @@ def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
         content = path.read_bytes()
     except OSError:
         raise UserError(f"{path} is missing. {advice}") from None
-    state = parse_json(content, kind, path, advice)
+    state = parse_json(content, PretrainState, path, advice)
     recorded = parse_json(content, _Recorded, path, advice).sha256
     optimizer = load_tensors(folder / OPTIMIZER, advice)
     if recorded:  # older checkpoints have none

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...pipeline.errors import UserError
 from ..config import PretrainConfig
-from ..training.optim import constant_rate, default_warmup, learning_rate
+from ..training.optim import default_warmup, learning_rate
 
 # For a budget of hours, whose number of steps is unknown: the warm-up's share of the time, and the
 # steps between two lines of the log.
@@ -42,17 +42,16 @@ class Schedule:
         start.
         """
         if self.budget_s is not None:
-            warmup_s = WARMUP_SHARE * self.budget_s
             # The last update begins before the end, but may be reported after it.
-            seconds = min(seconds, self.budget_s)
-            return self._rate(seconds, warmup_s, self.budget_s)
-        assert self.num_steps is not None
-        return self._rate(step, self.warmup_steps, self.num_steps)
-
-    def _rate(self, at: float, warmup: float, end: float) -> float:
-        if self.decay_share is None:
-            return learning_rate(at, self.peak_rate, warmup, end)
-        return constant_rate(at, self.peak_rate, warmup, end, self.decay_share)
+            at = min(seconds, self.budget_s)
+            warmup = WARMUP_SHARE * self.budget_s
+            end = self.budget_s
+        else:
+            assert self.num_steps is not None
+            at = step
+            warmup = self.warmup_steps
+            end = self.num_steps
+        return learning_rate(at, self.peak_rate, warmup, end, self.decay_share)
 
     def is_over(self, step: int, seconds: float) -> bool:
         """Return whether the budget is spent after `step` updates."""

@@ -1,8 +1,8 @@
 """Prepare a pre-training run: check the options and the instances, and lay out its phases."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,15 @@ import torch
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, select
-from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, vocabulary_files
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..tokenizer import trained_length, with_settings
-from ..training.device import host_memory, product_dtype
+from ..training.device import host_memory, product_dtype, tokens_at_once
 from ..training.ranks import Ranks
 from .data import InstanceDirectory, open_instances, read_split
-from .evaluate import NUM_SUMS, check_vocabulary_fits
-from .run import check_metrics
+from .evaluate import check_vocabulary_fits
+from .packing import packs_rows
 from .schedule import Schedule, make_schedule
 from .sequence import Masks, RowSequence
 from .spec import ModelSpec
@@ -31,29 +30,6 @@ BYTES_PER_TOKEN = 30
 PAPERS_PASSES = 40
 """Over its text, by the paper's count (appendix A.2)."""
 PAPERS_STEPS = 1_000_000
-
-
-@dataclass
-class PretrainState:
-    """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
-
-    step: int = 0
-    num_tokens: int = 0
-    num_rows: int = 0
-    seconds: float = 0.0
-    """Time spent training, for a budget of hours; otherwise 0, so that equal runs have equal
-    checkpoints.
-    """
-    sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
-    """Added up since the last line of the log; see `evaluate.batch_sums`."""
-    initial: Mapping[str, int | float] | None = None
-    best: Mapping[str, int | float] | None = None
-    final: Mapping[str, int | float] | None = None
-    num_threads: int | None = None
-    """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
-
-    def __post_init__(self) -> None:
-        check_metrics(self.initial, self.final, self.best)
 
 
 @dataclass(frozen=True)
@@ -71,6 +47,10 @@ class PretrainSetup:
     tokenizer: dict[str, bytes]
     dtype: torch.dtype
     """Number format of matrix products."""
+    packs: bool
+    """Whether rows are packed, not padded."""
+    tokens_at_once: int
+    """Of a micro-batch, unless the config has its size in rows."""
 
     @property
     def config(self) -> PretrainConfig:
@@ -151,11 +131,6 @@ def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> di
     return json.loads(json.dumps(fields))
 
 
-def identity_digest(config: PretrainConfig, directories: list[InstanceDirectory]) -> str:
-    """Return a short hash of `identity`."""
-    return f"{stable_hash(json.dumps(identity(config, directories))):016x}"
-
-
 def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) -> PretrainSetup:
     """Resolve what depends on the device and the instances, and read the validation split.
 
@@ -165,6 +140,7 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
     spec = replace(spec, config=config)
     shape = spec.shape(directories)
     _check_memory(shape, ranks.device)
+    dtype = product_dtype(config.precision, ranks.device)
     vocabulary = directories[0].vocabulary  # all directories have the same
     tokenizer = vocabulary_files(vocabulary, _trained_length(spec, directories))
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
@@ -184,7 +160,9 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
         phases=sequences,
         validation=held_out,
         tokenizer=with_settings(tokenizer, spec.kind.tokenizer_settings),
-        dtype=product_dtype(config.precision, ranks.device),
+        dtype=dtype,
+        packs=packs_rows(shape, ranks.device, dtype),
+        tokens_at_once=tokens_at_once(shape, ranks.device),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ...pipeline.errors import UserError
 from ..checkpoint import read_config
 from ..config import PretrainConfig
+from ..encoders.bert_config import ModelConfig
 from ..encoders.config import CONFIGS, EncoderConfig
 from ..encoders.shape import PAPERS_WIDTH
 from .data import InstanceDirectory
@@ -34,10 +35,11 @@ class ModelSpec:
 
     def run_fields(self) -> dict[str, Any]:
         """Return the fields of the shape that the run decides, whatever a checkpoint says."""
-        assert self.config.dropout is not None
-        return self.kind.run_fields(
-            self.objective, self.config.dropout, self.config.global_rope_theta
-        )
+        fields: dict[str, Any] = dict.fromkeys(self.kind.dropout_fields, self.config.dropout)
+        fields["is_decoder"] = self.objective == "ltr"
+        if self.config.global_rope_theta is not None:
+            fields["global_rope_theta"] = self.config.global_rope_theta
+        return fields
 
     def shape(self, directories: Sequence[InstanceDirectory]) -> EncoderConfig:
         """Return the shape of the model, for the vocabulary and the rows of `directories`."""
@@ -84,6 +86,11 @@ def read_spec(config: PretrainConfig) -> ModelSpec:
         raise UserError(
             f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
             "it out."
+        )
+    if config.global_rope_theta is not None and kind is ModelConfig:
+        raise UserError(
+            "`global_rope_theta` is for rotary positions, which a BERT does not have; leave it "
+            "out, or use `architecture` modernbert."
         )
     dropout = config.dropout
     if dropout is None:

@@ -1,7 +1,9 @@
 """What a pre-training run begins with: model, optimiser and state, new or from a checkpoint."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,16 +14,15 @@ from ..checkpoint import load_tensors, load_weights, read_model
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
-from ..encoders.heads import PretrainModel
+from ..encoders.heads import PretrainBatch, PretrainModel
 from ..mirror import local_copy
 from ..notices import print_notice
 from ..training.optim import make_optimizer
 from ..training.update import Updater
-from .batches import PretrainBatch
 from .evaluate import NUM_SUMS
 from .new_vocabulary import move_to_vocabulary
-from .run import OPTIMIZER, STATE, advice_if_damaged, read_state
-from .setup import PretrainSetup, PretrainState
+from .run import OPTIMIZER, STATE, PretrainState, advice_if_damaged, read_state
+from .setup import PretrainSetup
 from .spec import ModelSpec
 
 
@@ -63,7 +64,12 @@ def _model_from(checkpoint: str, setup: PretrainSetup) -> PretrainModel:
     model = _read_encoder(checkpoint, setup.spec)
     if setup.config.vocabulary_from == "instances":
         model = _move_vocabulary(model, checkpoint, setup)
-    return extended(model, setup.shape.max_position_embeddings)
+    before = model.config.max_position_embeddings
+    num_positions = setup.shape.max_position_embeddings
+    if num_positions <= before:
+        return model
+    print_notice(f"Extended the model from {before} to {num_positions} positions.")
+    return model.with_positions(num_positions)
 
 
 def _read_encoder(checkpoint: str, spec: ModelSpec) -> PretrainModel:
@@ -85,15 +91,6 @@ def _read_encoder(checkpoint: str, spec: ModelSpec) -> PretrainModel:
     return model
 
 
-def extended(model: PretrainModel, num_positions: int) -> PretrainModel:
-    """Return `model` for rows of at least `num_positions` tokens."""
-    before = model.config.max_position_embeddings
-    if num_positions <= before:
-        return model
-    print_notice(f"Extended the model from {before} to {num_positions} positions.")
-    return model.with_positions(num_positions)
-
-
 def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup) -> PretrainModel:
     """Return the checkpoint's model with the vocabulary of the instances, and say where the
     embeddings come from.
@@ -113,13 +110,8 @@ def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup
 
 
 def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
-    optimizer, state = read_state(checkpoint, PretrainState)
-    try:
-        updater.load_state_dict(optimizer)
-        fits = len(state.sums) == NUM_SUMS and _averages_fit(updater.optimizer)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        fits = False
-    if not fits:
+    optimizer, state = read_state(checkpoint)
+    if len(state.sums) != NUM_SUMS or not _load_optimizer(updater, optimizer):
         damaged = f"{checkpoint}/{STATE} is damaged or belongs to another model"
         raise UserError(f"{damaged}. {advice_if_damaged(checkpoint)}")
     return state
@@ -134,12 +126,7 @@ def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> Non
         return
     fresh = updater.state_dict()
     decays = [group["weight_decay"] for group in updater.optimizer.param_groups]
-    try:
-        updater.load_state_dict(load_tensors(path, "Use another checkpoint."))
-        fits = _averages_fit(updater.optimizer)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        fits = False
-    if fits:
+    if _load_optimizer(updater, load_tensors(path, "Use another checkpoint.")):
         # The groups came with the other run's; rates are set before each update.
         for group, decay in zip(updater.optimizer.param_groups, decays, strict=True):
             group["weight_decay"] = decay
@@ -148,6 +135,15 @@ def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> Non
     # Another optimiser, or a model that was given positions.
     updater.load_state_dict(fresh)
     print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
+
+
+def _load_optimizer(updater: Updater[PretrainBatch], state: Mapping[str, Any]) -> bool:
+    """Load an optimiser's state; return whether it is one of this model."""
+    try:
+        updater.load_state_dict(state)
+        return _averages_fit(updater.optimizer)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return False
 
 
 def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:

@@ -1,8 +1,8 @@
 """What a pre-training logs, evaluates and saves between its updates."""
 
 import time
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ..encoders.heads import PretrainModel
+from ..checkpoint import ModelFiles
+from ..encoders.heads import PretrainBatch, PretrainModel
 from ..mirror import upload
 from ..training.curve import draw_curve
 from ..training.device import (
@@ -25,11 +26,10 @@ from ..training.loop import Work
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from ..training.update import Loss, Update, Updater
-from .batches import PretrainBatch
 from .evaluate import NUM_SUMS, metrics, sum_losses
-from .global_batches import GlobalBatch, GlobalBatches
-from .run import save_archive, save_best, save_checkpoint
-from .setup import PretrainSetup, PretrainState
+from .global_batches import GlobalBatch, held_out_batches, make_global_batch
+from .run import PretrainState, save_archive, save_best, save_checkpoint
+from .setup import PretrainSetup
 
 
 class PretrainWork(Work[GlobalBatch, PretrainBatch]):
@@ -63,7 +63,6 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """None on all ranks but the first, which alone writes."""
         self._writer = writer
         self._show = report
-        self._batches = GlobalBatches.of(setup)
         self._saved_at = time.monotonic()
         """When the last checkpoint was begun."""
 
@@ -83,7 +82,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
     def make_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""
-        return self._batches.make(step)
+        return make_global_batch(self.setup, step)
 
     def loss(self, batch: GlobalBatch, micro_batch: PretrainBatch) -> Loss:
         """Return the loss of a micro-batch."""
@@ -189,14 +188,15 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """
         setup = self.setup
         with oom_as_user_error(self.memory_option):
-            sums = sum_losses(self.model, self._batches.held_out(phase), self.device, setup.dtype)
+            batches = held_out_batches(setup, phase)
+            sums = sum_losses(self.model, batches, self.device, setup.dtype)
         values = metrics(setup.ranks.sum(sums))
         self.state.final = values
         if self._log:
             self._log.metrics(self.step, "validation", values)
             self._log.flush()
             # It takes a second, beside training.
-            self._writer.submit(lambda _: draw_curve(self._output))
+            self._writer.submit(draw_curve, self._output)
         # Before the first step there is nothing to keep: the model is the one that it starts from.
         if self.step and self._is_best(phase, values["loss"]):
             self._keep_best(values)
@@ -214,9 +214,8 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         best = {"step": self.step, **values}
         self.state.best = best
         if self._log:
-            self._writer.submit(
-                lambda files: save_best(self._output, files, best), self._model_files()
-            )
+            files = self._model_files()
+            self._writer.submit(lambda copy: save_best(self._output, copy, best), files)
 
     def save(self, *, stops: bool) -> None:
         """Write the archive and a checkpoint if they are due: by steps, minutes, and at the end."""
@@ -238,31 +237,28 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         if self.setup.config.can_be_prolonged:
             optimizer = self.updater.state_dict()
 
-        def write(copy: tuple[dict[str, Any], dict[str, Any] | None]) -> None:
-            model_files, optimizer_copy = copy
-            save_archive(self._output, model_files, step, optimizer_copy)
+        def write(copy: tuple[ModelFiles, Mapping[str, object] | None]) -> None:
+            files, optimizer_copy = copy
+            save_archive(self._output, files, step, optimizer_copy)
 
         self._writer.submit(write, (self._model_files(), optimizer))
 
     def _save_checkpoint(self, log: RunLog) -> None:
         """Write a checkpoint in the background; its lines of the log are on the disk before it."""
         log.flush()
-        state = asdict(self.state)
+        state = replace(self.state)
 
-        def write(copy: tuple[dict[str, Any], dict[str, Any]]) -> None:
-            model_files, optimizer = copy
-            save_checkpoint(self._output, model_files, optimizer, state)
+        def write(copy: tuple[ModelFiles, Mapping[str, object]]) -> None:
+            files, optimizer = copy
+            save_checkpoint(self._output, files, optimizer, state)
             upload(self._output)
 
         self._writer.submit(write, (self._model_files(), self.updater.state_dict()))
         self._saved_at = time.monotonic()
 
-    def _model_files(self) -> dict[str, Any]:
-        return {
-            "weights": self.model.state_dict(),
-            "config": self.model.config.to_hf(),
-            "tokenizer": self.setup.tokenizer,
-        }
+    def _model_files(self) -> ModelFiles:
+        config = self.model.config.to_hf()
+        return ModelFiles(self.model.state_dict(), config, self.setup.tokenizer)
 
 
 def _not_finite(setup: PretrainSetup, update: Update) -> UserError:

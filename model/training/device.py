@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -47,7 +47,7 @@ PEAK_FLOPS = {
 OTHER_CHIPS = {"MIG", "Laptop", "D"}
 """Words that tell a part of a GPU, or a smaller chip, from the one with the same name."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-UNTESTED: dict[str, Any] = {"mps": torch.backends.mps, "xpu": torch.xpu}
+UNTESTED: dict[str, ModuleType] = {"mps": torch.backends.mps, "xpu": torch.xpu}
 """Modules that know whether there is such a device; it is used only if the user names it."""
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768, "mps": 4096, "xpu": 4096}
 """The most tokens computed at once unless the user sets a micro-batch size; padding counts."""
@@ -146,7 +146,7 @@ def product_dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
     """Compute matrix products in `dtype` within the block; fp32 changes nothing."""
     if dtype == torch.float32:
         return nullcontext()

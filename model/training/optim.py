@@ -58,29 +58,25 @@ def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: float) -> float:
+def learning_rate(
+    step: float,
+    peak: float,
+    warmup_steps: float,
+    num_steps: float,
+    decay_share: float | None = None,
+) -> float:
     """Return the rate of the update with index `step`: warm-up from 0 to `peak`, then linear decay
     to 0. Seconds do as well as steps.
 
     The decay counts from step 0, as in google-research/bert, so the rate drops a little when the
-    warm-up ends.
+    warm-up ends. With a `decay_share` the rate is constant after the warm-up, and decays over this
+    share of the steps, the last ones, by the square root (Hägele et al. 2024, arXiv 2405.18392,
+    section 3: "1-sqrt"), as ModernBERT's: fast at first.
     """
     if step < warmup_steps:
         return peak * step / warmup_steps
-    return peak * (1 - step / num_steps)
-
-
-def constant_rate(
-    step: float, peak: float, warmup_steps: float, num_steps: float, decay_share: float
-) -> float:
-    """Return the rate of the update with index `step`: warm-up from 0, then constant, then decay to
-    0 over the last `decay_share` of all steps. Seconds do as well as steps.
-
-    It falls by the square root (Hägele et al. 2024, arXiv 2405.18392, section 3: "1-sqrt"), as
-    ModernBERT's: fast at first.
-    """
-    if step < warmup_steps:
-        return peak * step / warmup_steps
+    if decay_share is None:
+        return peak * (1 - step / num_steps)
     decay_steps = decay_share * num_steps
     decay_start = num_steps - decay_steps
     if step <= decay_start:

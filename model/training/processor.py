@@ -1,9 +1,9 @@
 """Know the processor that a run computes on: threads, and number formats that it only emulates."""
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from timeit import repeat
 
 import torch
 
@@ -69,10 +69,4 @@ def _product_seconds(dtype: torch.dtype) -> float:
     left = torch.ones(rows, size, dtype=dtype)
     right = torch.ones(size, size, dtype=dtype)
     torch.mm(left, right)  # the first one prepares a kernel
-    return min(_seconds(lambda: torch.mm(left, right)) for _ in range(PROBE_ROUNDS))
-
-
-def _seconds(compute: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    compute()
-    return time.perf_counter() - start
+    return min(repeat(lambda: torch.mm(left, right), number=1, repeat=PROBE_ROUNDS))

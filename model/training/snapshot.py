@@ -3,11 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
+
+T = TypeVar("T")
 
 MOST_WAITING = 2
 """Snapshots in memory at once: the best model, and a checkpoint of the same step."""
@@ -31,7 +33,7 @@ class SnapshotWriter:
         if kind is None:  # else the other error is the reason
             self.wait()
 
-    def submit(self, write: Callable[[Any], None], values: Any = None) -> None:
+    def submit(self, write: Callable[[T], None], values: T) -> None:
         """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may
         change as soon as this returns.
         """
@@ -65,7 +67,7 @@ def _copy_to_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", non_blocking=tensor.is_cuda, copy=True)
 
 
-def _write(write: Callable[[Any], None], copy: Any, copied: "torch.cuda.Event | None") -> None:
+def _write(write: Callable[[T], None], copy: T, copied: "torch.cuda.Event | None") -> None:
     if copied:
         copied.synchronize()
     write(copy)

@@ -68,14 +68,8 @@ def interrupted(arguments: list[str], number: signal.Signals, monkeypatch) -> in
         signal.raise_signal(number)
         return stop
 
-    class ExitedError(BaseException):
-        pass
-
-    def abandon(exit_code: int) -> None:
-        raise ExitedError(exit_code)
-
     monkeypatch.setattr(StopOnSignal, "__enter__", enter_and_interrupt)
-    monkeypatch.setattr("clozeworks.cli.main.abandon", abandon)
-    with pytest.raises(ExitedError) as exited:
+    with pytest.raises(SystemExit) as exited:
         main(arguments)
-    return exited.value.args[0]
+    assert isinstance(exited.value.code, int)
+    return exited.value.code

@@ -14,7 +14,12 @@ from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
-from clozeworks.model.encoders.heads import IGNORED, aligned_linear, count_correct
+from clozeworks.model.encoders.heads import (
+    IGNORED,
+    PretrainBatch,
+    aligned_linear,
+    count_correct,
+)
 from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
@@ -73,7 +78,8 @@ def run_ours(model: BertForPreTraining, batch: dict[str, torch.Tensor], packed: 
     index = (batch["labels"].reshape(-1) != -100).nonzero().squeeze(1)
     tokens = real_tokens(batch["mask"]) if packed else None
     args = (batch["input_ids"], batch["token_type_ids"], batch["mask"], tokens)
-    sums = model.sums(*args, index, batch["labels"].reshape(-1)[index], batch["nsp"])
+    labels = batch["labels"].reshape(-1)[index]
+    sums = model.sums(PretrainBatch(*args, index, labels, batch["nsp"]))
     return sums.mlm_loss / len(index) + sums.nsp_loss / len(batch["nsp"]), sums
 
 
@@ -295,9 +301,8 @@ def test_under_autocast_the_losses_are_those_of_the_logits_in_fp32():
         index = (batch["labels"].reshape(-1) != -100).nonzero().squeeze(1)
         labels, nsp = batch["labels"].reshape(-1)[index], batch["nsp"]
         logits = [ours.mlm_logits(hidden, index), ours.nsp_logits(hidden)]
-        sums = ours.sums(
-            batch["input_ids"], batch["token_type_ids"], batch["mask"], None, index, labels, nsp
-        )
+        rows = (batch["input_ids"], batch["token_type_ids"], batch["mask"], None)
+        sums = ours.sums(PretrainBatch(*rows, index, labels, nsp))
     assert {part.dtype for part in logits} == {torch.bfloat16}
     for loss, part, targets in zip(
         (sums.mlm_loss, sums.nsp_loss), logits, (labels, nsp), strict=True

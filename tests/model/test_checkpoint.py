@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.checkpoint import (
+    ModelFiles,
     load_weights,
     model_digest,
     read_config,
@@ -182,12 +183,9 @@ def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
 
 
 def save(output, model, step: int) -> None:
-    files = {
-        "weights": model.state_dict(),
-        "config": CONFIG.to_hf(),
-        "tokenizer": dict.fromkeys(run.VOCABULARY_FILES, b""),
-    }
-    run.save_checkpoint(output, files, {"rate": step}, {"step": step})
+    tokenizer: dict[str, bytes] = dict.fromkeys(run.VOCABULARY_FILES, b"")
+    files = ModelFiles(model.state_dict(), CONFIG.to_hf(), tokenizer)
+    run.save_checkpoint(output, files, {"rate": step}, run.PretrainState(step))
 
 
 def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_path):
@@ -198,8 +196,8 @@ def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_pa
         assert len(list((tmp_path / "checkpoints").iterdir())) == 1
     latest = run.latest_checkpoint(tmp_path)
     assert latest is not None and latest.name == "step-10000000"
-    optimizer, state = run.read_state(latest, dict)
-    assert (optimizer, state["step"]) == ({"rate": 10_000_000}, 10_000_000)
+    optimizer, state = run.read_state(latest)
+    assert (optimizer, state.step) == ({"rate": 10_000_000}, 10_000_000)
     assert same(read_model(tmp_path), model)
     assert same(read_model(latest), model)
 
@@ -227,12 +225,12 @@ def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tm
         UserError,
         match=r"optimizer\.pt is damaged\. Delete .*step-0000001 to resume from the checkpoint",
     ):
-        run.read_state(latest, dict)
+        run.read_state(latest)
 
 
 def test_the_best_model_is_replaced_whole(model, tmp_path):
     for loss in (3.0, 2.0):
-        files = {"weights": model.state_dict(), "config": CONFIG.to_hf(), "tokenizer": {}}
+        files = ModelFiles(model.state_dict(), CONFIG.to_hf(), {})
         run.save_best(tmp_path, files, {"loss": loss})
     best = tmp_path / "checkpoints" / "best"
     assert json.loads((best / "metrics.json").read_text()) == {"loss": 2.0}

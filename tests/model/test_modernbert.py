@@ -12,6 +12,7 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.catalogue import make_encoder, make_pretrain_model
 from clozeworks.model.encoders.config import read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
+from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.tasks.batches import TaskBatch
@@ -91,12 +92,12 @@ def run_ours(model: ModernBertForMaskedLM, batch: dict[str, torch.Tensor], layou
         positions = torch.arange(mask.shape[1]).expand(mask.shape)[mask]
         packed_index = torch.searchsorted(tokens, index)
         arguments = (ids[mask], types[mask], None, None, packed_index, labels[index], None)
-        sums = model.sums(*arguments, positions, starts, mask.shape[1])
+        sums = model.sums(PretrainBatch(*arguments, positions, starts, mask.shape[1]))
         states = model.model.packed_states(ids[mask], types[mask], positions, starts, mask.shape[1])
         return sums.mlm_loss / len(index), states
     token_index = tokens if layout == "unpadded" else None
     rows = (ids, types, mask, token_index)
-    sums = model.sums(*rows, index, labels[index], None)
+    sums = model.sums(PretrainBatch(*rows, index, labels[index], None))
     states = model.model(*rows)
     return sums.mlm_loss / len(index), states.reshape(-1, states.shape[-1])[tokens]
 
@@ -219,8 +220,7 @@ def test_dropout_trains_by_products_as_the_fused_kernel_does():
     for lengths in ([3, 60, 11], [300, 150]):
         batch = make_batch(lengths)
         expected, _ = run_ours(make_models()[0], batch, "unpadded")
-        fields = ModernBertConfig.run_fields("mlm", 1e-9, None)
-        ours, _ = make_models(replace(SHAPE, **fields))
+        ours, _ = make_models(SHAPE.with_dropout(1e-9))
         actual, _ = run_ours(ours.train(), batch, "unpadded")
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 

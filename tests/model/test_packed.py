@@ -14,9 +14,9 @@ from clozeworks.model.encoders.attention import PackedRows
 from clozeworks.model.encoders.bert import BertForPreTraining, segment_embeddings
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.encoders.heads import IGNORED, PretrainModel
+from clozeworks.model.encoders.heads import IGNORED, PretrainBatch, PretrainModel
 from clozeworks.model.pretraining import batches, packing
-from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
+from clozeworks.model.pretraining.batches import make_batches, pack_batches
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import batch_sums
 from clozeworks.model.pretraining.packing import check_packing, packs_rows
@@ -77,7 +77,7 @@ def loss_and_gradients(
     model.zero_grad()
     totals = torch.zeros(6, dtype=torch.float64)
     for batch in parts:
-        sums = model.sums(*batch)
+        sums = model.sums(batch)
         (sums.mlm_loss + sums.nsp_loss).backward()
         totals += batch_sums(batch, sums)
     return totals, [
@@ -206,11 +206,11 @@ def test_between_layers_the_states_are_bf16_and_layer_norm_sees_fp32(rows):
             module.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
     (batch,) = pack_batches(rows, 150, 40)
     with autocast(CPU, torch.bfloat16):
-        sums = model.sums(*batch)
+        sums = model.sums(batch)
     layer = [torch.float32, torch.float32, torch.bfloat16]
     # The embeddings, three layers, and the head's LayerNorm.
     assert seen == [torch.float32, torch.bfloat16, *layer * 3, torch.bfloat16]
-    exact = model.sums(*batch)
+    exact = model.sums(batch)
     assert sums.mlm_loss.item() == pytest.approx(exact.mlm_loss.item(), rel=0.01)
     (sums.mlm_loss + sums.nsp_loss).backward()
     assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
@@ -306,7 +306,7 @@ def test_a_gpu_computes_packed_rows(rows, size):
     exact, _ = loss_and_gradients(model, [padded])
     model.to(device)
     with autocast(device, torch.bfloat16):
-        sums = [model.sums(*batch.to(device)) for batch in (padded, packed)]
+        sums = [model.sums(batch.to(device)) for batch in (padded, packed)]
     for part in sums:
         assert part.mlm_loss.item() == pytest.approx(exact[0].item(), rel=0.01)
 

@@ -19,7 +19,6 @@ from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.records import RunRecord, read_summary
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.pretraining import run
-from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
@@ -200,7 +199,7 @@ def test_training_states(tmp_path: Path):
     }
     write(folder / "state.json", state)
     for name in ("state.json", "optimizer.pt"):
-        torture(folder / name, lambda: run.read_state(tmp_path, PretrainState))
+        torture(folder / name, lambda: run.read_state(tmp_path))
     torture(folder / "optimizer.pt", lambda: load_tensors(folder / "optimizer.pt", "Delete it."))
 
 

@@ -9,6 +9,7 @@ from clozeworks.model import card
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.pretraining.card import model_card
+from clozeworks.model.pretraining.run import Summary
 from huggingface_hub import ModelCard
 from manifest_fixture import make_manifest, parsed
 
@@ -35,13 +36,15 @@ MANIFEST = make_manifest(
     tokenizer={"fingerprint": "def", "size": 9},
     languages={"en": 2, "lt": 1, "und": 4},
 )
-SUMMARY = {
+SUMMARY: Summary = {
+    "status": "finished",
     "parameters": 9,
     "step": 2000,
     "rows": 5,
     "tokens": 6,
     "initial": {"loss": 9.0},
     "final": {"loss": 2.5},
+    "best": None,
 }
 SHAPE = ModelConfig()
 TOKENIZER = {"tokenizer_config.json": b'{"do_lower_case": true, "strip_accents": false}'}

@@ -20,8 +20,9 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
+from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.pretraining import batches
-from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
+from clozeworks.model.pretraining.batches import make_batches, pack_batches
 from clozeworks.model.pretraining.data import mask_anew, open_instances, read_split
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import batch_sums
@@ -182,7 +183,7 @@ SHAPE = ModelConfig(
 
 def loss_sums(model: BertForPreTraining, parts: list[PretrainBatch]) -> torch.Tensor:
     with torch.no_grad():
-        return sum(batch_sums(batch, model.sums(*batch)) for batch in parts)  # pyright: ignore[reportReturnType]
+        return sum(batch_sums(batch, model.sums(batch)) for batch in parts)  # pyright: ignore[reportReturnType]
 
 
 def test_padded_packed_and_single_documents_have_one_loss(

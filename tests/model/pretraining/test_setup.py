@@ -13,7 +13,7 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import setup
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.global_batches import GlobalBatches
+from clozeworks.model.pretraining.global_batches import held_out_batches, rows_at_once
 from clozeworks.model.pretraining.setup import open_directories, set_up, with_defaults
 from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.training.device import find_device, host_memory
@@ -155,8 +155,7 @@ def test_the_ranks_share_the_rows_of_an_evaluation(instances):
         ranks = [Ranks(rank, 3, find_device("cpu")) for rank in range(3)]
         setups = [set_up(spec, directories, each) for each in ranks]
         assert [
-            sum(len(batch.input_ids) for batch in GlobalBatches(setup, False, 4096).held_out(0))
-            for setup in setups
+            sum(len(batch.input_ids) for batch in held_out_batches(setup, 0)) for setup in setups
         ] == sizes
 
 
@@ -166,8 +165,8 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
         config = PretrainConfig(micro_batch_size=asked, device="cpu")
         directories = open_directories(config, [instances, longer])
         setup = set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
-        batches = GlobalBatches(setup, False, 4096)
-        assert [batches.rows_at_once(sequence) for sequence in setup.phases] == sizes
+        assert setup.tokens_at_once == 4096
+        assert [rows_at_once(setup, sequence) for sequence in setup.phases] == sizes
 
 
 def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path):

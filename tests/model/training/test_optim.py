@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from clozeworks.model.training.optim import (
-    constant_rate,
     default_warmup,
     learning_rate,
     make_optimizer,
@@ -99,13 +98,13 @@ def test_learning_rate_rises_and_falls_along_lines_from_step_0():
 
 
 def test_a_constant_rate_falls_by_the_square_root_at_the_end():
-    rates = [constant_rate(step, 2.0, 4, 20, 0.25) for step in range(21)]
+    rates = [learning_rate(step, 2.0, 4, 20, 0.25) for step in range(21)]
     assert rates[:5] == [0, 0.5, 1.0, 1.5, 2.0]
     assert rates[4:16] == [2.0] * 12
     falling = [2 * (1 - (step / 5) ** 0.5) for step in range(6)]
     assert rates[15:] == pytest.approx(falling)
-    assert constant_rate(20, 2.0, 0, 20, 0.0) == 2.0  # never
-    assert constant_rate(5, 2.0, 0, 20, 1.0) == 1.0  # from the start
+    assert learning_rate(20, 2.0, 0, 20, 0.0) == 2.0  # never
+    assert learning_rate(5, 2.0, 0, 20, 1.0) == 1.0  # from the start
 
 
 class Encoder(nn.Module):

@@ -30,13 +30,13 @@ def test_an_error_of_a_write_is_raised_by_the_next_call():
         raise UserError("the disk is full")
 
     with SnapshotWriter() as writer:
-        writer.submit(fail)
+        writer.submit(fail, None)
         with pytest.raises(UserError, match="full"):
             writer.wait()
     with pytest.raises(UserError, match="full"), SnapshotWriter() as writer:
-        writer.submit(fail)
+        writer.submit(fail, None)
     with pytest.raises(KeyError), SnapshotWriter() as writer:
-        writer.submit(fail)
+        writer.submit(fail, None)
         raise KeyError  # the error that came first
 
 
