@@ -18,8 +18,8 @@ from typing import NamedTuple
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import pyarrow as pa
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, bert_tokenizer
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from tokenizers import Tokenizer
 
 from .vocab import read_sentences

@@ -47,7 +47,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
     from ..pipeline.auditing.decode import first_documents, first_instances
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.stage import read_any_manifest
-    from ..pipeline.vocabulary.vocabulary import read_vocabulary
+    from ..pipeline.vocabulary.files import read_vocabulary
 
     manifest = read_any_manifest(directory)
     if isinstance(manifest, VocabularyManifest):

@@ -34,12 +34,12 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
+    from ..pipeline.vocabulary.files import read_vocabulary
     from ..pipeline.vocabulary.pipeline import (
         estimate_learn_vocabulary,
         learn_vocabulary,
         measure_vocabulary,
     )
-    from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
     for other in compare:  # report a wrong name before the work
         read_vocabulary(other)

@@ -13,7 +13,7 @@ from tokenizers.models import BPE
 
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
-from ..pipeline.vocabulary.vocabulary import load_vocabulary, read_files, vocabulary_files
+from ..pipeline.vocabulary.files import load_vocabulary, read_files, vocabulary_files
 from .encoders.config import EncoderConfig
 
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from .sources.reading import read_documents
     from .sources.records import RawDocument
     from .transforms import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
+    from .vocabulary.files import read_vocabulary
     from .vocabulary.pipeline import learn_vocabulary
-    from .vocabulary.vocabulary import Vocabulary, read_vocabulary
+    from .vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "Audit",
@@ -73,7 +74,7 @@ _MODULES = {
     "learn_vocabulary": "vocabulary.pipeline",
     "make_corpus": "corpus",
     "read_documents": "sources.reading",
-    "read_vocabulary": "vocabulary.vocabulary",
+    "read_vocabulary": "vocabulary.files",
 }
 
 

@@ -29,7 +29,8 @@ from ...pipeline.manifests import InstancesManifest, InstancesShard
 from ...pipeline.ragged import offsets_of, sums
 from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.stage import read_manifest
-from ...pipeline.vocabulary.vocabulary import Vocabulary, vocabulary_of_instances
+from ...pipeline.vocabulary.files import vocabulary_of_instances
+from ...pipeline.vocabulary.vocabulary import Vocabulary
 
 COLUMNS = [
     "input_ids",

@@ -11,7 +11,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
-from ...pipeline.vocabulary.vocabulary import read_vocabulary
+from ...pipeline.vocabulary.files import read_vocabulary
 from ..checkpoint import read_config, read_model
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.compilation import uncompiled

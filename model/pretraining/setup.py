@@ -11,7 +11,8 @@ import torch
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, select
-from ...pipeline.vocabulary.vocabulary import Vocabulary, vocabulary_files
+from ...pipeline.vocabulary.files import vocabulary_files
+from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..tokenizer import trained_length, with_settings

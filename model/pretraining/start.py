@@ -9,7 +9,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
-from ...pipeline.vocabulary.vocabulary import read_vocabulary
+from ...pipeline.vocabulary.files import read_vocabulary
 from ..checkpoint import load_tensors, load_weights, read_model
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig

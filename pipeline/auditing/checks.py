@@ -13,7 +13,8 @@ from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, Mi
 from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
-from ..vocabulary.vocabulary import Vocabulary, vocabulary_of_instances
+from ..vocabulary.files import vocabulary_of_instances
+from ..vocabulary.vocabulary import Vocabulary
 from .beside import documents_beside, documents_digest
 from .documents import audit_documents
 from .judging import at_most, exact, info, none, unknown, verdict_of

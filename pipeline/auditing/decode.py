@@ -14,7 +14,8 @@ from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import checked, open_shard, read_columns
 from ..storage.stage import read_manifest
-from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
+from ..vocabulary.files import read_vocabulary
+from ..vocabulary.vocabulary import Vocabulary
 from .measures import read_batch
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from ..storage.stage import (
     read_manifest,
     refuse_input,
 )
-from ..vocabulary.vocabulary import read_vocabulary, vocabulary_files
+from ..vocabulary.files import read_vocabulary, vocabulary_files
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups
 
 # About, for estimates.

@@ -29,8 +29,9 @@ from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import read_columns, write_parquet
 from ..storage.stage import StageDirectory
+from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
-from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
+from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
 from .origins import Origins, assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances

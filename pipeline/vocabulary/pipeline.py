@@ -48,13 +48,9 @@ from .apostrophes import rules_for
 from .bpe import learn_bpe
 from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .fertility import fertility_by_size, fertility_report
+from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
 from .tokenize import count_tables, merge_counts
-from .vocabulary import (
-    Vocabulary,
-    byte_level_vocabulary,
-    read_vocabulary,
-    vocabulary_files,
-)
+from .vocabulary import Vocabulary
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS = 256

@@ -21,8 +21,9 @@ from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.schemas import DOCUMENTS
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
-from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from manifest_fixture import write_manifest
 
 TEXTS = ["The ant and the bear met.", "They didn't speak: 10 an hour.", "Then the ant left."]

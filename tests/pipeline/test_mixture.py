@@ -10,8 +10,8 @@ from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from shared_data import DATA, needs_shared_data
 
 pytestmark = pytest.mark.slow

@@ -46,6 +46,7 @@ ALLOWED = {
     "pipeline.corpus": EXECUTION | STAGES,
     "model": STORAGE
     | {
+        "pipeline.vocabulary.files",
         "pipeline.vocabulary.vocabulary",
         "pipeline.instances.masking",
         "pipeline.instances.rows",

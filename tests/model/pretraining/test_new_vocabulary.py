@@ -23,8 +23,9 @@ from clozeworks.model.pretraining.new_vocabulary import (
 )
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
-from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from instances_fixture import write_instances
 
 UNCASED, CASED = (

@@ -32,7 +32,7 @@ from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.rows import Rows, select, sequences
 from clozeworks.pipeline.schemas import instances_schema
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
 from manifest_fixture import write_manifest
 from safetensors.torch import load_file

@@ -20,7 +20,7 @@ from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import num_to_mask
 from clozeworks.pipeline.instances.rows import Rows, between, concatenate, select
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_instances

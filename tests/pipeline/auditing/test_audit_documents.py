@@ -30,8 +30,8 @@ from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from manifest_fixture import write_manifest
 from tokenizers import Tokenizer
 

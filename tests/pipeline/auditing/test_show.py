@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
+from clozeworks.pipeline.vocabulary.files import vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
-from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from manifest_fixture import write_manifest
 
 VOCABULARY = Vocabulary(

@@ -28,8 +28,8 @@ from clozeworks.pipeline.storage.shards import read_columns
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary, measure_vocabulary
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from manifest_fixture import make_manifest, write_manifest
 
 WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]

@@ -22,8 +22,9 @@ from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
 from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
-from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import replace_shard

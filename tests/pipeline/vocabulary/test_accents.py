@@ -15,9 +15,9 @@ from clozeworks.pipeline.manifests import Accents, DocumentsManifest, Vocabulary
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.accents import decide_accents
+from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
-from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from manifest_fixture import make_manifest
 
 TEXTS = {

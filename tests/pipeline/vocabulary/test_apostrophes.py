@@ -8,18 +8,14 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.apostrophes import RULES, replacements_of, rules_for, rules_of
+from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Normalization,
     bert_tokenizer,
     count_words,
 )
-from clozeworks.pipeline.vocabulary.vocabulary import (
-    SPECIAL_TOKENS,
-    Vocabulary,
-    read_vocabulary,
-    vocabulary_files,
-)
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -23,15 +23,14 @@ from clozeworks.pipeline.vocabulary.byte_level import (
     continues_word,
     readable,
 )
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_tables, merge_counts
-from clozeworks.pipeline.vocabulary.vocabulary import (
-    SPECIAL_TOKENS,
-    Vocabulary,
+from clozeworks.pipeline.vocabulary.files import (
     byte_level_vocabulary,
     load_vocabulary,
     read_vocabulary,
     vocabulary_files,
 )
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_tables, merge_counts
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_data import DATA, needs_shared_data

@@ -7,13 +7,14 @@ import pytest
 from clozeworks.pipeline.vocabulary.bpe import learn_bpe
 from clozeworks.pipeline.vocabulary.byte_level import ByteLevelSplitter, byte_level_tokenizer
 from clozeworks.pipeline.vocabulary.fertility import fertility_by_size, fertility_report
+from clozeworks.pipeline.vocabulary.files import byte_level_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import (
     Normalization,
     count_tables,
     count_words,
     merge_counts,
 )
-from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, byte_level_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece
 
 BOOKS = Path(__file__).parents[3] / "examples/quickstart/corpus/books"

@@ -14,18 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
+from clozeworks.pipeline.vocabulary.files import load_vocabulary, read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Normalization,
     bert_tokenizer,
     count_words,
 )
-from clozeworks.pipeline.vocabulary.vocabulary import (
-    Vocabulary,
-    load_vocabulary,
-    read_vocabulary,
-    vocabulary_files,
-)
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
 from shared_data import DATA, needs_shared_data
 from tokenizers import Tokenizer
