@@ -117,15 +117,15 @@ def train_into(
             SnapshotWriter() as writer,
         ):
             work = PretrainWork(
-                setup,
-                model,
-                updater,
-                state,
+                setup=setup,
+                model=model,
+                updater=updater,
+                state=state,
                 output=folder,
                 log=log,
                 writer=writer,
                 clock=Clock(peak * ranks.num_ranks, state.seconds),
-                report=progress or (lambda figures: None),
+                show=progress or (lambda figures: None),
                 stop=stop or StopRequest(),
             )
             # One that was asked to stop during its last update is finished.

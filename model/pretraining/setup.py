@@ -111,16 +111,15 @@ def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
         available = f"{directory.path} has {directory.num_rows} rows"
         raise UserError(f"`batch_size` is {batch_size}, but {available}; lower it.")
     needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
+    _check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
+
+
+def _check_memory(needs: str, num_bytes: int, advice: str) -> None:
+    """Raise `UserError` if this machine has less memory."""
     available = host_memory()
-    if needed > available:
-        needs = f"needs up to {gigabytes(needed)} of memory"
-        there_are = f"there are only {gigabytes(available)}"
-        raise UserError(f"`batch_size` is {batch_size}, which {needs}, but {there_are}; lower it.")
-
-
-def gigabytes(num_bytes: int) -> str:
-    """Return a size as it is shown."""
-    return f"{num_bytes / 1e9:,.0f} GB"
+    if num_bytes > available:
+        there_are = f"there are only {available / 1e9:,.0f} GB"
+        raise UserError(f"{needs} {num_bytes / 1e9:,.0f} GB of memory, but {there_are}; {advice}.")
 
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
@@ -140,7 +139,12 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
     config = with_defaults(spec.config, directories)
     spec = replace(spec, config=config)
     shape = spec.shape(directories)
-    _check_memory(shape, ranks.device)
+    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
+    # GPU the CPU only holds the initial weights.
+    num_parameters = shape.num_parameters()
+    num_copies = 1 if ranks.device.type == "cuda" else 4
+    needed = 4 * num_copies * num_parameters  # fp32
+    _check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
     dtype = product_dtype(config.precision, ranks.device)
     vocabulary = directories[0].vocabulary  # all directories have the same
     tokenizer = vocabulary_files(vocabulary, _trained_length(spec, directories))
@@ -186,20 +190,6 @@ def with_defaults(
         kind = first.manifest.config.masking if draws and uses_masks else "none"
         changes["dynamic_masking"] = kind
     return replace(config, **changes)
-
-
-def _check_memory(shape: EncoderConfig, device: torch.device) -> None:
-    """Raise `UserError` for a model that this machine cannot hold."""
-    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
-    # GPU the CPU only holds the initial weights.
-    num_copies = 1 if device.type == "cuda" else 4
-    needed = 4 * num_copies * shape.num_parameters()  # fp32
-    available = host_memory()
-    if needed > available:
-        model = f"A model of {shape.num_parameters():,} parameters"
-        needs = f"needs {gigabytes(needed)} of memory"
-        there_are = f"there are only {gigabytes(available)}"
-        raise UserError(f"{model} {needs}, but {there_are}; make it smaller.")
 
 
 def _trained_length(spec: ModelSpec, directories: Sequence[InstanceDirectory]) -> int:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,37 +32,25 @@ from .run import PretrainState, save_archive, save_best, save_checkpoint
 from .setup import PretrainSetup
 
 
+@dataclass(kw_only=True, eq=False)
 class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     """The updates of a pre-training, and what is due in between."""
 
     memory_option = "micro_batch_size"
+    setup: PretrainSetup
+    model: PretrainModel
+    updater: Updater[PretrainBatch]
+    state: PretrainState
+    output: Path
+    log: RunLog | None
+    """None on all ranks but the first, which alone writes."""
+    writer: SnapshotWriter
+    clock: Clock
+    show: ProgressCallback
+    stop: StopRequest
 
-    def __init__(
-        self,
-        setup: PretrainSetup,
-        model: PretrainModel,
-        updater: Updater[PretrainBatch],
-        state: PretrainState,
-        *,
-        output: Path,
-        log: RunLog | None,
-        writer: SnapshotWriter,
-        clock: Clock,
-        report: ProgressCallback,
-        stop: StopRequest,
-    ):
-        self.setup = setup
-        self.model = model
-        self.updater = updater
-        self.state = state
-        self.device = setup.ranks.device
-        self.clock = clock
-        self.stop = stop
-        self._output = output
-        self._log = log
-        """None on all ranks but the first, which alone writes."""
-        self._writer = writer
-        self._show = report
+    def __post_init__(self) -> None:
+        self.device = self.setup.ranks.device
         self._saved_at = time.monotonic()
         """When the last checkpoint was begun."""
 
@@ -144,13 +132,13 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     def report(self, update: Update) -> None:
         """Show all figures since the last line of the log, and write that line if it is due."""
         figures = self._figures()
-        self._show(figures)
+        self.show(figures)
         if not (self._is_multiple_of(self.setup.schedule.log_every) or self.is_over):
             return
-        if self._log:
+        if self.log:
             learned = figures | {"gradient_norm": update.gradient_norm}
-            self._log.metrics(self.step, "train", learned)
-            self._log.speed(self.step, figures)
+            self.log.metrics(self.step, "train", learned)
+            self.log.speed(self.step, figures)
         self.state.sums = [0.0] * NUM_SUMS
         self.clock.start_interval()
 
@@ -192,11 +180,11 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
             sums = sum_losses(self.model, batches, self.device, setup.dtype)
         values = metrics(setup.ranks.sum(sums))
         self.state.final = values
-        if self._log:
-            self._log.metrics(self.step, "validation", values)
-            self._log.flush()
+        if self.log:
+            self.log.metrics(self.step, "validation", values)
+            self.log.flush()
             # It takes a second, beside training.
-            self._writer.submit(draw_curve, self._output)
+            self.writer.submit(draw_curve, self.output)
         # Before the first step there is nothing to keep: the model is the one that it starts from.
         if self.step and self._is_best(phase, values["loss"]):
             self._keep_best(values)
@@ -213,13 +201,13 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     def _keep_best(self, values: dict[str, float]) -> None:
         best = {"step": self.step, **values}
         self.state.best = best
-        if self._log:
+        if self.log:
             files = self._model_files()
-            self._writer.submit(lambda copy: save_best(self._output, copy, best), files)
+            self.writer.submit(lambda copy: save_best(self.output, copy, best), files)
 
     def save(self, *, stops: bool) -> None:
         """Write the archive and a checkpoint if they are due: by steps, minutes, and at the end."""
-        if not self._log:
+        if not self.log:
             return
         config = self.setup.config
         with self.clock.saving():
@@ -229,7 +217,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
             is_time = time.monotonic() >= self._saved_at + 60 * config.checkpoint_minutes
             is_due = self._is_multiple_of(config.checkpoint_every) or is_time
             if is_due or stops or self.is_over:
-                self._save_checkpoint(self._log)
+                self._save_checkpoint(self.log)
 
     def _archive(self) -> None:
         step = self.step
@@ -239,9 +227,9 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
         def write(copy: tuple[ModelFiles, Mapping[str, object] | None]) -> None:
             files, optimizer_copy = copy
-            save_archive(self._output, files, step, optimizer_copy)
+            save_archive(self.output, files, step, optimizer_copy)
 
-        self._writer.submit(write, (self._model_files(), optimizer))
+        self.writer.submit(write, (self._model_files(), optimizer))
 
     def _save_checkpoint(self, log: RunLog) -> None:
         """Write a checkpoint in the background; its lines of the log are on the disk before it."""
@@ -250,10 +238,10 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
         def write(copy: tuple[ModelFiles, Mapping[str, object]]) -> None:
             files, optimizer = copy
-            save_checkpoint(self._output, files, optimizer, state)
-            upload(self._output)
+            save_checkpoint(self.output, files, optimizer, state)
+            upload(self.output)
 
-        self._writer.submit(write, (self._model_files(), self.updater.state_dict()))
+        self.writer.submit(write, (self._model_files(), self.updater.state_dict()))
         self._saved_at = time.monotonic()
 
     def _model_files(self) -> ModelFiles:

@@ -18,14 +18,9 @@ from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import evaluation_batches, metrics, sum_losses
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import as_lists, write_instances
+from instances_fixture import as_lists
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
-
-
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
 
 
 def loader(dataset: InstanceDataset, num_workers: int = 0) -> DataLoader:

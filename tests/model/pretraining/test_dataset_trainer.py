@@ -17,7 +17,6 @@ from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
-from instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 
@@ -38,11 +37,6 @@ CONFIG = PretrainConfig(
     dropout=0.0,
     seed=1,
 )
-
-
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
 
 
 @pytest.fixture(scope="module")

@@ -39,11 +39,6 @@ def clock(monkeypatch):
     monkeypatch.setattr(module, "time", Clock())
 
 
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
-
-
 @pytest.mark.slow
 def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
     config = PretrainConfig(**SHAPE, steps=9)

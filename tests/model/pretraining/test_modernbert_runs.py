@@ -27,7 +27,6 @@ from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
 from safetensors.torch import load_file, save_file
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}
@@ -38,11 +37,6 @@ SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "num_heads": 2,
 }
-
-
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("instances")))
 
 
 @pytest.fixture(scope="module")

@@ -25,11 +25,6 @@ from torch._dynamo.utils import counters
 
 
 @pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("instances")))
-
-
-@pytest.fixture(scope="module")
 def easy_instances(tmp_path_factory) -> str:
     sizes = {"vocab_size": 20, "rows_per_group": 150, "validation_rows": 60}
     return str(write_instances(tmp_path_factory.mktemp("easy"), **sizes))

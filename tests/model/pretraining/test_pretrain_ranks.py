@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
 from pretrain_fixture import SHORT, assert_same_weights, interrupt_at, make_config, read_metrics
-
-
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("instances")))
 
 
 def free_port() -> str:

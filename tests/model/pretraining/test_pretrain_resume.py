@@ -14,7 +14,6 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.run import PretrainState
 from clozeworks.model.training.logs import Clock
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
 from pretrain_fixture import (
     KilledError,
     assert_same_weights,
@@ -23,12 +22,6 @@ from pretrain_fixture import (
     make_config,
     weights,
 )
-
-
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("instances")))
-
 
 DRAWN: dict[str, Any] = {
     "dynamic_masking": "whole-word",

@@ -22,11 +22,6 @@ WITHOUT_SHAPE = {
 """For runs whose checkpoint sets it."""
 
 
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("instances")))
-
-
 @pytest.mark.slow
 def test_continues_from_the_weights_of_another_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")

@@ -22,11 +22,6 @@ from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 
 
-@pytest.fixture(scope="module")
-def instances(tmp_path_factory) -> str:
-    return str(write_instances(tmp_path_factory.mktemp("instances")))
-
-
 def make_setup(instances: str, **changes: Any):
     config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
     directories = open_directories(config, [instances] * (2 if "phase_shares" in changes else 1))
