@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import Any
+from typing import NoReturn
 
 import click
 
@@ -185,7 +185,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _fail(message: str, exit_code: int) -> Any:
+def _fail(message: str, exit_code: int) -> NoReturn:
     if exit_code in (1, 2) and not is_first_rank():
         # Under torchrun all processes usually hit the same failure. The first reports it, and
         # torchrun ends this one.
@@ -197,7 +197,7 @@ def _fail(message: str, exit_code: int) -> Any:
     abandon(exit_code)
 
 
-def abandon(exit_code: int) -> None:
+def abandon(exit_code: int) -> NoReturn:
     """End this process at once, though threads of a failed run may still be at work; these would
     keep it alive. Worker processes follow within two seconds.
     """
