@@ -202,8 +202,9 @@ class _Measures:
     def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
         for name, sentence_indices in find_signs(sentences):
             sign = self.signs.setdefault(name, Sign(name))
-            sign.add(len(sentence_indices), len(sentences))
-            first_indices = sentence_indices[: sign.num_wanted]
+            sign.count += len(sentence_indices)
+            sign.total += len(sentences)
+            first_indices = sentence_indices[: MAX_EXAMPLES - len(sign.examples)]
             for sentence_index in first_indices.tolist():
                 doc_id = _doc_id_of(rows, offsets, sentence_index)
                 sentence = sentences[sentence_index].as_py()
