@@ -1,8 +1,7 @@
 """Define the command ``clozeworks evaluate``."""
 
 import json
-import os
-from glob import glob
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -95,11 +94,10 @@ def evaluate(
 
 def _are_pairs(data: str) -> bool:
     """Return whether `data` is a table, or a folder of JSON Lines, and not one of instances."""
-    if os.path.isdir(data):
-        return not glob(os.path.join(data, "manifest.json")) and bool(
-            glob(os.path.join(data, "*.jsonl"))
-        )
-    return os.path.isfile(data)
+    path = Path(data)
+    if path.is_dir():
+        return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
+    return path.is_file()
 
 
 def _columns(pair_columns: str | None) -> tuple[str, str]:

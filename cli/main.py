@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
+from typing import NoReturn
 
 import click
 
@@ -205,7 +206,7 @@ def _leave(exit_code: int, *, owns_process: bool) -> None:
     sys.exit(exit_code)
 
 
-def abandon(exit_code: int) -> None:
+def abandon(exit_code: int) -> NoReturn:
     """End this process at once, though threads of a failed run may still be at work; these would
     keep it alive. Worker processes follow within two seconds.
     """

@@ -173,9 +173,8 @@ def _packing_checks(
     check = at_most("padding at fixed length", padding, limit, stored_rows)
     if check.verdict == "bad":
         # No packing does much better: two documents of 0.6 rows, say, cannot share one.
-        measured = f"{check.measured}; documents of these lengths leave rows of this one so empty"
-        advice = "choose another `max_length`"
-        check = replace(check, measured=measured, verdict="warn", advice=advice)
+        reason = "documents of these lengths leave rows of this one so empty"
+        check = check.explained(reason, "choose another `max_length`")
     yield check
     per_row = num_sequences / max(stored_rows, 1)
     yield info("documents in a row", per_row, f"{per_row:.1f}")

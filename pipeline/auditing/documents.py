@@ -9,7 +9,7 @@ sentences of a slice lie end to end, and `offsets` says where each document begi
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -119,15 +119,7 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
     for rows in _rows(paths):
         measures.add(rows)
 
-    counted = []
-    words_left_out = []
-    prefix = in_words(WORDS_LEFT_OUT)
-    for counter in _counters(manifest):
-        if counter.name.startswith(prefix):
-            reason = counter.name.removeprefix(prefix)
-            words_left_out.append(replace(counter, name=reason))
-        else:
-            counted.append(counter)
+    counted, words_left_out = _counters(manifest)
     return DocumentsAudit(
         directory=directory,
         config=asdict(manifest.config),
@@ -210,8 +202,9 @@ class _Measures:
     def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
         for name, sentence_indices in find_signs(sentences):
             sign = self.signs.setdefault(name, Sign(name))
-            sign.add(len(sentence_indices), len(sentences))
-            first_indices = sentence_indices[: sign.num_wanted]
+            sign.count += len(sentence_indices)
+            sign.total += len(sentences)
+            first_indices = sentence_indices[: MAX_EXAMPLES - len(sign.examples)]
             for sentence_index in first_indices.tolist():
                 doc_id = _doc_id_of(rows, offsets, sentence_index)
                 sentence = sentences[sentence_index].as_py()
@@ -284,22 +277,27 @@ def _repeats(long_sentences: HashSample, paths: list[str]) -> Sign:
     return sign
 
 
-def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
-    """Return the manifest's counters that are not 0, largest first.
+def _counters(manifest: DocumentsManifest) -> tuple[list[LeftOut], list[LeftOut]]:
+    """Return the manifest's counters that are not 0, largest first: of documents and their parts,
+    and of words left out, by reason.
 
     Of unknown templates they are the `NUM_TEMPLATES` that cost most words.
     """
     counts = {**manifest.counts, **manifest.bad}
     for name in most_costly_templates(counts)[NUM_TEMPLATES:]:
         del counts[name]
-    counters = []
+    counted = []
+    words_left_out = []
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
         if not counts[name]:
             continue
         counter = LeftOut(
-            name=in_words(name),
+            name=in_words(name.removeprefix(WORDS_LEFT_OUT)),
             count=counts[name],
             examples=manifest.examples.get(name, []),
         )
-        counters.append(counter)
-    return counters
+        if name.startswith(WORDS_LEFT_OUT):
+            words_left_out.append(counter)
+        else:
+            counted.append(counter)
+    return counted, words_left_out

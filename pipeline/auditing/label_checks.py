@@ -7,7 +7,6 @@ is the area under its ROC curve (AUC), 0.5 for a measure that says nothing.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -84,9 +83,7 @@ def origin_checks(
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
         if check.verdict == "bad" and forced_share > MANY_FORCED:
             reason = f"{forced_share:.0%} of the pairs are single sentences, which are NotNext"
-            advice = "ingest with `min_sentences` 3"
-            measured = f"{check.measured}; {reason}"
-            check = replace(check, measured=measured, verdict="warn", advice=advice)
+            check = check.explained(reason, "ingest with `min_sentences` 3")
         yield check
     for name in ORIGINS:
         if origins.documents is None:
@@ -125,7 +122,7 @@ def _as_property_of_text(check: Check, measures: Measures) -> Check:
     share = 1 - most_frequent / num_rows
     reason = f"documents mix scripts: {share:.0%} of the rows are not in the main one alone"
     advice = "to avoid it, leave such passages out, or build with `pairing` none"
-    return replace(check, measured=f"{check.measured}; {reason}", verdict="warn", advice=advice)
+    return check.explained(reason, advice)
 
 
 def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) -> Check:
@@ -135,7 +132,7 @@ def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) ->
         advice = "ingest with fewer `shards`"
     else:
         advice = "add documents of it, or leave it out"
-    return replace(check, measured=f"{check.measured}; {reason}", advice=advice)
+    return check.explained(reason, advice, verdict="bad")
 
 
 def _by_share(histogram: np.ndarray) -> np.ndarray:

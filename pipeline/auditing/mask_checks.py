@@ -83,25 +83,17 @@ def split_checks(measures: Measures) -> Iterator[Check]:
     """
     counts = measures.counts
     masked = max(counts["masked"], 1)
-    observed = {
-        "mask": counts["masked_mask"] / masked,
-        "random": counts["masked_random"] / masked,
-        "keep": counts["masked_keep"] / masked,
-    }
-    # One in `num_ordinary` random tokens is the original by chance: those seen are the others.
-    num_ordinary = int(measures.vocabulary.is_ordinary.sum())
-    random = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
-    looks_kept = random - observed["random"]
-    corrected = {
-        "mask": observed["mask"],
-        "random": random,
-        "keep": observed["keep"] - looks_kept,
-    }
     titles = {
         "mask": "masked tokens that are [MASK]",
         "random": "… a random token",
         "keep": "… kept",
     }
+    observed = {kind: counts[f"masked_{kind}"] / masked for kind in titles}
+    # One in `num_ordinary` random tokens is the original by chance: those seen are the others.
+    num_ordinary = int(measures.vocabulary.is_ordinary.sum())
+    corrected = {**observed}
+    corrected["random"] = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
+    corrected["keep"] -= corrected["random"] - observed["random"]
     for kind, percent in zip(titles, measures.config.mask_split, strict=True):
         share = corrected[kind]
         expected = percent / 100

@@ -49,16 +49,6 @@ class Sign:
     examples: list[tuple[str, str]] = field(default_factory=list)
     """The first ones: (id of the document, text)."""
 
-    def add(self, count: int, total: int) -> None:
-        """Count some sentences out of `total`."""
-        self.count += count
-        self.total += total
-
-    @property
-    def num_wanted(self) -> int:
-        """Examples that are still missing."""
-        return MAX_EXAMPLES - len(self.examples)
-
     @property
     def share(self) -> float:
         """Between 0 and 1."""

@@ -33,6 +33,11 @@ class Check:
     tolerance: float | None = None
     advice: str = ""
 
+    def explained(self, reason: str, advice: str, verdict: Verdict = "warn") -> "Check":
+        """Return the check with the reason for what was measured, and what to do about it."""
+        measured = f"{self.measured}; {reason}"
+        return replace(self, measured=measured, verdict=verdict, advice=advice)
+
     @property
     def figure(self) -> str:
         """What was measured, without intervals and remarks."""

@@ -205,7 +205,7 @@ def _split_normalizer(
 
 
 def normalization_of(lowercase: bool, strip_accents: bool | None) -> Normalization:
-    """Return the normalisation of a tokenizer's settings, as files of published models have them."""
+    """Return the normalisation that a tokenizer's settings ask for."""
     if strip_accents is None:  # BERT's default: accents go with the capitals
         strip_accents = lowercase
     return Normalization(lowercase, strip_accents)

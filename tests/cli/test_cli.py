@@ -16,6 +16,7 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.pipeline.config import BuildConfig, identity_fields
+from command_fixture import error_of
 
 COMMANDS = commands.commands
 NAMES = (
@@ -36,17 +37,6 @@ NAMES = (
     "run",
 )
 GROUPED = ("ingest", "vocab", "build", "pretrain", "finetune", "features")
-
-
-def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    """Run the command line; it must end with code 2 and one line, which is returned."""
-    with pytest.raises(SystemExit) as ended:
-        main(args)
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
-    assert message.startswith("Error: ")
-    assert message.count("\n") == 1
-    return message
 
 
 def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -170,7 +160,7 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.txt").write_text("A text.\n")
-    assert fault in fails(capsys, *line.split())
+    assert fault in error_of(capsys, *line.split())
 
 
 @pytest.mark.parametrize(
@@ -226,7 +216,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
     assert sorted(tmp_path.iterdir()) == before
     assert not (tmp_path.parent / "none").exists()
     inside = f"{tmp_path}/out"
-    assert inside in fails(capsys, "ingest", str(tmp_path), "--output", inside, "--dry-run")
+    assert inside in error_of(capsys, "ingest", str(tmp_path), "--output", inside, "--dry-run")
 
 
 def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(
@@ -246,9 +236,9 @@ def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(
         "[build\n": "c.toml",
     }.items():
         config.write_text(content)
-        assert fault in fails(capsys, *arguments)
+        assert fault in error_of(capsys, *arguments)
     config.unlink()
-    assert "c.toml" in fails(capsys, *arguments)
+    assert "c.toml" in error_of(capsys, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +255,11 @@ def test_a_recipes_mistakes_are_one_line(
 ):
     recipe = tmp_path / "r.toml"
     recipe.write_text(content)
-    assert fault in fails(capsys, "run", str(recipe))
+    assert fault in error_of(capsys, "run", str(recipe))
 
 
 def test_a_recipe_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    assert "r.toml" in fails(capsys, "run", str(tmp_path / "r.toml"))
+    assert "r.toml" in error_of(capsys, "run", str(tmp_path / "r.toml"))
 
 
 def test_a_book_that_lost_much_as_headings_is_warned_about(
@@ -309,11 +299,11 @@ def test_texts_in_other_encodings_are_read_with_a_warning_or_refused(
 
     # One that changes its encoding.
     (source / "ru.txt").write_bytes(f"{text}\n\n".encode("koi8-r") + text.encode("cp1251"))
-    error = fails(capsys, *command, "--overwrite")
+    error = error_of(capsys, *command, "--overwrite")
     assert "is not UTF-8, and its encoding cannot be told" in error
     assert "Give its --encoding, or convert it: iconv -f ENCODING -t UTF-8 " in error
 
     (source / "ru.txt").write_bytes(text.encode("koi8-r"))
     main([*command, "--overwrite", "--encoding=KOI8-R"])
     assert "koi8" not in capsys.readouterr().err
-    assert "--encoding is koi9" in fails(capsys, *command, "--encoding=koi9")
+    assert "--encoding is koi9" in error_of(capsys, *command, "--encoding=koi9")

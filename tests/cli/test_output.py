@@ -12,6 +12,7 @@ import pytest
 from clozeworks.cli.main import main
 from clozeworks.cli.output import make_console, printable
 from clozeworks.cli.results import _as_cell
+from command_fixture import error_of
 
 HOSTILE = "\x1b]8;;http://evil\x07T\x9b2J\r\x7f"
 
@@ -58,10 +59,8 @@ def test_a_terminal_without_unicode_gets_escapes(sources, tmp_path):
 
 
 def test_a_text_that_is_not_utf_8_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["fill", str(tmp_path), os.fsdecode(b"caf\xe9 [MASK]")])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "Error: TEXT is not UTF-8.\n"
+    text = os.fsdecode(b"caf\xe9 [MASK]")
+    assert error_of(capsys, "fill", str(tmp_path), text) == "Error: TEXT is not UTF-8.\n"
 
 
 @pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)"])
@@ -94,9 +93,8 @@ def test_an_option_comes_from_the_environment(sources, tmp_path, monkeypatch, ca
 
 
 def test_options_for_beam_are_found_behind_options_of_the_program(capsys):
-    with pytest.raises(SystemExit):
-        main(["--quiet", "ingest", "nothing", "--output", "x", "--", "--runner=Nowhere"])
-    assert "nothing" in capsys.readouterr().err
+    line = "--quiet ingest nothing --output x -- --runner=Nowhere"
+    assert "nothing" in error_of(capsys, *line.split())
 
 
 def test_line_breaks_stay():

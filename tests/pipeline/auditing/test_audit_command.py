@@ -14,6 +14,7 @@ from audit_fixture import (
 )
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
+from command_fixture import error_of
 
 
 def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
@@ -59,10 +60,7 @@ def test_values_out_of_range_are_one_error_naming_shard_and_column(
     pq.write_table(table.set_column(table.column_names.index(name), name, planted), path)
     directory = write_directory(tmp_path, manifest)
     for command in ("audit", "show"):
-        with pytest.raises(SystemExit):
-            main([command, directory])
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
+        error = error_of(capsys, command, directory)
         assert f"{path} cannot be read as instances" in error
         assert name in error
         assert fault in error
@@ -125,11 +123,6 @@ def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(
 @pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     directory = write_directory(tmp_path, build(tmp_path, 20))
-    with pytest.raises(SystemExit) as ended:
-        main(["audit", directory, f"--report={tmp_path}"])
-    assert ended.value.code == 2
-    assert (
-        capsys.readouterr().err
-        == f"Error: {tmp_path} is not a regular file; choose another path.\n"
-    )
+    error = error_of(capsys, "audit", directory, f"--report={tmp_path}")
+    assert error == f"Error: {tmp_path} is not a regular file; choose another path.\n"
     assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))

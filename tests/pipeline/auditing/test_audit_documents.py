@@ -32,6 +32,7 @@ from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from command_fixture import error_of
 from manifest_fixture import write_manifest
 from tokenizers import Tokenizer
 
@@ -266,12 +267,8 @@ def test_documents_beside_without_their_shards_are_left_alone(tmp_path):
 
 def test_the_option_documents_is_for_instances(tmp_path, capsys):
     path = write_documents(tmp_path / "documents", prose(9))
-    with pytest.raises(SystemExit):
-        main(["audit", path, "--documents", path])
-    assert (
-        capsys.readouterr().err
-        == f"Error: --documents is for instances, but {path} has documents.\n"
-    )
+    error = error_of(capsys, "audit", path, "--documents", path)
+    assert error == f"Error: --documents is for instances, but {path} has documents.\n"
 
 
 def test_repeats_in_a_share_of_the_hashes_stand_for_all():

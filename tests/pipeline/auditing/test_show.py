@@ -10,6 +10,7 @@ from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
 from clozeworks.pipeline.vocabulary.files import vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+from command_fixture import error_of
 from manifest_fixture import write_manifest
 
 VOCABULARY = Vocabulary(
@@ -51,17 +52,6 @@ def instances(path: Path, rows: list[dict]) -> str:
     return write(path, "build", pa.Table.from_pylist(rows, instances_schema(len(VOCABULARY))))
 
 
-def error_of(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    """Run the command line, which must end with code 2 and one line; return that."""
-    with pytest.raises(SystemExit) as ended:
-        main(["show", *args])
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
-    assert message.startswith("Error: ")
-    assert message.count("\n") == 1
-    return message
-
-
 def test_instances_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     main(["show", instances(tmp_path, [ROW, ROW, ROW]), "-n", "2"])
     head = "NotNext, documents 3 and 8, pass 2, 9 tokens"
@@ -91,26 +81,26 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [ROW])
-    assert "no split 'test'; it has train" in error_of(capsys, directory, "--split", "test")
-    assert "-n" in error_of(capsys, directory, "-n", "-1")
+    assert "no split 'test'; it has train" in error_of(capsys, "show", directory, "--split", "test")
+    assert "-n" in error_of(capsys, "show", directory, "-n", "-1")
     write_manifest(tmp_path, "vocab")
-    assert "written by `clozeworks vocab`" in error_of(capsys, str(tmp_path))
+    assert "written by `clozeworks vocab`" in error_of(capsys, "show", str(tmp_path))
 
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])
 def test_broken_shards_are_one_line(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     what = "documents" if stage == "ingest" else "instances"
     directory = write(tmp_path, stage, pa.table({"text": ["of another schema"]}))
-    assert "it has no column" in error_of(capsys, directory)
+    assert "it has no column" in error_of(capsys, "show", directory)
     shard = tmp_path / SHARD
     shard.write_bytes(shard.read_bytes()[:-20])
-    assert f"{SHARD} cannot be read as {what} (" in error_of(capsys, directory)
+    assert f"{SHARD} cannot be read as {what} (" in error_of(capsys, "show", directory)
     shard.unlink()
-    assert f"{SHARD} cannot be read" in error_of(capsys, directory)
+    assert f"{SHARD} cannot be read" in error_of(capsys, "show", directory)
 
 
 def test_rows_of_another_vocabulary_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     directory = instances(tmp_path, [{**ROW, "masked_lm_ids": [7, 5, 10]}])
-    assert f"{SHARD} cannot be read as instances" in error_of(capsys, directory)
+    assert f"{SHARD} cannot be read as instances" in error_of(capsys, "show", directory)
