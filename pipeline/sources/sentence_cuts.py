@@ -161,7 +161,7 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     word = _word_before(text, end.start())
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
-        word.islower()
+        (word.islower() or _ROMAN.fullmatch(word) is not None)
         and end["next"] in endings.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )

@@ -39,7 +39,7 @@ _QUOTATION = re.compile(
     # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
     rf"|(?<=[‘']){_INTRODUCED}(?P<single>[^\"“”\n]{{1,3000}}?[.,!?—])[’'](?!\w)"
     # A title has no full stop of these scripts, whatever precedes it.
-    r"|(?<= [\"“«])([^\"“”„«»\n]{20,}[।॥৷۔։።။] [^\"“”„«»\n]{20,}+)[\"”»])"
+    r"|(?<= [\"“«])([^\"“”„«»\n]{20,}(?:[।॥৷۔։።။]|[가-힣]\.) [^\"“”„«»\n]{20,}+)[\"”»])"
 )
 
 
