@@ -203,6 +203,8 @@ def _unreadable(info: zipfile.ZipInfo) -> str:
         return "compression_bomb"
     if info.compress_type not in _METHODS:
         return "unsupported_member"
+    if info.header_offset < 0:  # bytes of the archive are missing before it
+        return "damaged_member"
     return ""
 
 

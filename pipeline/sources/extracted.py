@@ -21,7 +21,7 @@ from .fragments import (
 )
 from .sentences import ends_sentence
 from .wikitext.names import NAMES
-from .wikitext.repair import GAP
+from .wikitext.repair import GAP, items_of
 
 # In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about as much
 # as it says.
@@ -62,7 +62,6 @@ _PARENTHESIS = re.compile(r"( ?)([(（])([^()（）]{0,600}+)([)）])")
 _HOLLOW = re.compile(r"[(（;,；，、](?:\s*+]?\s*+[)）;,:；，、]| (?:or|and) ?[)）;,])")
 _HOLLOW_START = re.compile(r"\((?=[]\s),;:])")
 _HOLLOW_END = re.compile(r"\)(?<=[]\s(,;]\))")
-_SEPARATOR = re.compile(r"([;,；，、])")
 _EMPTY_FIRST_ITEM = re.compile(r"\s+(?:or|and)\s*")
 _EMPTY_LAST_ITEM = re.compile(r"\s*(?:or|and)\s+")
 # Of nested parentheses only the edges are repaired: "(, 田山貞子(다야마 사다코), 1870년)".
@@ -223,7 +222,7 @@ def article_paragraphs(
         # A quotation may follow that says what its introduction promises; a list never does. Most
         # lines end with a full stop.
         if repaired[-1:] != "." and not following_lines[index].startswith(_QUOTES):
-            repaired = introduction_gap(repaired, language, GAP)
+            repaired = introduction_gap(repaired, language)
         paragraphs.append(repaired)
     if left_out:  # together, because counting the words of each line takes three times as long
         counters.count("lines_left_out", len(left_out))
@@ -359,15 +358,15 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     character_before = match.string[match.start() - 1 : match.start()]
     if not inside and not space and character_before.isascii():
         return match[0]  # the call of a function
-    # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.
-    first_item, *others = _SEPARATOR.split(inside)
     repaired = ""
-    if not _is_empty_item(first_item, _EMPTY_FIRST_ITEM):
-        repaired = first_item
-    for index in range(0, len(others), 2):
-        separator, item = others[index : index + 2]
-        is_last = index + 2 == len(others)
-        if _is_empty_item(item, _EMPTY_LAST_ITEM if is_last else None):
+    items = items_of(inside)
+    for index, (separator, item) in enumerate(items):
+        conjunction = None
+        if index == 0:
+            conjunction = _EMPTY_FIRST_ITEM
+        elif index == len(items) - 1:
+            conjunction = _EMPTY_LAST_ITEM
+        if _is_empty_item(item, conjunction):
             continue
         if repaired:
             repaired += separator

@@ -5,7 +5,7 @@ from html import unescape
 from html.entities import html5
 
 from .sentences import ends_sentence
-from .wikitext.repair import CONTROLS
+from .wikitext.repair import CONTROLS, GAP
 
 INTRODUCTIONS = {
     "*": (":", "："),
@@ -53,23 +53,23 @@ def _character_of(entity: re.Match[str]) -> str:
     return "" if character in CONTROLS else character
 
 
-def introduction_gap(text: str, language: str, gap: str) -> str:
-    """Return a paragraph whose list is dropped, with `gap` before the mark that introduces it.
+def introduction_gap(text: str, language: str) -> str:
+    """Return a paragraph whose list is dropped, with a `GAP` before the mark that introduces it.
 
     Text that introduces nothing is returned as it is.
 
-    >>> introduction_gap("The Beatles were: ", "en", "?")
-    'The Beatles were?: '
+    >>> introduction_gap("The Beatles were: ", "en")
+    'The Beatles were\ufffc: '
     """
     endings = INTRODUCTIONS.get(language, INTRODUCTIONS["*"])
     stripped = text.rstrip()
     if not stripped.endswith(endings):
         return text
     ending = next(filter(stripped.endswith, endings))
-    if stripped.endswith(gap + ending):
+    if stripped.endswith(GAP + ending):
         return text
     position = len(stripped) - len(ending)
-    return text[:position] + gap + text[position:]
+    return text[:position] + GAP + text[position:]
 
 
 def is_navigation(paragraph: str) -> bool:

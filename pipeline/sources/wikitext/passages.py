@@ -444,7 +444,7 @@ def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
         elif line.strip(_MARKS_OF_LINES):
             dropped["lists"].append(line)
     # Most parts are empty: they stand between the lines of one list.
-    prose = [introduction_gap(part, language, GAP) if part else part for part in parts[::2]]
+    prose = [introduction_gap(part, language) if part else part for part in parts[::2]]
     return PARAGRAPH_BREAK.join(prose)
 
 

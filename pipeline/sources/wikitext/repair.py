@@ -108,10 +108,7 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     if not _has_hole(inside):
         return match[0]
     repaired = ""
-    # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.
-    first_item, *others = _SEPARATOR.split(inside)
-    items = [("", first_item), *zip(others[::2], others[1::2], strict=True)]
-    for separator, item in items:
+    for separator, item in items_of(inside):
         if _is_emptied(item):
             continue
         if repaired:
@@ -119,6 +116,16 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
         repaired += _SILENT_HOLE.sub("", item)
     repaired = repaired.strip()
     return f"{before}{repaired}{after}" if repaired else REMOVED
+
+
+def items_of(enumeration: str) -> list[tuple[str, str]]:
+    """Return the items between commas and semicolons, each with the separator before it.
+
+    >>> items_of("a; b, c")
+    [('', 'a'), (';', ' b'), (',', ' c')]
+    """
+    first_item, *others = _SEPARATOR.split(enumeration)
+    return [("", first_item), *zip(others[::2], others[1::2], strict=True)]
 
 
 def _is_emptied(item: str) -> bool:

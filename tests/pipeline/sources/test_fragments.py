@@ -43,8 +43,8 @@ def test_the_introduction_of_a_kept_paragraph_stays() -> None:
         "Biographer Bob Colacello provides some details:\n\nVictor was a pisser on the Oxidations."
     )
     assert wikitext_to_paragraphs(text) == text.split("\n\n")
-    assert introduction_gap("These are:", "en", "?") == "These are?:"
-    assert introduction_gap("These are?:", "en", "?") == "These are?:"
+    assert introduction_gap("These are:", "en") == f"These are{GAP}:"
+    assert introduction_gap(f"These are{GAP}:", "en") == f"These are{GAP}:"
 
 
 @pytest.mark.parametrize(
