@@ -12,7 +12,6 @@ from .glue_form import GlueForm
 _COLA = Classification(
     name="cola",
     text=("sentence",),
-    label=("label",),
     labels=("unacceptable", "acceptable"),
     glue=GlueForm(
         metrics=("matthews",),
@@ -23,12 +22,8 @@ _COLA = Classification(
 _SST2 = Classification(
     name="sst2",
     text=("sentence",),
-    label=("label",),
     labels=("negative", "positive"),
-    glue=GlueForm(
-        metrics=("accuracy",),
-        server_files={"test": "SST-2.tsv"},
-    ),
+    glue=GlueForm(server_files={"test": "SST-2.tsv"}),
 )
 _MRPC = Classification(
     name="mrpc",
@@ -36,10 +31,7 @@ _MRPC = Classification(
     text_pair=("#2 String", "sentence2"),
     label=("Quality", "label"),
     labels=("not_equivalent", "equivalent"),
-    glue=GlueForm(
-        metrics=("f1", "accuracy"),
-        server_files={"test": "MRPC.tsv"},
-    ),
+    glue=GlueForm(metrics=("f1", "accuracy"), server_files={"test": "MRPC.tsv"}),
 )
 _QQP = Classification(
     name="qqp",
@@ -58,10 +50,7 @@ _STSB = Classification(
     text=("sentence1",),
     text_pair=("sentence2",),
     label=("score", "label"),
-    glue=GlueForm(
-        metrics=("spearman", "pearson"),
-        server_files={"test": "STS-B.tsv"},
-    ),
+    glue=GlueForm(metrics=("spearman", "pearson"), server_files={"test": "STS-B.tsv"}),
 )
 _MNLI = Classification(
     name="mnli",
@@ -70,7 +59,6 @@ _MNLI = Classification(
     label=("gold_label", "label"),
     labels=("entailment", "neutral", "contradiction"),
     glue=GlueForm(
-        metrics=("accuracy",),
         # The diagnostic set (AX) is answered by a model of MNLI.
         server_files={
             "test": "MNLI-m.tsv",
@@ -84,36 +72,22 @@ _QNLI = Classification(
     name="qnli",
     text=("question",),
     text_pair=("sentence",),
-    label=("label",),
     labels=("entailment", "not_entailment"),
-    glue=GlueForm(
-        metrics=("accuracy",),
-        server_files={"test": "QNLI.tsv"},
-        server_words=True,
-    ),
+    glue=GlueForm(server_files={"test": "QNLI.tsv"}, server_words=True),
 )
 _RTE = Classification(
     name="rte",
     text=("sentence1",),
     text_pair=("sentence2",),
-    label=("label",),
     labels=("entailment", "not_entailment"),
-    glue=GlueForm(
-        metrics=("accuracy",),
-        server_files={"test": "RTE.tsv"},
-        server_words=True,
-    ),
+    glue=GlueForm(server_files={"test": "RTE.tsv"}, server_words=True),
 )
 _WNLI = Classification(
     name="wnli",
     text=("sentence1",),
     text_pair=("sentence2",),
-    label=("label",),
     labels=("not_entailment", "entailment"),
-    glue=GlueForm(
-        metrics=("accuracy",),
-        server_files={"test": "WNLI.tsv"},
-    ),
+    glue=GlueForm(server_files={"test": "WNLI.tsv"}),
 )
 
 GLUE = {task.name: task for task in (_COLA, _SST2, _MRPC, _QQP, _STSB, _MNLI, _QNLI, _RTE, _WNLI)}

@@ -10,7 +10,7 @@ from .head import Answer
 class GlueForm:
     """What a task of GLUE has beside a table of one's own."""
 
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
     """The first one chooses between runs."""
     headerless: tuple[str, ...] | None = None
     """Columns of a TSV without a header line."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
@@ -108,10 +108,11 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
     # By split, then by rank: {"dev": {0: [dev.tsv], 2: [devset.tsv]}} becomes {"dev": [dev.tsv]}.
     ranked: dict[str, dict[int, list[Path]]] = {}
     for file in files:
-        match = _match(file)
-        if match:
-            files_by_rank = ranked.setdefault(match.split, {})
-            files_by_rank.setdefault(match.rank, []).append(file)
+        meant = _meant_split(file)
+        if meant:
+            rank, split = meant
+            files_by_rank = ranked.setdefault(split, {})
+            files_by_rank.setdefault(rank, []).append(file)
     best: dict[str, list[Path]] = {}
     for split, files_by_rank in ranked.items():
         best[split] = files_by_rank[min(files_by_rank)]
@@ -134,21 +135,14 @@ def dev_split(prefix: str) -> str:
 
 def split_of(file: Path) -> str | None:
     """Return the split that a file's name means, as `find_splits` names it, if any."""
-    match = _match(file)
-    if match:
-        return match.split
-    return None
+    meant = _meant_split(file)
+    return meant and meant[1]
 
 
-class _Match(NamedTuple):
-    """The split that a file's name means."""
-
-    rank: int
-    """0 if the name is the word, 1 if it contains it, 2 if one of its words begins with it."""
-    split: str
-
-
-def _match(file: Path) -> _Match | None:
+def _meant_split(file: Path) -> tuple[int, str] | None:
+    """Return a rank and the split that a file's name means: 0 if the name is the word, 1 if it
+    contains it, 2 if one of its words begins with it.
+    """
     name = file.stem.lower()
     if not any(word in name for word in _WORDS):
         # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
@@ -170,7 +164,7 @@ def _match(file: Path) -> _Match | None:
             (split,) = splits
             if "mismatched" in name:
                 split = f"{split}_mismatched"
-            return _Match(rank, split)
+            return rank, split
     return None
 
 

@@ -252,7 +252,7 @@ class Squad(Task[Question]):
         """Return the task with the tau that maximises F1; SQuAD 1.1 has none."""
         if self.version == "1.1":
             return self
-        golds = _golds(examples)
+        golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
         texts = [prediction.text for prediction in predictions]
         odds = [prediction.null_odds for prediction in predictions]
@@ -272,7 +272,7 @@ class Squad(Task[Question]):
 
         Those of 2.0 are given at the task's tau, at tau 0, and at the best threshold.
         """
-        golds = _golds(examples)
+        golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
         texts = [prediction.text for prediction in predictions]
         if self.version == "1.1":
@@ -296,7 +296,7 @@ class Squad(Task[Question]):
 
     def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> Scores:
         """Return the metrics of `train`'s most frequent answer; for 2.0 of answering nothing."""
-        golds = _golds(examples)
+        golds = list(map(self.truth, examples))
         if self.version == "1.1":
             first_answers = [question.answers[0].text for question in train if question.answers]
             most_frequent, _ = Counter(first_answers).most_common(1)[0]
@@ -413,10 +413,6 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
         given.setdefault("metric", "korquad")
     (version,) = versions
     return Squad(version=version, **given)
-
-
-def _golds(examples: Sequence[Question]) -> list[list[str]]:
-    return [[answer.text for answer in example.answers or ()] for example in examples]
 
 
 def _first_answer(questions: Sequence[Question]) -> str:

@@ -4,7 +4,6 @@ option to raise.
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
@@ -19,18 +18,13 @@ from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.tagged import split_words
 from clozeworks.model.tasks.task import report_cut
 from degenerate import may_be_degenerate
+from task_files import write_lines
 
 MORE = "fine-tune with a higher one to keep more."
 
 
 def words(num: int) -> str:
     return " ".join(["film"] * num)
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
 
 
 def test_rows_know_how_many_tokens_had_no_room(tokenizer):
@@ -86,7 +80,7 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
 ):
     data = tmp_path / "data"
     for name, lengths in (("train", (3, 7, 8, 20)), ("dev", (6, 6)), ("test", (9, 9, 1))):
-        write(
+        write_lines(
             data / f"{name}.csv",
             "text,label",
             *(f"{words(num)},{i % 2}" for i, num in enumerate(lengths)),

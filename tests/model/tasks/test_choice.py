@@ -29,6 +29,7 @@ from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data
+from task_files import write_lines
 
 SWAG_DATA = DATA / "swag"
 COLUMNS = (
@@ -43,21 +44,15 @@ def quick(**changes: Any) -> FinetuneConfig:
     return FinetuneConfig(**{**QUICK, **changes})
 
 
-def write(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
 def read(path: Path, labelled: bool = True) -> list[Choices]:
     return list(read_choice([path], TaskOptions()).read(path, labelled))
 
 
 def test_swag_s_own_columns(tmp_path):
     expected = Choices("He sits.", ("He stands, up.", "He sits.", 'He says "no".', "He runs."), 2)
-    path = write(tmp_path / "train.csv", COLUMNS, LINE)
+    path = write_lines(tmp_path / "train.csv", COLUMNS, LINE)
     assert read(path) == [expected]
-    unlabelled = write(
+    unlabelled = write_lines(
         tmp_path / "test.csv", COLUMNS.removesuffix(",label"), LINE.removesuffix(",2")
     )
     task = Choice(num_choices=4)
@@ -65,26 +60,26 @@ def test_swag_s_own_columns(tmp_path):
     with path.open(newline="") as file:
         row = next(csv.DictReader(file))
     pq.write_table(pa.Table.from_pylist([{**row, "label": 2}]), tmp_path / "a.parquet")
-    write(tmp_path / "a.jsonl", json.dumps({**row, "label": 2.0}))
+    write_lines(tmp_path / "a.jsonl", json.dumps({**row, "label": 2.0}))
     assert read(tmp_path / "a.parquet") == read(tmp_path / "a.jsonl") == [expected]
 
 
 def test_codah_s_lines_have_no_names(tmp_path):
-    path = write(tmp_path / "train.tsv", CODAH.strip())
+    path = write_lines(tmp_path / "train.tsv", CODAH.strip())
     assert read(path) == [Choices("I am hungry. I", ("eat.", "fly away.", "sing", "sit"), 0)]
-    unlabelled = write(tmp_path / "test.tsv", CODAH.strip().removesuffix("\t0"))
+    unlabelled = write_lines(tmp_path / "test.tsv", CODAH.strip().removesuffix("\t0"))
     (example,) = Choice(num_choices=4).read(unlabelled, labelled=False)
     assert (example.endings[-1], example.target) == ("sit", None)
     (example,) = Choice(num_choices=4).read(path, labelled=False)
     assert (example.endings[-1], example.target) == ("sit", None)
-    named = write(tmp_path / "named.tsv", "prompt\tending0\tending1\tlabel", "a\tb\tc\t1")
+    named = write_lines(tmp_path / "named.tsv", "prompt\tending0\tending1\tlabel", "a\tb\tc\t1")
     assert read(named) == [Choices("a", ("b", "c"), 1)]
 
 
 def test_any_number_of_choices_from_two_on(tmp_path):
     for number in (2, 3, 12):
         endings = ",".join(f"ending{index}" for index in range(number))
-        path = write(
+        path = write_lines(
             tmp_path / "a.csv",
             f"startphrase,{endings},label",
             "p," + "x," * (number - 1) + f"y,{number - 1}",
@@ -172,7 +167,7 @@ def test_any_number_of_choices_from_two_on(tmp_path):
 )
 def test_bad_rows_are_named(tmp_path, name, lines, message):
     with pytest.raises(UserError) as error:
-        read(write(tmp_path / name, *lines))
+        read(write_lines(tmp_path / name, *lines))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -185,7 +180,7 @@ def test_unusable_rows_are_left_out_and_counted(tmp_path, capsys):
         LINE.replace('"He sits.",He', " ,He"),
         LINE.replace("sits.,", " ,"),
     ]
-    path = write(tmp_path / "a.csv", COLUMNS, bad[0], LINE, *bad[1:], LINE)
+    path = write_lines(tmp_path / "a.csv", COLUMNS, bad[0], LINE, *bad[1:], LINE)
     assert len(read(path)) == 2  # of four endings, although the first row has three
     told = capsys.readouterr().err
     for count, reason in (
@@ -196,7 +191,7 @@ def test_unusable_rows_are_left_out_and_counted(tmp_path, capsys):
     ):
         assert f"Left out {count} of 7 rows ({reason}); the first: {path}, line " in told
     # A row to predict needs an answer, so none may be left out.
-    assert len(read(write(tmp_path / "b.csv", COLUMNS, LINE, *bad[1:]), labelled=False)) == 5
+    assert len(read(write_lines(tmp_path / "b.csv", COLUMNS, LINE, *bad[1:]), labelled=False)) == 5
     with pytest.raises(UserError, match="line 2: the number of endings is 3, not 4"):
         list(Choice(num_choices=4).read(path, labelled=False))
 
@@ -295,8 +290,8 @@ def stories(num: int, seed: int) -> list[str]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, checkpoint) -> tuple[Path, Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("choice")
-    write(folder / "data" / "train.tsv", *stories(240, 1))
-    write(folder / "data" / "dev.tsv", *stories(60, 2))
+    write_lines(folder / "data" / "train.tsv", *stories(240, 1))
+    write_lines(folder / "data" / "dev.tsv", *stories(60, 2))
     summary = finetune(
         "swag",
         folder / "data",
@@ -332,11 +327,11 @@ def test_it_learns_and_transformers_gives_the_same_probabilities(trained, tmp_pa
 
 def test_plain_text_and_other_numbers_of_choices(trained, tmp_path):
     _, output, _ = trained
-    write(tmp_path / "new.txt", "the film b\tvery c\tvery b\tvery d")
+    write_lines(tmp_path / "new.txt", "the film b\tvery c\tvery b\tvery d")
     assert predict(output, tmp_path / "new.txt", tmp_path / "out.tsv", "cpu") == 1
     header = (tmp_path / "out.tsv").read_text().splitlines()[0]
     assert header == "text\tending0\tending1\tending2\tlabel\t0\t1\t2"
-    four = write(tmp_path / "four.tsv", CODAH.strip())
+    four = write_lines(tmp_path / "four.tsv", CODAH.strip())
     with pytest.raises(UserError, match=r"four\.tsv, line 1: the number of endings is 4, not 3"):
         predict(output, four, tmp_path / "out.tsv", "cpu")
 
@@ -358,9 +353,9 @@ def test_all_of_codah_and_swag_is_read():
 def test_a_slice_of_swag_end_to_end(checkpoint, tmp_path):
     with (SWAG_DATA / "swag-sample-100.csv").open(encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file]
-    write(tmp_path / "data" / "train.csv", *lines[:25])
+    write_lines(tmp_path / "data" / "train.csv", *lines[:25])
     # The official name.
-    write(tmp_path / "data" / "val.csv", lines[0], *lines[25:35])
+    write_lines(tmp_path / "data" / "val.csv", lines[0], *lines[25:35])
     config = quick(epochs=1, learning_rates=(1e-3,), max_length=64)
     summary = finetune("swag", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (24, 10)

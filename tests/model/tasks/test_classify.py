@@ -12,7 +12,6 @@ import torch
 import transformers
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.tasks import word_baseline
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import (
     TASKS,
@@ -24,6 +23,7 @@ from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.label_head import SequenceClassifier
 from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
 from clozeworks.model.tasks.text_table import TextExample
+from clozeworks.model.tasks.word_baseline import classes_by_words
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 from parity_fixture import check_learning
@@ -39,15 +39,12 @@ def test_a_damaged_task_is_reported(tmp_path, content):
         read_task(write(tmp_path / "task.json", content))
 
 
-def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
-    monkeypatch.setattr(word_baseline, "MAX_EXAMPLES", 9)
-    task = GLUE["sst2"]
-    train = [
-        TextExample(f"it was {('bad', 'good')[label]}", None, label)
-        for label in (0, 1)
-        for _ in range(9)
-    ]
-    assert task.word_baseline(train, train) == {"accuracy": 1.0}
+def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too():
+    classes = [0] * 9 + [1] * 9
+    texts = [f"it was {('bad', 'good')[label]}" for label in classes]
+    assert classes_by_words(texts, classes, texts, max_train=9).tolist() == classes
+    train = [TextExample(text, None, label) for text, label in zip(texts, classes, strict=True)]
+    assert GLUE["sst2"].word_baseline(train, train) == {"accuracy": 1.0}
 
 
 def classify(path: Path, **options):

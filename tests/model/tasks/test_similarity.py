@@ -39,6 +39,7 @@ from clozeworks.model.tasks.splits import read_data, read_labelled
 from clozeworks.model.tokenizer import TextTokenizer, tokenizer_files, with_settings
 from clozeworks.pipeline.errors import UserError
 from shared_data import DATA, needs_shared_data
+from task_files import write_lines
 
 QUICK: dict[str, Any] = {"max_length": 16, "device": "cpu", "precision": "fp32"}
 PAIRS = ("sentence1\tsentence2\tscore", "the film\ta film\t5", "the book\tbad bad\t0", "a\tb\t2.5")
@@ -79,35 +80,29 @@ def save(folder: Path, config: EncoderConfig, tokenizer: Path) -> Path:
     return folder
 
 
-def write(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def read(path: Path, **options: Any) -> tuple[Similarity, list[TextGroup]]:
     task = read_similarity([path], TaskOptions(**options))
     return task, list(task.read(path, labelled=True))
 
 
 def test_the_columns_say_what_is_learned(tmp_path):
-    task, examples = read(write(tmp_path / "train.tsv", *PAIRS))
+    task, examples = read(write_lines(tmp_path / "train.tsv", *PAIRS))
     assert task.score_range == (0, 5)
     assert examples[2] == TextGroup(("a", "b"), 2.5)
     assert not task.whole_batches
 
-    pairs = write(tmp_path / "pairs.tsv", "anchor\tpositive", "the film\ta film")
+    pairs = write_lines(tmp_path / "pairs.tsv", "anchor\tpositive", "the film\ta film")
     task, examples = read(pairs)
     assert (task.score_range, examples) == (None, [TextGroup(("the film", "a film"), None)])
     assert task.whole_batches
 
-    triples = write(tmp_path / "triples.tsv", "anchor\tpositive\tnegative", "a\tb\tc")
+    triples = write_lines(tmp_path / "triples.tsv", "anchor\tpositive\tnegative", "a\tb\tc")
     assert read(triples)[1] == [TextGroup(("a", "b", "c"), None)]
 
-    texts = write(tmp_path / "texts.jsonl", json.dumps({"text": "the film"}))
+    texts = write_lines(tmp_path / "texts.jsonl", json.dumps({"text": "the film"}))
     assert read(texts)[1] == [TextGroup(("the film", "the film"), None)]
 
-    own = write(tmp_path / "own.csv", "question,answer,text", "who,he,x")
+    own = write_lines(tmp_path / "own.csv", "question,answer,text", "who,he,x")
     chosen = read(own, text="question", text_pair="answer")
     assert chosen[1] == [TextGroup(("who", "he"), None)]
 
@@ -122,7 +117,7 @@ def test_the_columns_say_what_is_learned(tmp_path):
     ],
 )
 def test_bad_rows_are_named(tmp_path, lines, message):
-    path = write(tmp_path / "train.tsv", *lines)
+    path = write_lines(tmp_path / "train.tsv", *lines)
     with pytest.raises(UserError) as error:
         read(path)
     assert message in str(error.value)
@@ -130,7 +125,7 @@ def test_bad_rows_are_named(tmp_path, lines, message):
 
 def test_rows_without_a_text_or_a_score_are_left_out_and_counted(tmp_path, capsys):
     lines = (*PAIRS, "\tb\t1", "c\td\t", "c\td\t")
-    task, examples = read(write(tmp_path / "train.tsv", *lines))
+    task, examples = read(write_lines(tmp_path / "train.tsv", *lines))
     assert len(examples) == 3
     told = capsys.readouterr().err
     assert "Left out 1 of 6 rows (with an empty text); the first: " in told
@@ -157,7 +152,7 @@ def test_the_help_names_the_defaults(score_range):
 def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
     pair = {"anchor": "the film", "positive": "a film"}
     triple = {**pair, "negative": "bad"}
-    triples = write(tmp_path / "triples.jsonl", *map(json.dumps, (triple, pair, triple)))
+    triples = write_lines(tmp_path / "triples.jsonl", *map(json.dumps, (triple, pair, triple)))
     assert read(triples)[1] == [TextGroup(("the film", "a film", "bad"), None)] * 2
     told = capsys.readouterr().err
     assert "Left out 1 of 3 rows (without a negative); the first: " in told
@@ -167,13 +162,13 @@ def test_the_first_row_says_which_columns_there_are(tmp_path, capsys):
         list(Similarity().read(triples, labelled=False))
 
     rows = ({**pair, "score": 1}, pair, {**pair, "label": 3})
-    scored = write(tmp_path / "scored.jsonl", *map(json.dumps, rows))
+    scored = write_lines(tmp_path / "scored.jsonl", *map(json.dumps, rows))
     task, examples = read(scored)
     assert task.score_range == (1, 3)
     assert [example.score for example in examples] == [1, 3]
     assert "Left out 1 of 3 rows (without a score)" in capsys.readouterr().err
 
-    pairs = write(tmp_path / "pairs.jsonl", *map(json.dumps, (pair, triple)))
+    pairs = write_lines(tmp_path / "pairs.jsonl", *map(json.dumps, (pair, triple)))
     assert read(pairs)[1] == [TextGroup(("the film", "a film"), None)] * 2
 
 
@@ -184,7 +179,7 @@ def test_files_with_other_columns_are_not_mixed(bert, tmp_path, kinds):
         "triples": ("anchor\tpositive\tnegative", "the film\ta film\tbad"),
         "scored": PAIRS,
     }
-    files = [write(tmp_path / f"train-{kind}.tsv", *rows[kind]) for kind in kinds]
+    files = [write_lines(tmp_path / f"train-{kind}.tsv", *rows[kind]) for kind in kinds]
     task = read_similarity(files, TaskOptions())
     with pytest.raises(UserError, match="give files with the same columns"):
         task.encode(read_labelled(task, files), TextTokenizer(bert))
@@ -333,8 +328,8 @@ def write_topics(folder: Path) -> Path:
         for second in good + dull:
             is_same = (first in good) == (second in good)
             lines.append(f"{first}\t{second}\t{4 if is_same else 0}")
-    write(folder / "dev.tsv", *lines)
-    write(folder / "train.tsv", *lines)
+    write_lines(folder / "dev.tsv", *lines)
+    write_lines(folder / "train.tsv", *lines)
     return folder
 
 
@@ -362,7 +357,7 @@ def test_what_is_learned_is_recorded_with_what_the_encoder_knew(trained):
 
 @pytest.mark.slow
 def test_predictions_are_cosines(trained, tmp_path):
-    pairs = write(tmp_path / "new.txt", "a good film\tgood film good", "good film\tdull book")
+    pairs = write_lines(tmp_path / "new.txt", "a good film\tgood film good", "good film\tdull book")
     predict(trained, pairs, tmp_path / "out.jsonl", "cpu")
     alike, unlike = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert alike["text_pair"] == "good film good"
@@ -374,7 +369,7 @@ def test_sentence_transformers_loads_it_and_features_writes_the_same_vectors(tra
     exported = tmp_path / "exported"
     export(trained, exported)
     texts = [GOOD, BAD, "bad , good ! film"]
-    data = write(tmp_path / "texts.txt", *texts)
+    data = write_lines(tmp_path / "texts.txt", *texts)
     config = FeaturesConfig(per="text", combine="sum", device="cpu")
     extract_features(exported, data, tmp_path / "vectors.parquet", config)
     ours = np.array(pq.read_table(tmp_path / "vectors.parquet")["vector"].to_pylist())
@@ -396,11 +391,11 @@ def test_sentence_transformers_loads_it_and_features_writes_the_same_vectors(tra
 def test_pairs_are_learned_from_each_other_and_texts_from_themselves(bert, tmp_path):
     data = write_topics(tmp_path / "data")
     good = ["the film was good", "very good film", "a good film"]
-    write(data / "train.tsv", "anchor\tpositive", *(f"{a}\t{b}" for a in good for b in good))
+    write_lines(data / "train.tsv", "anchor\tpositive", *(f"{a}\t{b}" for a in good for b in good))
     config = FinetuneConfig(**QUICK, batch_size=4, learning_rates=(1e-3,))
     summary = finetune("similarity", data, bert, tmp_path / "pairs", config)
     assert summary["metric"] == "spearman"
-    write(data / "train.tsv", "text", *good, "a dull book")
+    write_lines(data / "train.tsv", "text", *good, "a dull book")
     summary = finetune("similarity", data, bert, tmp_path / "texts", config)
     assert summary["train_examples"] == 4
     (data / "dev.tsv").unlink()
@@ -410,7 +405,7 @@ def test_pairs_are_learned_from_each_other_and_texts_from_themselves(bert, tmp_p
 
 def test_a_batch_whose_examples_are_compared_is_not_divided(bert, tmp_path):
     data = write_topics(tmp_path / "data")
-    write(data / "train.tsv", "anchor\tpositive", "a film\tthe film", "a book\tthe book")
+    write_lines(data / "train.tsv", "anchor\tpositive", "a film\tthe film", "a book\tthe book")
     config = FinetuneConfig(**QUICK, micro_batch_size=1)
     with pytest.raises(UserError, match="so `micro_batch_size` cannot divide it"):
         finetune("similarity", data, bert, tmp_path / "model", config)
