@@ -28,6 +28,9 @@ from .verdict import Audit, Check
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
+MIN_SEEN_SHARE = 0.5
+"""Of the vocabulary, if the text has `TEXT_PER_TOKEN` tokens for each of it."""
+TEXT_PER_TOKEN = 50
 MAX_PADDING_SHARE = 0.05
 """In packed rows: a long document ends its row with the last sentence that fits."""
 NUM_TOP_TOKENS = 30
@@ -190,6 +193,15 @@ def _special_checks(measures: Measures) -> Iterator[Check]:
     yield none("special or [unused] tokens drawn as random", counts["random_not_ordinary"])
     unknown_share = counts["unknown_tokens"] / max(counts["text_tokens"], 1)
     yield info("unknown tokens", unknown_share, f"{unknown_share:.3%}")
+    times_seen = measures.tokens[measures.vocabulary.is_ordinary]
+    seen_share = float((times_seen > 0).mean())
+    name = "tokens of the vocabulary that occur"
+    check = info(name, seen_share, f"{seen_share:.1%}")
+    if seen_share < MIN_SEEN_SHARE and counts["text_tokens"] >= TEXT_PER_TOKEN * len(times_seen):
+        check = replace(check, asked=f"at least {MIN_SEEN_SHARE:.0%}").explained(
+            "most never occur", "give `vocab` a lower `size`"
+        )
+    yield check
 
 
 def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:

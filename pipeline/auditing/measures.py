@@ -128,8 +128,8 @@ class Measures:
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label`
     holds histograms int64 [2, values] of a measure of the row by label, `scripts` one of the main
     scripts of A and B; `squares` holds the sums over rows that cluster-robust intervals need;
-    `masked_tokens` and `random_tokens`, int64 [vocabulary], count the originals and the random
-    tokens.
+    `tokens`, `masked_tokens` and `random_tokens`, int64 [vocabulary], count all tokens before
+    masking, the masked ones, and the random ones.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, num_rows: int) -> None:
@@ -155,6 +155,7 @@ class Measures:
             "random": np.zeros(3),
             "keep": np.zeros(3),
         }
+        self.tokens = _no_counts(vocab_size)
         self.masked_tokens = _no_counts(vocab_size)
         self.random_tokens = _no_counts(vocab_size)
         self.mask_positions = _no_counts(config.max_length)
@@ -182,6 +183,7 @@ class Measures:
         is_next = rows.next_sentence_label == 0
         not_next = rows.next_sentence_label == 1
         is_other_document = rows.document_a != rows.document_b
+        self.tokens += np.bincount(measured.restored, minlength=len(self.vocabulary))
         self.counts.update(
             rows=len(rows),
             stored_rows=measured.num_stored,

@@ -225,6 +225,27 @@ def test_a_split_other_than_the_requested_one_is_named(tmp_path):
     )
 
 
+def test_a_vocabulary_that_hardly_occurs_is_named(tmp_path):
+    def use_few_words(rows):
+        for row in rows:
+            for column in ("input_ids", "masked_lm_ids"):
+                row[column] = [
+                    token if token <= FULL_STOP else FULL_STOP + 1 + token % 300
+                    for token in row[column]
+                ]
+
+    manifest = build(tmp_path)
+    name = "tokens of the vocabulary that occur"
+    assert checks_of(audit(tmp_path, manifest))[name].verdict == "info"
+    spoil(tmp_path, manifest, use_few_words)
+    check = checks_of(audit(tmp_path, manifest))[name]
+    assert check.verdict == "warn"
+    assert check.complaint == (
+        "tokens of the vocabulary that occur 37.6% (expected at least 50%; give `vocab` a lower "
+        "`size`)"
+    )
+
+
 def test_split_words_are_named(tmp_path):
     manifest = build(tmp_path, masking="token")
     manifest["config"]["masking"] = "whole-word"
