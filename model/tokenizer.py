@@ -2,7 +2,10 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +18,15 @@ from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.vocabulary.files import load_vocabulary, read_files, vocabulary_files
 from .encoders.config import EncoderConfig
+
+TRIAL_S = 60
+_TRIAL_TEXT = "The quick brown fox jumps over the lazy dog, 1234567890: é 中 д."
+_TRIAL = """
+import resource, sys
+from tokenizers import Tokenizer
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+Tokenizer.from_buffer(sys.stdin.buffer.read()).encode(sys.argv[1])
+"""
 
 
 class TokenRow(NamedTuple):
@@ -237,8 +249,27 @@ def read_tokenizer(directory: str | Path) -> Tokenizer:
 
     Raises `UserError` if there is none, or it is damaged.
     """
-    content = tokenizer_files(directory)["tokenizer.json"]
+    files = tokenizer_files(directory)
+    content = files["tokenizer.json"]
+    try:
+        load_vocabulary(files, str(directory))
+    except UserError:  # not one that `vocab` might have written
+        _try_out(content, directory)
     try:
         return Tokenizer.from_buffer(content)
     except Exception as error:  # tokenizers raises no narrower class
         raise UserError(f"The tokenizer in {directory} cannot be read: {error}.") from None
+
+
+def _try_out(tokenizer: bytes, directory: str | Path) -> None:
+    """Raise `UserError` if a ``tokenizer.json`` ends the process at a short text, as tokenizers
+    does when the memory is full, or takes more than `TRIAL_S` for it.
+    """
+    command = [sys.executable, "-c", _TRIAL, _TRIAL_TEXT]
+    with suppress(subprocess.TimeoutExpired):
+        done = subprocess.run(
+            command, input=tokenizer, capture_output=True, timeout=TRIAL_S, check=False
+        )
+        if done.returncode >= 0:  # whoever reads it reports an exception
+            return
+    raise UserError(f"The tokenizer in {directory} fails at a short text; use another checkpoint.")

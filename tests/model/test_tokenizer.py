@@ -1,0 +1,32 @@
+"""A tokenizer that others wrote is tried out before it is trusted."""
+
+import json
+from pathlib import Path
+
+import pytest
+from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
+
+OWN = Path(__file__).resolve().parents[2] / "examples" / "model" / "tokenizer.json"
+
+
+def with_replacements(folder: Path, content: str, times: int) -> Path:
+    """Write a tokenizer that replaces each "a" by `content`, several times over."""
+    values = json.loads(OWN.read_text(encoding="utf-8"))
+    replacement = {"type": "Replace", "pattern": {"String": "a"}, "content": content}
+    steps = [values["normalizer"], *[replacement] * times]
+    values["normalizer"] = {"type": "Sequence", "normalizers": steps}
+    (folder / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_fills_the_memory_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match=r"fails at a short text; use another checkpoint"):
+        TextTokenizer(with_replacements(tmp_path, "a" * 10, times=14))
+
+
+@pytest.mark.slow
+def test_a_tokenizer_with_a_normaliser_of_its_own_is_used(tmp_path: Path):
+    changed = TextTokenizer(with_replacements(tmp_path, "e", times=1))
+    assert changed.token_ids(["a man"]) == TextTokenizer(OWN.parent).token_ids(["e men"])
