@@ -68,11 +68,19 @@ def test_adapt(tmp_path: Path):
         assert vocabulary(tmp_path / name) == vocabulary(tmp_path / source)
 
 
-@pytest.mark.parametrize("words", ["1", "10", "100"])
-def test_recipes_by_size(tmp_path: Path, words: str):
+def test_the_smallest_recipe_by_size(tmp_path: Path):
     text = EXAMPLES / "quickstart" / "corpus" / "books" / "poe-*.txt"
-    run_small(f"recipes/{words}-million-words.toml", tmp_path, text=text, tokens=20_000)
+    run_small("recipes/1-million-words.toml", tmp_path, text=text, tokens=20_000)
     assert summary(tmp_path / "run")["status"] == "finished"
+
+
+@pytest.mark.parametrize("words", ["10", "100"])
+def test_larger_recipes_by_size_are_accepted(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    recipe = str(EXAMPLES / "recipes" / f"{words}-million-words.toml")
+    main(["run", recipe, "--output", str(tmp_path / "encoder"), "--dry-run"])
+    assert "[4/4] clozeworks pretrain" in capsys.readouterr().out
 
 
 def test_quickstart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
