@@ -44,7 +44,8 @@ install() {
     if [ -n "$UV" ]; then
         "$UV" pip install --quiet --python .venv/bin/python "$@"
     else
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"
+        # As uv: modules are compiled when they are first imported, and most never are.
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$@"
     fi
 }
 

@@ -232,7 +232,7 @@ def try_case(case: Case, rows: SomeRows, options: Options) -> bool:
     """Measure a case; return whether that worked."""
     try:
         measure_case(case, rows, options)
-    except Exception:  # whatever it is, the cases behind it are measured
+    except Exception:  # whatever it is, the cases after it are measured
         traceback.print_exc()
         how = "compiled" if case.compiled else "eager"
         print(f"{case.size}, {case.trainer}, {how}: failed with the error above", flush=True)

@@ -42,9 +42,9 @@ _SMALL = "[a-zß-öø-ÿά-ώа-яёєіїґ]"
 _ASIDE = re.compile(r"\([^()]*\)|\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|(?<!\w)['‘].*")
 # Inside a sentence, without its quotations and brackets.
 MISSED = {
-    "missed behind a word": re.compile(rf"{_SMALL}{{5}}\. (?={_CAPITAL})"),
-    "missed behind me, art, May": re.compile(rf" (?:me|art|May)\. (?={_CAPITAL}{_SMALL})"),
-    "missed behind a unit": re.compile(
+    "missed after a word": re.compile(rf"{_SMALL}{{5}}\. (?={_CAPITAL})"),
+    "missed after me, art, May": re.compile(rf" (?:me|art|May)\. (?={_CAPITAL}{_SMALL})"),
+    "missed after a unit": re.compile(
         rf"\d ?(?:k?m|[cm]m|kg|ha|km/h|m/s|к?м|[см]м|кг|га|χλμ)\. (?={_CAPITAL}{_SMALL})"
     ),
 }
@@ -52,10 +52,10 @@ MISSED = {
 FALSE = {
     "goes on with a small letter": re.compile(rf"(?<=[.!?])\n(?={_SMALL})"),
     "within an acronym": re.compile(rf"{_CAPITAL}\.\n(?={_CAPITAL}{{1,4}}\.)"),
-    "behind Ste., Ft., Vol. II, var.": re.compile(
+    "after Ste., Ft., Vol. II, var.": re.compile(
         r" (?:(?:Ste|Sta|Ft)\.\n(?=[A-Z])|[Vv]ols?\.\n(?=[IVX]+\b)|(?:subsp|var|ser)\.\n(?=[\"“]))"
     ),
-    "behind a genitive (၏)": re.compile("၏\n"),
+    "after a genitive (၏)": re.compile("၏\n"),
 }
 _NUMBER_BEHIND = re.compile(r"\D (\d{1,3})[.।)]$")
 
@@ -77,7 +77,7 @@ def wrong_ends(sentences: list[str]) -> Counter[str]:
     counts.update({name: len(kind.findall(text)) for name, kind in FALSE.items()})
     behind = [_NUMBER_BEHIND.search(sentence[-7:]) for sentence in sentences]
     numbers = [int(number[1]) if number else None for number in behind]
-    counts["numbers behind the items before"] += sum(
+    counts["numbers after the items before"] += sum(
         third is not None and second == third - 1 and first == third - 2
         for first, second, third in zip(numbers, numbers[1:], numbers[2:], strict=False)
     )
@@ -85,7 +85,7 @@ def wrong_ends(sentences: list[str]) -> Counter[str]:
 
 
 def count_documents(*directories: str) -> None:
-    kinds = [*MISSED, *FALSE, "numbers behind the items before"]
+    kinds = [*MISSED, *FALSE, "numbers after the items before"]
     print("| documents | sentences | " + " | ".join(kinds) + " |")
     print("|---" * (len(kinds) + 2) + "|")
     for directory in directories:

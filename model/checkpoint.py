@@ -243,7 +243,7 @@ def save_model(
 
 
 def write_json(path: Path, values: Mapping[str, object]) -> None:
-    """Write `values` in their order, indented for people, into a folder that nothing reads yet."""
+    """Write `values` in their order, indented for readers, into a folder that nothing reads yet."""
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 

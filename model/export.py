@@ -125,7 +125,7 @@ def onnx_section(graphs: "Sequence[OnnxFile]") -> str:
 
 def _check_output(output: str, card: bytes, *, overwrite: bool) -> None:
     present = storage.file_names(output)
-    # Hidden files are no others: a clone of a Hub repository has .gitattributes.
+    # Ignore hidden files, such as the .gitattributes of a Hub clone.
     others = [name for name in present if name not in FILES and not name.startswith(".")]
     if others:
         raise UserError(

@@ -22,7 +22,7 @@ SAMPLE_BYTES = 1 << 20
 """Bytes by which the encoding of a text is judged."""
 
 CHARACTERS_PER_DAMAGE = 1000
-"""Of a whole text at most one in so many characters may be damaged."""
+"""A whole text may have one damaged character in this many."""
 CHARACTERS_PER_DAMAGE_IN_PLACES = 100
 """The same of a piece of a text, since damage may be all in one place."""
 
@@ -100,7 +100,7 @@ class Detection:
 def check_encoding(name: str) -> str:
     """Return Python's name of an encoding; raise `UserError` if there is none of this name."""
     try:
-        "".encode(name)  # bytes-to-bytes codecs such as "hex" are no encodings
+        "".encode(name)  # bytes-to-bytes codecs such as "hex" are not encodings
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         raise UserError(

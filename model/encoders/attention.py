@@ -155,7 +155,7 @@ class PackedRows(NamedTuple):
         """Return the row of each token (T,)."""
         num_tokens = int(self.row_starts[-1])
         tokens_T = torch.arange(num_tokens, dtype=torch.int32, device=self.row_starts.device)
-        # On the right of equal ends: a row's first token lies behind the end of the row before.
+        # On the right of equal ends: a row's first token lies past the end of the row before.
         return torch.bucketize(tokens_T, self.row_starts[1:], right=True)
 
 

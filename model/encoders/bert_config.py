@@ -87,7 +87,7 @@ class ModelConfig(Shape):
         As `torch.compile` saves them: see the tests of the traced GPU.
         """
         # Two bytes each: input, queries, keys, values, attention's output, the sum before each
-        # LayerNorm, the states between both halves; before and behind GELU. A byte for each of two
+        # LayerNorm, the states between both halves; before and after GELU. A byte for each of two
         # dropout masks.
         layer = 18 * self.hidden_size + 4 * self.intermediate_size
         return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)

@@ -119,7 +119,7 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
     untied_weight: ClassVar[str]
     """Name of the output matrix in a checkpoint where it is not the word embeddings."""
     heads: ClassVar[Mapping[str, str]]
-    """Parts that a checkpoint may lack: their names for people, by the prefix of their weights'."""
+    """Parts that a checkpoint may lack: their names in messages, by their weights' prefix."""
 
     def __init__(self, config: Shape):
         super().__init__()
@@ -296,7 +296,7 @@ def count_correct(logits: Tensor, labels: Tensor, *, exact: bool) -> Tensor:
         if exact:
             return (logits.argmax(1) == labels).sum()
         # Ties are not told apart: that takes an eighth of the time of argmax on a CPU.
-        # `IGNORED` is no index; clamped, it reads some logit, which does not count.
+        # `IGNORED` is not an index; clamped, it reads some logit, which does not count.
         is_label = labels != IGNORED
         index = labels.clamp(min=0)[:, None]
         label_logits = logits.gather(1, index).squeeze(1)

@@ -72,7 +72,7 @@ class ModernBertConfig(Shape):
     """Tokens of the longest rows it is meant for; no weight depends on it."""
     hidden_activation: str = "gelu"
     global_attn_every_n_layers: int = 3
-    """Of so many layers the first attends to whole rows, the others within a window."""
+    """Of this many layers the first attends to whole rows, the others within a window."""
     local_attention: int = 128
     """Tokens of a window, half of them on either side."""
     global_rope_theta: float = 160_000.0
@@ -151,7 +151,7 @@ class ModernBertConfig(Shape):
         """Return the number of weights of the encoder without heads."""
         hidden = self.hidden_size
         layer = 4 * hidden**2 + 3 * hidden * self.intermediate_size + 2 * hidden
-        # The first layer has one LayerNorm less, but there is one behind the last, and one behind
+        # The first layer has one LayerNorm less, but there is one after the last, and one after
         # the embeddings.
         return hidden * (self.vocab_size + 1) + self.num_hidden_layers * layer
 
@@ -169,7 +169,7 @@ class ModernBertConfig(Shape):
         """Return the bytes that the backward pass needs of each token; see
         `ModelConfig.activation_bytes`.
         """
-        # Two bytes each: queries, keys, values, attention's output, the states behind each product
+        # Two bytes each: queries, keys, values, attention's output, the states after each product
         # and LayerNorm; values and gates, and their product. The input is fp32.
         layer = 18 * self.hidden_size + 6 * self.intermediate_size
         return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)
@@ -274,8 +274,9 @@ def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:
         every = _global_every(layer_types)
         if every is None:
             raise UserError(
-                "layer_types in config.json is no regular change of full_attention and "
-                "sliding_attention, the first layer being full; only that is read."
+                "layer_types in config.json does not alternate between full_attention and "
+                "sliding_attention in a fixed period, beginning with full_attention; only that is "
+                "read."
             )
         fields["global_attn_every_n_layers"] = every
     names = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}

@@ -34,9 +34,10 @@ from ..mirror import mirrored
 from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
+from ..tasks.data import ExampleT
 from ..tasks.head import Scores, prefixed
 from ..tasks.splits import TaskSplits, read_data
-from ..tasks.task import ExampleT, Task
+from ..tasks.task import Task
 from ..training.device import kept_generators, product_dtype
 from ..training.logs import ProgressCallback
 from ..training.processor import print_if_emulated

@@ -15,11 +15,11 @@ from ..mirror import local_copy
 from ..notices import print_notice
 from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.head import Recipe
+from ..tasks.data import report_cut
+from ..tasks.head import Recipe, TaskHead
 from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskSplits, dev_split
 from ..tasks.tables import shown
-from ..tasks.task import Task, report_cut
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from .config import FinetuneConfig
 from .records import Trial
@@ -130,7 +130,9 @@ def report_oddities(splits: TaskSplits, features: Features, checkpoint: str) -> 
         )
 
 
-def chosen_recipe(task: Task, config: FinetuneConfig, trial: Trial | None = None) -> Recipe:
+def chosen_recipe(
+    task: TaskHead[Any], config: FinetuneConfig, trial: Trial | None = None
+) -> Recipe:
     """Return the task's hyperparameters, with what the user chose for all runs, and what a `trial`
     has of its own.
     """
@@ -141,7 +143,7 @@ def chosen_recipe(task: Task, config: FinetuneConfig, trial: Trial | None = None
     return task.recipe._replace(**chosen)
 
 
-def make_grid(task: Task, config: FinetuneConfig) -> list[Trial]:
+def make_grid(task: TaskHead[Any], config: FinetuneConfig) -> list[Trial]:
     """Return the runs of a search."""
     choices = {
         "learning_rate": chosen_recipe(task, config).learning_rates,

@@ -121,7 +121,7 @@ class InstanceDataset(IterableDataset[InstanceRow]):
             "duplicates_per_epoch": duplicates_per_epoch,
         }
         # The next iteration starts at a position in the sequence of all ranks' rows, and skips
-        # some of this process's rows behind it.
+        # some of this process's rows after it.
         self._position = 0
         self._num_skipped = 0
         self._num_yielded = 0

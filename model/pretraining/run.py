@@ -245,6 +245,6 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], PretrainState]:
 
 
 def advice_if_damaged(checkpoint: Path) -> str:
-    """Say how a run goes on without this checkpoint of its own."""
+    """Say how a run continues without this checkpoint of its own."""
     # A run has one checkpoint, except when it was killed between writing one and deleting the last.
     return f"Delete {checkpoint} to resume from the checkpoint before it, or to start over."

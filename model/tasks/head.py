@@ -1,11 +1,11 @@
-"""The model of a task, and the types of what it puts out.
+"""The half of a task that knows its model: what its outputs mean, and what they are worth.
 
 Shapes: N features, B rows (N times the choices), L padded length, D hidden size.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from ..encoders.catalogue import make_encoder, make_task_head
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import Encoder, with_sigma
 from ..encoders.heads import IGNORED
-from .batches import TaskBatch
+from .batches import Feature, TaskBatch
+from .class_report import ClassReport
+from .data import ExampleT
 
 Outputs = Sequence[np.ndarray]
 """The head's outputs for each feature, float32, without padding."""
@@ -131,3 +133,76 @@ def hf_labels(names: Sequence[str]) -> dict[str, Any]:
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
     }
+
+
+class TaskHead(ABC, Generic[ExampleT]):
+    """The model of a task, and what its outputs mean and are worth."""
+
+    pipeline: ClassVar[str] = "text-classification"
+    """The Hub's name for such tasks."""
+    tuned_settings: ClassVar[tuple[str, ...]] = ()
+    """The fields that `tuned` changes."""
+    has_new_weights: ClassVar[bool] = True
+    """Whether the model has a head, which must be trained before it can answer."""
+    whole_batches: bool = False
+    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The default hyperparameters; unless overridden, the paper's for GLUE (section 4.1)."""
+        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
+
+    @abstractmethod
+    def model(self, config: EncoderConfig) -> TaskModel:
+        """Return an encoder with this task's head; no weights are loaded yet."""
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return what ``transformers`` needs in ``config.json`` besides encoder and class."""
+        return {}
+
+    def companion_files(self, config: EncoderConfig) -> dict[str, bytes]:
+        """Return files by name that other libraries than ``transformers`` need with the model."""
+        return {}
+
+    def tuned(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[ExampleT]
+    ) -> Self:
+        """Return the task with its threshold tuned on the dev examples after training, if any."""
+        return self
+
+    @abstractmethod
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[ExampleT]
+    ) -> list[Answer]:
+        """Return the answer for each example."""
+
+    @abstractmethod
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[ExampleT]
+    ) -> Scores:
+        """Return the official metrics."""
+
+    @abstractmethod
+    def baseline(self, train: Sequence[ExampleT], examples: Sequence[ExampleT]) -> Scores:
+        """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
+
+    def word_baseline(self, train: Sequence[ExampleT], examples: Sequence[ExampleT]) -> Scores:
+        """Return the metrics on `examples` of a model of words alone, fitted to `train`.
+
+        They are empty if the task has no such model.
+        """
+        return {}
+
+    def class_report(self, answers: Sequence[Answer], examples: Sequence[ExampleT]) -> ClassReport:
+        """Return the figures of each class; empty if the task has none."""
+        return ClassReport()
+
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[ExampleT], split: str
+    ) -> dict[str, bytes]:
+        """Return the files, by name, that the task's server or script expects; empty if none does.
+
+        `split` is the split of the examples as in `splits.find_splits`: ``test``,
+        ``test_mismatched``, ...
+        """
+        return {}

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from ..tokenizer import TextTokenizer
-from .task import ExampleT, Task
+from .data import ExampleT, TaskData
 
 _Key = tuple[str | bytes, ...]
 
@@ -28,7 +28,7 @@ class Repeats:
 
 
 def find_repeats(
-    task: Task[ExampleT],
+    task: TaskData[ExampleT],
     train: Sequence[ExampleT],
     dev: Mapping[str, Sequence[ExampleT]],
     tokenizer: TextTokenizer | None = None,
@@ -38,7 +38,7 @@ def find_repeats(
     Texts are the same if they have the same tokens: case and spacing may differ. Without a
     `tokenizer` they are compared as they are. A dev example is shared even if the texts of its pair
     are in the other order in training. Tasks whose examples have no texts, or more than texts
-    (`Task.depends_on_texts_alone`), have none.
+    (`TaskData.depends_on_texts_alone`), have none.
     """
     labels: dict[_Key, list[Hashable]] = defaultdict(list)
     first_texts: dict[_Key, str] = {}
@@ -64,7 +64,7 @@ def find_repeats(
 
 
 def _keys(
-    task: Task[ExampleT], examples: Sequence[ExampleT], tokenizer: TextTokenizer | None
+    task: TaskData[ExampleT], examples: Sequence[ExampleT], tokenizer: TextTokenizer | None
 ) -> Iterator[_Key]:
     """Yield the tokens of each example's texts; nothing for one that depends on more."""
     if not task.depends_on_texts_alone:
@@ -80,7 +80,7 @@ def _keys(
         yield tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
 
 
-def _label(task: Task[ExampleT], example: ExampleT) -> Hashable:
+def _label(task: TaskData[ExampleT], example: ExampleT) -> Hashable:
     """Return the label, or the set of labels; None for pairs that have none."""
     truth = task.truth(example)
     if isinstance(truth, list):

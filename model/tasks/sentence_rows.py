@@ -109,7 +109,7 @@ def _rows_of_sentence(
         tokens = np.arange(window.read_start, window.read_end)
         is_read = (word_starts >= window.read_start) & (word_starts < window.read_end)
         words = np.flatnonzero(is_read)
-        # A token of the document lies behind [CLS] in the row: the window's first is at 1.
+        # A token of the document lies after [CLS] in the row: the window's first is at 1.
         shift = 1 - window.start
         row_tokens = document.ids[window.start : window.end]
         yield SentenceRow(

@@ -118,8 +118,8 @@ def _candidates(values_NR: Tensor) -> Tensor:
 
 
 def _also_right(batch: TaskBatch) -> Tensor:
-    """Return where (N, C) a candidate is no wrong answer: it is the same text as the right one or
-    as the anchor itself, or the partner of the same text.
+    """Return where (N, C) a candidate is not a wrong answer: it is the same text as the right one
+    or as the anchor itself, or the partner of the same text.
     """
     ids_NRL = batch.input_ids_BL.unflatten(0, (batch.num_features, -1))
     anchors_NL = ids_NRL[:, 0]
@@ -371,7 +371,7 @@ def _correlations(cosines_N: np.ndarray, examples: Sequence[TextGroup]) -> Score
 
 def _ranks(vectors_NRD: Tensor, examples: Sequence[TextGroup]) -> np.ndarray:
     """Return the rank (N,) of each text's partner among all candidates but the text itself, from 1;
-    equal cosines are no better ones.
+    ties do not count as better.
     """
     texts_NR = _numbered([example.texts for example in examples])
     candidates_CD = _candidates(vectors_NRD)

@@ -12,9 +12,10 @@ from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
 from .catalogue import TASKS
+from .data import ExampleT, TaskData
 from .options import TaskOptions, check_task
 from .tables import SUFFIXES, hub_split, is_hub
-from .task import ExampleT, Task
+from .task import Task
 
 HELD_OUT_SHARE = 0.1
 BACKUPS = ("~", ".bak", ".orig")
@@ -196,7 +197,7 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
     return [value in held_out for value in hashes]
 
 
-def group_keys(task: Task[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
+def group_keys(task: TaskData[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
     """Return the key of each example for `hold_out`: its group's, or that of an earlier example
     with the same texts.
 
@@ -324,7 +325,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     return task_data
 
 
-def read_labelled(task: Task[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
+def read_labelled(task: TaskData[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
     """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:

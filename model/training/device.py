@@ -122,8 +122,8 @@ def host_memory() -> int:
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)  # ulimit -v
     if address_space != resource.RLIM_INFINITY:
         limits.append(address_space)
-    # A container's limit. The machine's memory, which it sees too, is no promise: a process that
-    # goes past the limit is killed without an error.
+    # A container's limit. The machine's memory, which it sees too, is not a promise: a process
+    # that goes past the limit is killed without an error.
     with suppress(OSError, ValueError):  # no control groups, or "max"
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(limits)
@@ -167,7 +167,7 @@ def kept_generators(device: torch.device) -> AbstractContextManager[None]:
 @contextmanager
 def pinned_attention() -> Iterator[None]:
     """Rule out the attention of cuDNN within the block: it rounds a dropout rate to a sixteenth
-    without saying so, refuses some shapes, and plans each new one anew.
+    without saying so, refuses some shapes, and plans each new one.
     """
     was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -75,7 +75,7 @@ class RunLog:
         for row in _read_rows(path, columns):
             if int(row["step"]) <= first_step:
                 valid_rows.append(row)
-        # Written anew under another name, so that a kill in the middle loses no line.
+        # Rewritten under another name, so that a kill in the middle loses no line.
         partial = path.with_suffix(".partial")
         # Buffered by line, so that each line can be read at once.
         file = partial.open("w", buffering=1, newline="", encoding="utf-8")

@@ -147,7 +147,7 @@ class GradientSum:
     this order on all ranks. Parameters without a gradient in the first update are left out: they
     are unused.
 
-    Not DistributedDataParallel, which fills its buckets anew after the first update, in the order
+    Not DistributedDataParallel, which refills its buckets after the first update, in the order
     in which gradients were ready: a run that resumes would sum its first gradients in other
     buckets, so in another order, and differ in the last bits from one that was not interrupted. It
     also takes the mean over ranks, where the loss is a sum of shares of the global batch.

@@ -71,8 +71,8 @@ class Update(NamedTuple):
     def is_finite(self) -> bool:
         """Whether the global batch's sums and gradient are finite; the weights are spoiled if not.
 
-        A gradient that overflows fp16 is no harm, because the update is skipped, unless no scale is
-        small enough.
+        A gradient that overflows fp16 does no harm, because the update is skipped, unless no scale
+        is small enough.
         """
         has_gradient = math.isfinite(self.gradient_norm) or self.loss_scale >= 1
         return math.isfinite(sum(self.sums)) and has_gradient

@@ -130,7 +130,7 @@ def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
         b"clozeworks.seed": measures.config.seed,
     }
     for name, value in expected.items():
-        # Absent is no fault: a tool that rewrites a Parquet file may drop such metadata.
+        # Absent is not a fault: a tool that rewrites a Parquet file may drop such metadata.
         if name in footer and footer[name] != str(value).encode():
             return True
     return False

@@ -90,7 +90,7 @@ def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
     indices = np.flatnonzero(lengths >= REPEATED_CHARACTERS)
     long_sentences = sentences.take(pa.array(indices)).to_pylist()
-    # Not Python's `hash`, which is salted anew in each process: which hashes are kept, and with
+    # Not Python's `hash`, which has another salt in each process: which hashes are kept, and with
     # them the estimates, would differ from run to run.
     digests = [blake2b(text.encode(), digest_size=8).digest() for text in long_sentences]
     return indices, np.frombuffer(b"".join(digests), np.uint64)

@@ -321,7 +321,7 @@ def _width(lines: list[str]) -> int:
 def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[str]]]:
     """Yield the parts of a book whose lines are wrapped at `width`, each with its own width.
 
-    A part is judged anew where its lines are much longer than in the beginning, or much shorter.
+    A part is judged on its own if its lines are much longer than in the beginning, or shorter.
     """
     for part in _parts(lines):
         mean_length = sum(map(len, part)) / len(part)
@@ -421,7 +421,7 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
                     gap = 0
                 gap += 1
                 continue
-            # A full line of wrapped text goes on in the next, even if it ends a sentence by chance.
+            # A full line of wrapped text continues in the next, even if a sentence ends with it.
             is_full = len(line) >= 0.75 * part_width
             is_heading = not is_full and _HEADING.match(line) is not None
             if is_heading and block and _SMALL_START.match(line):
@@ -519,7 +519,7 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _is_cell(block: Block) -> bool:
-    """Return whether a block behind a table continues one of its cells."""
+    """Return whether a block after a table continues one of its cells."""
     return not block.gap and block.lines[0].startswith(_DEEP_INDENT)
 
 

@@ -136,7 +136,7 @@ def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
         return _StreamReader(file, bz2.BZ2Decompressor).read
     if suffix == "xz":
         return _StreamReader(file, lzma.LZMADecompressor, _XZ_PADDING_BYTES).read
-    # Not `read`, which goes on until it has all of `size`, and at damage loses what it had.
+    # Not `read`, which continues until it has all of `size`, and at damage loses what it had.
     return gzip.GzipFile(fileobj=file).read1
 
 

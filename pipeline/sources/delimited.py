@@ -97,7 +97,7 @@ def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[_Row]:
 def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[_Row]:
     """Yield the rows of numbered lines, whose quotes may join several of them.
 
-    After a row that is not CSV reading resumes at the line behind its first, so that a missing
+    After a row that is not CSV reading resumes at the line after its first, so that a missing
     quote costs one row. It costs all lines of the row if the file has many such rows, because
     reading them again and again would take quadratic time:
 

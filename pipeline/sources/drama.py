@@ -20,12 +20,12 @@ from collections import Counter
 from ..execution.counters import Counters
 from .sentence_rules import UPPER_CASE
 
-# A speaker has so many speeches, and all speakers of a text together.
+# The fewest speeches of a speaker, and of all speakers of a text together.
 _FEWEST_SPEECHES = 5
 _FEWEST_SPEECHES_OF_ALL = 30
 _PLAY_SHARE = 0.05
-"""In a play, one line in so many begins a speech: then its directions go, and also the names of
-those who speak once. Other texts have scenes, as some novels.
+"""A text is a play if this share of its lines begins a speech: then its directions go, and also the
+names of those who speak once. Other texts have scenes, as some novels.
 """
 
 _CAPITALS = rf"[{UPPER_CASE}][{UPPER_CASE}'’-]*"

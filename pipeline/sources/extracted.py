@@ -28,7 +28,7 @@ from .wikitext.repair import GAP, items_of
 SHORTEST_LINE_BYTES = 40
 SHORTEST_UNENDED_LINE_BYTES = 120
 
-# A Korean heading ends in a noun: WikiExtractor puts a full stop behind it, as behind the verb of a
+# A Korean heading ends in a noun: WikiExtractor puts a full stop after it, as after the verb of a
 # sentence.
 _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
@@ -108,7 +108,7 @@ _ENDINGS = {
 
 
 def _behind_any(words: Iterable[str], before: str, after: str) -> str:
-    """Return a pattern that matches behind any of the words, between two patterns of fixed width.
+    """Return a pattern that matches after any of the words, between two patterns of fixed width.
 
     A look-behind of `re` has a fixed width, so that there is one for each length of words.
     """

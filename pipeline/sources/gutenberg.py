@@ -172,7 +172,7 @@ def read_header(head: str) -> dict[str, str]:
     """
     fields: dict[str, str] = {}
     for name, value in _FIELD.findall(head):
-        # A long title goes on in indented lines.
+        # A long title continues in indented lines.
         fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
         # "English and French", "English (United States)": the first word decides.
@@ -189,7 +189,7 @@ def header_end(text: str, start: int = 0) -> int:
     first_mark = _START.search(text, start, stop)
     if first_mark is None:
         return start
-    # Old headers have two marks: the last counts. One behind an end mark is the next book's.
+    # Old headers have two marks: the last counts. One after an end mark is the next book's.
     book_end = first_mark.end() + _book_end(text[first_mark.end() : stop])
     *_, last_mark = _START.finditer(text, start, book_end)
     line_end = text.find("\n", last_mark.end())
@@ -225,7 +225,7 @@ def split_books(
                 end = len(text)
                 if mark:
                     end = header_end(text, mark.start())
-                # The licence behind a book may be long; its successor's header comes last.
+                # The licence after a book may be long; its successor's header comes last.
                 header = (header + text[:end])[-_HEADER_CHARACTERS:]
                 counters.leave_out("boilerplate", [text[:end]])
                 within_book = mark is not None

@@ -205,7 +205,7 @@ def _joined_documents(
     lines: list[str] = []
     first_number = 0
     num_characters = 0
-    #   rows        "A."  "B."  ""  "C."  and the empty one behind the last
+    #   rows        "A."  "B."  ""  "C."  and the empty one after the last
     #   documents   [ A.   B. ]     [ C.]
     for number, row in chain(rows, [(0, {})]):
         text = table.columns.read_text(row)

@@ -1,7 +1,7 @@
 """Cut after ends of sentences that sentencex misses.
 
 A text is a string of lines, as in `sentence_joins`; to cut is to add a line break. What sentencex
-leaves whole, it takes for an abbreviation, a quotation or bracket, or a sentence that goes on:
+leaves whole, it takes for an abbreviation, a quotation or bracket, or a sentence that continues:
 
     It runs on for 19 km. Ferries cross it. Come with me. Farewell, my friend!
                         ^ a unit                        ^ a word like any other

@@ -64,7 +64,7 @@ _BEHIND_INITIAL = re.compile(rf"(?:^|[\s(]){_SYLLABLE}\. ?$")
 _LONGEST_INITIAL = 12
 _SHORTEST_PLAIN = 9
 
-# Letters behind which, and before which, no rule joins.
+# Letters after which, and before which, no rule joins.
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 
 
@@ -195,14 +195,14 @@ def _matches(before: str, following: str, lines: str, position: int, rules: Join
         return True
     if not rules.cased_patterns.match(seen):
         return False
-    # In a text without capitals a small letter does not tell that a sentence goes on.
+    # In a text without capitals a small letter does not tell that a sentence continues.
     start = lines.rfind("\n\n", 0, position) + 1
     end = lines.find("\n\n", position)
     return not lines[start : end if end >= 0 else None].islower()
 
 
 def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
-    """Return whether a text ends with an initial or abbreviation, and its sentence goes on.
+    """Return whether a text ends with an initial or abbreviation, and its sentence continues.
 
     So it also does after a mark that does not end a sentence in this language.
     """

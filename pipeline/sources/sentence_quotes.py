@@ -4,7 +4,7 @@ import re
 
 from .sentence_rules import GERSHAYIM, MIRRORED_QUOTES, UPPER_CASE
 
-# Marks that sentencex takes for an opening quotation mark, behind which it finds no end.
+# Marks that sentencex takes for an opening quotation mark, after which it finds no end.
 _TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
 ORPHAN = "¤"
 """Shown for a mark without a partner."""

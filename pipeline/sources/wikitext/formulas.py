@@ -161,7 +161,7 @@ def _symbol(command: re.Match[str]) -> str:
     if symbol is None:
         return command[0]
     is_letter = len(symbol) == 1 and symbol.isalpha()
-    # The blank behind "\\alpha x" is only for TeX; around operators it is welcome.
+    # The blank after "\\alpha x" is only for TeX; around operators it is welcome.
     if command[0].endswith(" ") and not is_letter:
         return f"{symbol} "
     next_character = command.string[command.end() : command.end() + 1]

@@ -80,7 +80,7 @@ def wikitext_to_paragraphs(
     ['Ada (born London, 5 km away).']
     """
     dropped: Dropped = defaultdict(list)
-    # With a line break in front, every line begins behind one.
+    # With a line break in front, every line begins after one.
     text = resolve_tags("\n" + _without_controls(markup), dropped)
     added = added_templates(templates, language)
     structures = _Structures(text, language, frozenset(namespaces), dropped, title, added)
@@ -195,7 +195,7 @@ class _Structures:
                 out.append(self._unmatched(index))
                 index += 2
                 continue
-            # The structure is parts[index:close + 1]; the text behind it is parts[close + 1].
+            # The structure is parts[index:close + 1]; the text after it is parts[close + 1].
             token = parts[index]
             if token == "[[":
                 words = self._link(index, close, depth)
@@ -267,7 +267,7 @@ class _Structures:
         return " ".join(texts)
 
     def _is_alone(self, index: int, close: int) -> bool:
-        """Return whether a template fills its line, perhaps with others, and so is no word."""
+        """Return whether its line holds only templates: then it is not a word of a sentence."""
         before = self.parts[index - 1]
         after = self.parts[close + 1]
         follows_structure = before == "" and index > 1

@@ -183,7 +183,7 @@ def _first_fitting(shows: Sequence[str], arguments: Arguments, language: str) ->
 
 def _filled(pattern: str, arguments: Arguments, language: str) -> str | None:
     """Return a pattern with the values of its fields; None if one without a default has none."""
-    # `re.split` returns for each field its three groups and the literal behind it:
+    # `re.split` returns for each field its three groups and the literal after it:
     #   "about {#1|value:0} km"   ->   "about "   "#"  "1|value"  "0"  " km"
     words, *fields = _FIELD.split(pattern)
     for index in range(0, len(fields), 4):
