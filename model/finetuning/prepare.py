@@ -20,6 +20,7 @@ from ..tasks.head import Recipe, TaskHead
 from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskSplits, dev_split
 from ..tasks.tables import shown
+from ..tasks.task import Task
 from ..tokenizer import TextTokenizer, check_fit, trained_length
 from .config import FinetuneConfig
 from .records import Trial
