@@ -362,7 +362,10 @@ def test_both_forms_of_config_json_are_read_and_written(values):
             {"classifier_pooling": "max"},
             "classifier_pooling is 'max', but must be one of cls, mean",
         ),
-        ({"layer_types": ["full_attention", "full_attention", "sliding_attention"]}, "no regular"),
+        (
+            {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
+            "fixed period",
+        ),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type .* 'yarn'"),
         ({"num_attention_heads": 256}, "odd size"),
         ({"local_attention": 0}, "local_attention is 0, but must be at least 1"),
