@@ -196,7 +196,7 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
     moments = random.Random(5)
     first_of_stage = moments.choice(FOLDERS[:2])
     head = output / first_of_stage / ".work" / "head.json"
-    process = start_until(typed, head.exists, delay_s=moments.random() / 4)
+    process = start_until(typed, head.exists, delay_s=moments.random() / 20)
     with suppress(ProcessLookupError):  # it has ended already
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
