@@ -8,6 +8,7 @@ Shapes: B rows, L tokens of a row, T tokens of all rows, M tokens to predict.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, groupby
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, between, concatenate, select, sequences
+from ...pipeline.instances.rows import Rows, concatenate, select, sequences
 from ...pipeline.ragged import owners, places
 from ..encoders.heads import IGNORED
 from .batches import Rectangle
@@ -39,46 +40,36 @@ class InstanceRow(Mapping[str, Any]):
     Tensors are made when they are asked for: `collate` takes whole batches of rows instead.
     """
 
-    def __init__(self, batch: Rows, index: int, has_pairs: bool) -> None:
+    def __init__(self, batch: "_Batch", index: int) -> None:
         self.batch = batch
-        """The rows that it was read with."""
         self.index = index
-        self.has_pairs = has_pairs
-
-    @cached_property
-    def _items(self) -> dict[str, Tensor | int]:
-        batch = self.batch
-        start, stop = batch.offsets[self.index : self.index + 2]
-        ids_L = batch.input_ids[start:stop].astype(np.int64)
-        is_in_segment_b_L = np.arange(len(ids_L)) >= batch.segment_b_start[self.index]
-        first, end = batch.masked_offsets[self.index : self.index + 2]
-        labels_L = np.full(len(ids_L), IGNORED, np.int64)
-        labels_L[batch.masked_positions[first:end]] = batch.masked_ids[first:end]
-        items: dict[str, Tensor | int] = {
-            "input_ids": torch.from_numpy(ids_L),
-            "token_type_ids": torch.from_numpy(is_in_segment_b_L.astype(np.int64)),
-            "labels": torch.from_numpy(labels_L),
-        }
-        if batch.sequence_starts is not None:
-            documents = sequences(between(batch, self.index, self.index + 1))
-            items["position_ids"] = torch.from_numpy(places(documents.lengths))
-        if self.has_pairs:
-            items["next_sentence_label"] = int(batch.next_sentence_label[self.index])
-        return items
 
     def __getitem__(self, name: str) -> Any:
-        return self._items[name]
+        return self.batch.tensors[self.index][name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
+        return iter(self.batch.tensors[self.index])
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.batch.tensors[self.index])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the other rows of the batch out, for a ``DataLoader`` that collates elsewhere."""
-        row = between(self.batch, self.index, self.index + 1)
-        return InstanceRow, (row, 0, self.has_pairs)
+        row = select(self.batch.rows, np.array([self.index]))
+        return InstanceRow, (_Batch(row, self.batch.has_pairs), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Rows that were read together."""
+
+    rows: Rows
+    has_pairs: bool
+
+    @cached_property
+    def tensors(self) -> list[dict[str, Any]]:
+        """The items of each row."""
+        return _split_rows(self.rows, has_pairs=self.has_pairs)
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
@@ -168,8 +159,8 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         rows = self._sequence.rows(start, stop)
         if self.num_ranks > 1:
             rows = select(rows, rank_rows)
-        has_pairs = self.directory.has_pairs
-        return [InstanceRow(rows, index, has_pairs) for index in range(len(rows))]
+        together = _Batch(rows, self.directory.has_pairs)
+        return [InstanceRow(together, index) for index in range(len(rows))]
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return the state after `num_batches` batches of the current iteration, from which another
@@ -196,6 +187,24 @@ class InstanceDataset(IterableDataset[InstanceRow]):
                     f"The state has {name} {state[name]}, but the data set has {value}."
                 )
         self._position, self._num_skipped = state["position"], state["num_rows"]
+
+
+def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
+    """Cut flat columns into a dict of tensors for each row."""
+    lengths = rows.lengths.tolist()
+    columns = {
+        "input_ids": rows.input_ids.astype(np.int64),
+        "token_type_ids": rows.token_types(),
+        "labels": _labels(rows),
+    }
+    if rows.sequence_starts is not None:
+        columns["position_ids"] = places(sequences(rows).lengths)
+    pieces = [torch.from_numpy(values_T).split(lengths) for values_T in columns.values()]
+    split_rows = [dict(zip(columns, values, strict=True)) for values in zip(*pieces, strict=True)]
+    if has_pairs:
+        for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
+            row["next_sentence_label"] = label
+    return split_rows
 
 
 def _labels(rows: Rows) -> np.ndarray:
@@ -226,7 +235,7 @@ def collate(
     no next_sentence_label then.
     """
     batch = _joined(rows)
-    has_pairs = rows[0].has_pairs
+    has_pairs = rows[0].batch.has_pairs
     if flatten:
         return _flat_arguments(batch, has_pairs=has_pairs)
     padded = Rectangle(batch)
@@ -248,13 +257,12 @@ def collate(
 def _joined(rows: Sequence[InstanceRow]) -> Rows:
     """Return the columns of some rows; usually all are from one batch."""
     parts = []
-    for _, members in groupby(rows, key=lambda row: id(row.batch)):
-        members = list(members)
-        batch = members[0].batch
+    for batch, members in groupby(rows, key=lambda row: row.batch):
         index = [row.index for row in members]
-        if index != list(range(len(batch))):
-            batch = select(batch, np.array(index))
-        parts.append(batch)
+        if index == list(range(len(batch.rows))):
+            parts.append(batch.rows)
+        else:
+            parts.append(select(batch.rows, np.array(index)))
     return concatenate(parts)
 
 
