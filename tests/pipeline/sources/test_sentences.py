@@ -161,7 +161,26 @@ def test_each_rule_cuts_its_example(rule: Rule) -> None:
         ("hy", "Ընկերներ չունեմ...|Դե, ով կուզենա ընկերություն անե։"),
         ("uk", "Відмовити він не міг і надалі…|Якось уранці він пішов."),
         ("en", "Kant (...) Hegel and [...] Marx are read."),
-        # A long quotation in Korean.
+        # A unit after a number, a word that is not an abbreviation, a number of a king.
+        ("ru", "Цена 5 млн руб.|Кандидаты пришли."),
+        ("uk", "Збирається близько 11 млн т.|На заводі працюють."),
+        ("bg", "Цената е $ 1,5 млн.|Кандидатите са много."),
+        ("bg", "Това стана в 5 ч.|Сутринта дойде."),
+        ("it", "Lo fece due anni fa.|Precisa la data."),
+        ("et", "See on konservatiivne ala.|Eestis oli see nii."),
+        ("en", "The gallery has a diversity of art.|Destiny sings well."),
+        ("vi", "Đây là một nước ở Đông Nam Á.|Anh ủng hộ ý định."),
+        ("sk", "Bol to pápež Ján Pavol II.|Potom odišiel."),
+        # Abbreviations.
+        ("is", "Ég þakka hv. þm. Pétri H. Blöndal fyrir svarið."),
+        ("es", "En el caso BMW v. Gore se dijo mucho."),
+        ("ru", "Цена 25 фр. (во Франции) была высокой."),
+        # A long quotation in Korean, also one that nothing introduces.
+        (
+            "ko",
+            "그는 “흑표당원들은 오클랜드의 빈민가를 영토로, 경찰을 침입자로 규정하였다."
+            "|그들은 지역 사회의 수호를 목적으로 삼았다.”라고 말했다.",
+        ),
         (
             "ko",
             "그는 말했다: “흑표당원들은 오클랜드의 빈민가를 영토로, 경찰을 침입자로 규정하였다."
