@@ -1,5 +1,5 @@
-"""A second process on the same output is refused by every command that writes, and a killed one
-leaves no lock.
+"""A second process on the same output is refused by every command that writes, a killed one leaves
+no lock, and what is read is not overwritten.
 """
 
 import os
@@ -8,12 +8,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
+from clozeworks.model.pretraining import pretrain as pretraining
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances import pipeline as build_stage
+from clozeworks.pipeline.storage.directory import lock, unlock
+from clozeworks.pipeline.vocabulary import pipeline as vocabulary_stage
 from instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
@@ -143,3 +149,35 @@ def _options(name: str) -> set[str]:
     from clozeworks.cli.main import commands
 
     return {str(parameter.name) for parameter in commands.commands[name.split()[0]].params}
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "name", "read"),
+    [
+        ("vocab", vocabulary_stage, "run_stage", "DOCUMENTS"),
+        ("build", build_stage, "run_stage", "DOCUMENTS"),
+        ("pretrain", pretraining, "set_up", "INSTANCES"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(
+    command: str,
+    module: ModuleType,
+    name: str,
+    read: str,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    class SeenError(Exception):
+        pass
+
+    def while_it_reads(*_: object) -> None:
+        with pytest.raises(UserError, match=f"is reading {inputs[read]}"):
+            lock(inputs[read])
+        raise SeenError
+
+    monkeypatch.setattr(module, name, while_it_reads)
+    with pytest.raises(SeenError):
+        run(COMMANDS[command][1], {**inputs, "OUT": str(tmp_path / "out")})
+    lock(inputs[read])
+    unlock(inputs[read])
