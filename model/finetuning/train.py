@@ -209,10 +209,10 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         """None on all ranks but the first, which alone writes."""
         self._show = report
         self._most_tokens = tokens_at_once(model.encoder.config, self.device)
-        self._lengths = np.array([feature.length for feature in training.features])
+        lengths = np.array([feature.length for feature in training.features])
         # All steps' rows, also those done before an interruption: then `order[step]` is the same
         # batch as in an undisturbed run.
-        all_batches = batch_rows(self._lengths, training.recipe.batch_size, training.seed)
+        all_batches = batch_rows(lengths, training.recipe.batch_size, training.seed)
         self._order = list(islice(all_batches, training.num_steps))
 
     @property
@@ -232,7 +232,8 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         if self.training.whole_batches:
             asked = len(features)
         batches = micro_batches(features, self.training.ranks, asked, self._most_tokens)
-        return FinetuneBatch(batches, len(rows), int(self._lengths[rows].sum()))
+        num_tokens = sum(feature.num_tokens for feature in features)
+        return FinetuneBatch(batches, len(rows), num_tokens)
 
     def loss(self, batch: FinetuneBatch, micro_batch: TaskBatch) -> Loss:
         """Return the loss of a micro-batch."""

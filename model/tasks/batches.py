@@ -39,6 +39,11 @@ class Feature(NamedTuple):
         """Tokens of the longest row."""
         return max(len(row.input_ids) for row in self.rows)
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows."""
+        return sum(len(row.input_ids) for row in self.rows)
+
 
 class TaskBatch(NamedTuple):
     """Padded rows as `Encoder.forward` takes them, and the targets of their features."""
