@@ -68,8 +68,6 @@ def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
             f"{task.name} compares the examples of a batch, so `micro_batch_size` cannot "
             "divide it; lower `batch_size`."
         )
-    for examples in splits.dev.values():
-        task.check_dev(examples)
     metrics = list(task.baseline(splits.train, splits.dev[""]))
     if config.select and config.selected_metric not in metrics:
         raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")

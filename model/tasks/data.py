@@ -46,8 +46,11 @@ class TaskData(ABC, Generic[ExampleT]):
         """Return the class of an example, of which both sides of a train/dev split get a share."""
         return None
 
-    def check_dev(self, examples: Sequence[ExampleT]) -> None:
-        """Raise `UserError` if dev examples cannot tell a good model from a bad one."""
+    def dev_examples(self, examples: list[ExampleT]) -> list[ExampleT]:
+        """Return the examples by which a model is measured, if those of training would not tell a
+        good one from a bad one.
+        """
+        return examples
 
     def texts(self, example: ExampleT) -> dict[str, str]:
         """Return the texts of an example by name, which `predict` writes before its answer.

@@ -399,8 +399,21 @@ def test_pairs_are_learned_from_each_other_and_texts_from_themselves(bert, tmp_p
     summary = finetune("similarity", data, bert, tmp_path / "texts", config)
     assert summary["train_examples"] == 4
     (data / "dev.tsv").unlink()
-    with pytest.raises(UserError, match="give a dev file with pairs"):
-        finetune("similarity", data, bert, tmp_path / "alone", config)
+    summary = finetune("similarity", data, bert, tmp_path / "alone", config)
+    assert summary["metric"] == "recall_at_1"
+    assert summary["dev_examples"] == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        (("a good film", "a good film"), ("a", "good film")),
+        (("好看的电影", "好看的电影"), ("好看", "的电影")),
+        (("a good film", "a dull book"), ("a good film", "a dull book")),
+    ],
+)
+def test_single_texts_are_measured_by_their_halves(texts, wanted):
+    assert Similarity().dev_examples([TextGroup(texts, None)]) == [TextGroup(wanted, None)]
 
 
 def test_a_batch_whose_examples_are_compared_is_not_divided(bert, tmp_path):
