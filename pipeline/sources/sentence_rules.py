@@ -290,7 +290,7 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
 
 ORDINARY_WORDS = _by_language(_WORDS.ordinary_words)
-"""In lower case: words that sentencex takes for abbreviations."""
+"""Words that sentencex takes for abbreviations, with a capital or without."""
 
 OPENERS = _by_language(_WORDS.openers)
 """With a capital: words that begin a sentence after an abbreviation in lower case."""
@@ -369,6 +369,7 @@ _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|
 def endings_of(language: str) -> Endings:
     """Return the endings of a language; of one that has none of its own, those of all."""
     units = _UNITS["*"] | _UNITS.get(language, frozenset())
+    ordinary_words = ORDINARY_WORDS.get(language, frozenset())
     others = _phrases(_WORDS.others, language)
     eras = _phrases(_WORDS.eras, language)
     units_pattern = "|".join(map(re.escape, sorted(units)))
@@ -377,9 +378,9 @@ def endings_of(language: str) -> Endings:
             rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
         ),
         unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
-        ordinary_words=ORDINARY_WORDS.get(language, frozenset()),
+        ordinary_words=ordinary_words,
         openers=OPENERS.get(language, frozenset()),
-        last_words=frozenset(map(_last_word, (*units, *others, *eras))),
+        last_words=frozenset(map(_last_word, (*units, *others, *eras))) | ordinary_words,
     )
 
 
