@@ -29,7 +29,7 @@ from .records import (
     read_summary,
     run_name,
 )
-from .results import IDENTITY, RESULTS, ResultLine, read_results
+from .results import IDENTITY, ResultLine, read_results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def render_results(folder: str | Path) -> str:
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY, RECORD, LOG, "dev.jsonl")
+    root = local_copy(folder, IDENTITY, SUMMARY, RECORD, LOG, "dev.jsonl")
     lines: dict[str, list[ResultLine]] = {}
     for line in read_results(root):
         lines.setdefault(line.directory, []).append(line)
@@ -93,15 +93,6 @@ def render_results(folder: str | Path) -> str:
 
 def _search(directory: Path, lines: Sequence[ResultLine]) -> Search:
     records = read_records(directory)
-    if not records:
-        raise UserError(f"{directory} has {RESULTS}, but no runs/; copy the whole directory.")
-    for record in records:
-        missing = [line.metric for line in lines if line.metric not in record.scores]
-        if missing:
-            raise UserError(
-                f"{directory}: {RESULTS} has {missing[0]}, but {run_name(record)} does not. "
-                f"{ADVICE}"
-            )
     summary = read_summary(directory)
     best = best_of(records)
     if summary:

@@ -3,17 +3,26 @@
 import csv
 import io
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import structs
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import Finite, convert, parse_json, read_csv
+from ...pipeline.parsing import parse_json
 from ..mirror import local_copy
-from .records import SUMMARY, VARIED, RunRecord, Trial, read_summary
+from .records import (
+    ADVICE,
+    RECORD,
+    SUMMARY,
+    RunRecord,
+    best_of,
+    read_records,
+    read_summary,
+    run_name,
+)
 
 IDENTITY = "finetune.json"
 RESULTS = "results.csv"
@@ -23,23 +32,6 @@ IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
 NOT_SCORES = ("total", "_thresh")
 """Suffixes of values that SQuAD 2.0's script reports among its metrics but that are not scores."""
-_ADVICE = "Move it away, or rerun `clozeworks finetune`."
-
-
-class RunRow(Trial, frozen=True, kw_only=True):
-    """The description of a run in ``results.csv``, beside its scores."""
-
-    task: str
-    checkpoint: str
-    seconds: float
-    variant: str = ""  # version 0.1 had no such column
-
-
-class RecordedRun(NamedTuple):
-    """A line of ``results.csv``."""
-
-    row: RunRow
-    scores: dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,48 +68,50 @@ def read_results(folder: str | Path) -> list[ResultLine]:
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, RESULTS, SUMMARY, IDENTITY)
+    root = local_copy(folder, IDENTITY, SUMMARY, RECORD)
     if not root.is_dir():
         raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")
-    files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
-    if not files:
-        raise UserError(
-            f"{folder} contains no {RESULTS}; "
-            "`clozeworks finetune` writes it into its output directory."
-        )
     lines: list[ResultLine] = []
-    for file in files:
-        directory = str(file.parent.relative_to(root))
-        lines.extend(_search_lines(file, directory))
+    for file in sorted(root.rglob(IDENTITY)):
+        records = read_records(file.parent)
+        if records:
+            lines.extend(_search_lines(file.parent, str(file.parent.relative_to(root)), records))
+    if not lines:
+        raise UserError(f"{folder} contains no finished run of `clozeworks finetune`.")
     return lines
 
 
-def _search_lines(file: Path, directory: str) -> Iterator[ResultLine]:
-    runs = read_runs(file)
-    if not runs:
-        return
-    summary = read_summary(file.parent)
-    data = _read_data_digest(file.parent)
-    first = runs[0]
+def _search_lines(
+    folder: Path, directory: str, records: Sequence[RunRecord]
+) -> Iterator[ResultLine]:
+    summary = read_summary(folder)
+    data = _read_data_digest(folder)
+    first = records[0]
+    for record in records:
+        if record.scores.keys() != first.scores.keys():
+            raise UserError(
+                f"{folder}: {run_name(record)} does not have the metrics of {run_name(first)}. "
+                f"{ADVICE}"
+            )
     metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
-    best = max(runs, key=lambda run: run.scores[metrics[0]])
+    best = best_of(records)
     # Seeds say how far luck goes; another rate is another recipe.
-    seeds = [run for run in runs if run.row.recipe == best.row.recipe]
+    seeds = [record for record in records if record.recipe == best.recipe]
     for metric in metrics:
-        values = [_percent(first.row.task, run.scores[metric]) for run in seeds]
+        values = [_percent(first.task, record.scores[metric]) for record in seeds]
         # What is degenerate is judged by the first metric alone.
         degenerate_runs = None
         if summary is not None and metric == metrics[0]:
             degenerate_runs = summary.degenerate_runs
         yield ResultLine(
-            task=first.row.task,
-            variant=first.row.variant,
-            checkpoint=first.row.checkpoint,
+            task=first.task,
+            variant=first.variant,
+            checkpoint=first.checkpoint,
             directory=directory,
             data=data,
             metric=metric,
-            runs=len(runs),
-            learning_rate=best.row.learning_rate,
+            runs=len(records),
+            learning_rate=best.learning_rate,
             seeds=len(seeds),
             finished=summary is not None,
             median=statistics.median(values),
@@ -136,9 +130,7 @@ def _percent(task: str, score: float) -> float:
 
 def _read_data_digest(directory: Path) -> str:
     path = directory / IDENTITY
-    if not path.exists():
-        return ""
-    return str(parse_json(path.read_bytes(), dict[str, Any], path, _ADVICE).get("data", ""))
+    return str(parse_json(path.read_bytes(), dict[str, Any], path, ADVICE).get("data", ""))
 
 
 def results_table(records: Sequence[RunRecord]) -> bytes:
@@ -156,17 +148,3 @@ def results_table(records: Sequence[RunRecord]) -> bytes:
     for record in records:
         writer.writerow({**structs.asdict(record), **record.scores})
     return text.getvalue().encode()
-
-
-def read_runs(file: Path) -> list[RecordedRun]:
-    """Return the runs in a ``results.csv``."""
-    lines = read_csv(file.read_bytes(), file, _ADVICE)
-    rows = convert(lines, list[RunRow], file, _ADVICE, strict=False)
-    # All other columns are metrics.
-    scores = [_without(line, (*RUN_COLUMNS, *VARIED, LAST_COLUMN)) for line in lines]
-    numbers = convert(scores, list[dict[str, Finite]], file, _ADVICE, strict=False)
-    return list(map(RecordedRun, rows, numbers))
-
-
-def _without(line: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    return {name: value for name, value in line.items() if name not in names}

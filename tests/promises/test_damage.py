@@ -17,7 +17,6 @@ from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.records import RunRecord, read_summary
-from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.pretraining import run
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training.logs import METRICS, RunLog
@@ -129,20 +128,6 @@ def test_summaries_and_records(tmp_path: Path):
     names = {"task": "sst2", "variant": "", "checkpoint": "c", "seconds": 1.5}
     path = write(tmp_path / "run.json", names | best)
     torture(path, lambda: parse_json(path.read_bytes(), RunRecord, path))
-
-
-def test_results(tmp_path: Path):
-    lines = (
-        "task,variant,checkpoint,seed,learning_rate,accuracy,f1,seconds",
-        "mrpc,,base,0,1e-05,0.5,0.6,9.5",
-    )
-    path = tmp_path / "results.csv"
-    path.write_text("\n".join([*lines, lines[1]]) + "\n")
-    torture(path, lambda: read_results(tmp_path))
-    for bad in ("nan", "inf", "1e999", "x", ""):
-        path.write_text("\n".join(lines).replace("0.5", bad))
-        with pytest.raises(UserError, match=r"results\.csv is damaged"):
-            read_results(tmp_path)
 
 
 def test_logs(tmp_path: Path):

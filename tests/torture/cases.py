@@ -72,7 +72,6 @@ MUTATIONS = {
         command("finetune", "task-half"),
     ),
     "finetune: summary.json": ("task/summary.json", "results task"),
-    "results.csv": ("task/results.csv", "results task"),
     "features": ("features.parquet", command("features", "features.parquet")),
     "table of a task": (
         "word-order/train.tsv",

@@ -1,6 +1,5 @@
 """Error analysis: dev predictions with the truth, figures of each class, and the page."""
 
-import csv
 import json
 import re
 import shutil
@@ -160,12 +159,8 @@ def page_of(trained: Path, folder: Path, rows: list[dict[str, Any]], variant: st
     output = folder / "reviews"
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
     (output / "dev" / "dev.jsonl").write_text(lines)
-    with (output / "results.csv").open(newline="") as file:
-        records = list(csv.DictReader(file))
-    with (output / "results.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, records[0].keys())
-        writer.writeheader()
-        writer.writerows({**record, "variant": variant} for record in records)
+    for path in output.glob("runs/*/run.json"):
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "variant": variant}))
     return Elements(render_results(folder)).text
 
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from clozeworks.cli.results import results
-from clozeworks.model.finetuning.results import (
-    read_results,
-)
+from clozeworks.model.finetuning.results import read_results
 from clozeworks.pipeline.errors import UserError
 
 SUMMARY = {
@@ -35,14 +33,17 @@ SUMMARY = {
     ),
     "held_out": False,
 }
-HEADER = "task,variant,checkpoint,seed,learning_rate"
 
 
 def write_results(
-    folder: Path, metrics: str, lines: list[str], summary: dict[str, Any] | None = None
+    folder: Path, run: dict[str, Any], rates_and_scores: list[Any], summary: dict[str, Any] | None
 ) -> None:
-    folder.mkdir(parents=True)
-    (folder / "results.csv").write_text("\n".join([f"{HEADER},{metrics},seconds", *lines]) + "\n")
+    for seed, (rate, scores) in enumerate(rates_and_scores):
+        numbers = {"seed": seed, "learning_rate": rate, "seconds": 9.5, "scores": scores}
+        path = folder / "runs" / str(seed) / "run.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"variant": "", "tuned": {}, **run, **numbers}))
+    (folder / "finetune.json").write_text('{"data": "d1"}')
     if summary is not None:
         (folder / "summary.json").write_text(json.dumps(summary))
 
@@ -50,21 +51,29 @@ def write_results(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     # The best run is at 4e-5, where the median of three seeds is 85; at 5e-5 all are worse.
-    runs = [(4e-5, 0.85, 0.8), (4e-5, 0.9, 0.86), (4e-5, 0.81, 0.68), (5e-5, 0.5, 0.4)]
-    lines = [
-        f"mrpc,,runs/base,{seed},{rate},{f1},{acc},9.5" for seed, (rate, f1, acc) in enumerate(runs)
-    ]
     write_results(
-        tmp_path / "glue" / "mrpc", "f1,accuracy", lines, SUMMARY | {"degenerate_runs": 1}
+        tmp_path / "glue" / "mrpc",
+        {"task": "mrpc", "checkpoint": "runs/base"},
+        [
+            (4e-5, {"f1": 0.85, "accuracy": 0.8}),
+            (4e-5, {"f1": 0.9, "accuracy": 0.86}),
+            (4e-5, {"f1": 0.81, "accuracy": 0.68}),
+            (5e-5, {"f1": 0.5, "accuracy": 0.4}),
+        ],
+        SUMMARY | {"degenerate_runs": 1},
     )
-    squad = ["squad,2.0,runs/large,0,5e-05,80.5,-1.25,77.5,80.25,60.0,400,99.0"]
-    metrics = "best_f1,best_f1_thresh,exact,f1,NoAns_f1,NoAns_total"
-    write_results(tmp_path / "squad", metrics, squad, SUMMARY | {"degenerate_runs": 0})
-    write_results(tmp_path / "own", "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
+    squad = {"best_f1": 80.5, "best_f1_thresh": -1.25, "exact": 77.5, "f1": 80.25}
+    write_results(
+        tmp_path / "squad",
+        {"task": "squad", "variant": "2.0", "checkpoint": "runs/large"},
+        [(5e-5, {**squad, "NoAns_f1": 60.0, "NoAns_total": 400})],
+        SUMMARY | {"degenerate_runs": 0},
+    )
+    own = {"task": "classify", "checkpoint": "runs/base"}
+    write_results(tmp_path / "own", own, [(5e-5, {"macro_f1": 0.28})], None)
+    # Of `pretrain`: no runs in it.
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "summary.json").write_text(
-        '{"status": "finished"}'
-    )  # of pretrain, which has no results.csv
+    (tmp_path / "run" / "summary.json").write_text('{"status": "finished"}')
     return tmp_path
 
 
@@ -84,14 +93,6 @@ def test_each_metric_of_each_directory_has_a_line(folder):
     assert (f1.variant, f1.median, f1.finished, f1.degenerate_runs) == ("2.0", 80.25, True, None)
     assert not own.finished
     assert own.median == 28.0
-
-
-def test_results_of_version_0_1_are_read(tmp_path):
-    (tmp_path / "results.csv").write_text(
-        "task,checkpoint,seed,learning_rate,accuracy,seconds\nrte,c,0,5e-05,0.6,1\n"
-    )
-    (line,) = read_results(tmp_path)
-    assert (line.variant, line.metric, line.best, line.directory) == ("", "accuracy", 60.0, ".")
 
 
 def test_the_table_says_what_is_not_finished(folder):
@@ -159,16 +160,15 @@ def test_json_and_csv_hold_the_same(folder):
 def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"/none does not exist\.$"):
         read_results(tmp_path / "none")
-    with pytest.raises(
-        UserError, match=r"contains no results\.csv; `clozeworks finetune` writes it"
-    ):
+    with pytest.raises(UserError, match=r"contains no finished run of `clozeworks finetune`"):
         read_results(tmp_path)
-    (tmp_path / "results.csv").write_text("name,value\na,1\n")
-    with pytest.raises(
-        UserError,
-        match=r"results\.csv is damaged or was not .*\(.* missing required field learning_rate\)",
-    ):
-        read_results(tmp_path)
+
+
+def test_runs_with_different_metrics_are_no_search(folder):
+    path = folder / "glue" / "mrpc" / "runs" / "1" / "run.json"
+    path.write_text(path.read_text().replace("accuracy", "pearson"))
+    with pytest.raises(UserError, match="learning-rate-4e-05-seed-1 does not have the metrics of"):
+        read_results(folder)
 
 
 def test_a_damaged_summary_is_reported(folder):
