@@ -73,7 +73,14 @@ def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Fea
 
 def train_ours(features: list[Feature], checkpoint: Path) -> float:
     model = make_model(TASK, checkpoint, CONFIG, seed=0)
-    training = Training(features, CONFIG, RECIPE, RATE, 0, Ranks(0, 1, torch.device("cpu")))
+    training = Training(
+        features=features,
+        config=CONFIG,
+        recipe=RECIPE,
+        peak_rate=RATE,
+        seed=0,
+        ranks=Ranks(0, 1, torch.device("cpu")),
+    )
     return processor_time(lambda: train_model(model, training))
 
 

@@ -121,9 +121,15 @@ def predict_ours(
     config = FinetuneConfig(device="cpu", precision=precision, warmup_share=WARMUP_SHARE)
     model = make_model(GLUE[task], checkpoint, config, seed)
     recipe = GLUE[task].recipe._replace(batch_size=BATCH_SIZE, epochs=EPOCHS)
-    train_model(
-        model, Training(train, config, recipe, RATE, seed, Ranks(0, 1, torch.device("cpu")))
+    training = Training(
+        features=train,
+        config=config,
+        recipe=recipe,
+        peak_rate=RATE,
+        seed=seed,
+        ranks=Ranks(0, 1, torch.device("cpu")),
     )
+    train_model(model, training)
     return np.stack(infer(model, dev))
 
 

@@ -138,9 +138,9 @@ def _hidden_size(config: PretrainConfig) -> int:
 
 def _too_little(summary: "Summary") -> str:
     """Say that the held-out rows are too few to judge the model by; "" if they are enough."""
-    from ..pipeline.manifests import ROWS_TO_JUDGE, too_little_to_judge
+    from ..pipeline.manifests import too_little_to_judge
 
-    return too_little_to_judge(summary.get("validation_rows", ROWS_TO_JUDGE))
+    return too_little_to_judge(summary["validation_rows"])
 
 
 def _dry_run(

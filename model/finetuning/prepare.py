@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import torch
+
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
@@ -68,9 +70,10 @@ def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
             f"{task.name} compares the examples of a batch, so `micro_batch_size` cannot "
             "divide it; lower `batch_size`."
         )
-    metrics = list(task.baseline(splits.train, splits.dev[""]))
-    if config.select and config.selected_metric not in metrics:
-        raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
+    if config.select:
+        metrics = list(task.baseline(splits.train, splits.dev[""]))
+        if config.selected_metric not in metrics:
+            raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
 
 
 def _check_head(task: Task, shape: EncoderConfig, checkpoint: str) -> None:
@@ -79,7 +82,9 @@ def _check_head(task: Task, shape: EncoderConfig, checkpoint: str) -> None:
         raise UserError(f"`keep_head` is for tasks with a head of their own, not {task.name}.")
     path = local_copy(checkpoint) / CONFIG
     saved = parse_json(path.read_bytes(), dict[str, Any], path)
-    expected = {"architectures": [architecture(task.model(shape))], **task.hf_settings()}
+    with torch.device("meta"):  # no weights
+        model = task.model(shape)
+    expected = {"architectures": [architecture(model)], **task.hf_settings()}
     for name in ("architectures", "id2label"):
         if saved.get(name) != expected.get(name):
             raise UserError(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from msgspec import structs
 
 from ..checkpoint import read_config
@@ -118,13 +117,13 @@ class Trainer:
         selected = self.config.selected_metric
         on_dev = DevMeasurement(self.splits, self.features.dev, model, selected)
         training = Training(
-            self.features.train,
-            self.config,
-            chosen_recipe(task, self.config, trial),
-            trial.learning_rate,
-            trial.seed,
-            self.ranks,
-            self.folder.of_run(trial),
+            features=self.features.train,
+            config=self.config,
+            recipe=chosen_recipe(task, self.config, trial),
+            peak_rate=trial.learning_rate,
+            seed=trial.seed,
+            ranks=self.ranks,
+            directory=self.folder.of_run(trial),
             evaluate=on_dev.measure,
             evaluate_start=not task.has_new_weights,
             whole_batches=task.whole_batches,
@@ -148,11 +147,11 @@ class Trainer:
             **structs.asdict(trial),
             tuned=tuned,
             scores=on_dev.scores,
-            step=trained.step if trained.best.step < 0 else trained.best.step,
+            step=trained.best.step,
             task=task.name,
             variant=f"{task.variant} {direction}".strip(),
             checkpoint="random weights" if self.config.random_weights else self.checkpoint,
-            untrained=trained.best.start,
+            untrained=trained.untrained,
             dev_classes=on_dev.class_report(),
             seconds=round(trained.seconds, 3),
         )
@@ -174,8 +173,6 @@ def _take_best_weights(model: TaskModel, trained: Trained, on_dev: DevMeasuremen
     if best.weights is not None and best.step < trained.step:
         model.load_state_dict(best.weights)
         on_dev.measure()
-    elif not on_dev.outputs:
-        on_dev.measure()  # interrupted after its last update
 
 
 def search(
@@ -190,10 +187,7 @@ def search(
     for number, trial in enumerate(grid, 1):
         title = f"run {number} of {len(grid)} ({describe_run(trial)})"
         # Only the first rank looks for the record, for it may be writing it when the others look.
-        # Its 1 or 0 reaches them as a sum.
-        is_recorded = ranks.rank == 0 and folder.is_done(trial)
-        num_recorded = ranks.sum(torch.tensor([float(is_recorded)], device=ranks.device))
-        is_done = num_recorded.item() > 0
+        is_done = ranks.from_first(ranks.rank == 0 and folder.is_done(trial))
         if not is_done and not trainer.run(trial, _titled(progress, title), stop):
             return False
         if ranks.rank == 0:

@@ -46,7 +46,7 @@ SPEED = ("step", "examples_per_second", "tokens_per_second", "data_wait", "peak_
 REPORT_EVERY = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """One training of a model: on what, how, and where its logs go."""
 
@@ -98,8 +98,6 @@ class Best:
     """On the CPU; None if they are the model's own."""
     num_since: int = 0
     """Measurements since the score last rose."""
-    start: dict[str, float] = field(default_factory=dict[str, float])
-    """Scores before the first update; empty if they were not measured."""
 
     def add(self, score: float, step: int, weights: Callable[[], dict[str, Tensor]]) -> None:
         """Count a measurement; `weights` copies the model's."""
@@ -122,6 +120,8 @@ class FinetuneState:
     """Since the last report: with them a resumed run reports the same means."""
     num_threads: int | None = None
     best: Best = field(default_factory=Best)
+    untrained: Scores = field(default_factory=dict[str, float])
+    """Before the first update; empty if that was not measured."""
 
 
 class Trained(NamedTuple):
@@ -132,6 +132,7 @@ class Trained(NamedTuple):
     step: int
     """Updates made; less than planned if `patience` ended it."""
     best: Best
+    untrained: Scores
 
 
 def train_model(
@@ -176,39 +177,42 @@ def train_model(
         distinct_sizes(),
     ):
         state.num_threads = use_threads(state.num_threads, ranks.device)
-        work = FinetuneWork(training, model, updater, state, log, report, stop or StopRequest())
+        work = FinetuneWork(
+            training=training,
+            model=model,
+            updater=updater,
+            state=state,
+            clock=Clock(spent=state.seconds),
+            stop=stop or StopRequest(),
+            log=log,
+            show=report,
+        )
         if state.step == 0 and training.evaluate_start:
-            state.best.start = work.measure()
+            state.untrained = work.measure()
         if train(work) is Ended.STOPPED:
             return None
-        return Trained(work.clock.elapsed(), state.step, state.best)
+        return Trained(work.clock.elapsed(), state.step, state.best, state.untrained)
 
 
+@dataclass(kw_only=True, eq=False)
 class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
     """The updates of a fine-tuning, and what is due in between."""
 
-    def __init__(
-        self,
-        training: Training,
-        model: TaskModel,
-        updater: Updater[TaskBatch],
-        state: FinetuneState,
-        log: RunLog | None,
-        report: ProgressCallback,
-        stop: StopRequest,
-    ):
-        self.training = training
-        self.model = model
-        self.updater = updater
-        self.state = state
+    training: Training
+    model: TaskModel
+    updater: Updater[TaskBatch]
+    state: FinetuneState
+    clock: Clock
+    stop: StopRequest
+    log: RunLog | None
+    """None on all ranks but the first, which alone writes."""
+    show: ProgressCallback
+
+    def __post_init__(self) -> None:
+        training = self.training
         self.device = training.ranks.device
-        self.clock = Clock(spent=state.seconds)
-        self.stop = stop
         self.memory_option = "batch_size" if training.whole_batches else "micro_batch_size"
-        self._log = log
-        """None on all ranks but the first, which alone writes."""
-        self._show = report
-        self._most_tokens = tokens_at_once(model.encoder.config, self.device)
+        self._most_tokens = tokens_at_once(self.model.encoder.config, self.device)
         lengths = np.array([feature.length for feature in training.features])
         # All steps' rows, also those done before an interruption: then `order[step]` is the same
         # batch as in an undisturbed run.
@@ -281,11 +285,11 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
             "loss": sum(self.state.losses) / len(self.state.losses),
             "learning_rate": self.training.rate(self.step - 1),
         }
-        self._show({"step": self.step, "steps": self.training.num_steps, **learned, **speed})
-        if self._log:
+        self.show({"step": self.step, "steps": self.training.num_steps, **learned, **speed})
+        if self.log:
             learned["gradient_norm"] = update.gradient_norm
-            self._log.metrics(self.step, "train", learned)
-            self._log.speed(self.step, speed)
+            self.log.metrics(self.step, "train", learned)
+            self.log.speed(self.step, speed)
         self.state.losses.clear()
         self.clock.start_interval()
 
@@ -304,9 +308,9 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         if self.training.ranks.rank > 0 or self.training.evaluate is None:
             return {}
         scores = self.training.evaluate()
-        if self._log:
-            self._log.add_columns(scores)
-            self._log.metrics(self.step, "dev", scores)
+        if self.log:
+            self.log.add_columns(scores)
+            self.log.metrics(self.step, "dev", scores)
 
         def copied_weights() -> dict[str, Tensor]:
             weights = self.model.state_dict()
@@ -319,16 +323,14 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         patience = self.training.config.patience
         if patience is None:
             return False
-        # Only the first rank has measured; its 1 or 0 reaches the others as a sum.
-        ranks = self.training.ranks
-        is_over = ranks.rank == 0 and self.state.best.num_since >= patience
-        return ranks.sum(torch.tensor([float(is_over)], device=ranks.device)).item() > 0
+        # Only the first rank has measured.
+        return self.training.ranks.from_first(self.state.best.num_since >= patience)
 
     def save(self, *, stops: bool) -> None:
         """Write a checkpoint if it is due, or where the training stops."""
-        if not self._log or not (stops or self._is_saved):
+        if not self.log or not (stops or self._is_saved):
             return
-        self._log.flush()
+        self.log.flush()
         state = self.state
         state.seconds = self.clock.elapsed()
         _save(
@@ -362,7 +364,7 @@ def _open_log(training: Training, step: int) -> AbstractContextManager[RunLog | 
     columns = METRICS
     path = training.directory / "metrics.csv"
     if step and path.exists():
-        # With the scores that `_measure` added before an interruption.
+        # With the scores that `measure` added before an interruption.
         header = path.read_text(encoding="utf-8").partition("\n")[0]
         columns = tuple(dict.fromkeys((*METRICS, *header.split(","))))
     return RunLog(training.directory, step or -1, columns, SPEED)
@@ -382,9 +384,9 @@ def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> 
             step=saved["step"],
             seconds=saved["seconds"],
             losses=saved["losses"],
-            # Checkpoints of earlier versions have no number of threads and no measurements.
-            num_threads=saved.get("num_threads"),
-            best=Best(**saved.get("best", {})),
+            num_threads=saved["num_threads"],
+            best=Best(**saved["best"]),
+            untrained=saved["untrained"],
         )
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None

@@ -177,7 +177,7 @@ def _measure(config: PretrainConfig, directory: InstanceDirectory) -> _Speed:
     )
     timer = _Timer()
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder, suppress(_EnoughError):
-        train_into(Path(folder, "run"), short, [directory.path], timer, logs_online=False)
+        train_into(short, [directory.path], Path(folder, "run"), timer, logs_online=False)
     peak_bytes = round(timer.memory_gb * 1e9) or _resident_bytes()  # a CPU reports none
     return _Speed(timer.seconds_per_step() / short.batch_size, peak_bytes)
 

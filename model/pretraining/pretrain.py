@@ -33,6 +33,8 @@ from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from .card import model_card, num_evaluated
 from .run import (
+    OPTIMIZER,
+    PROGRESS,
     RUN,
     STATE,
     SUMMARY,
@@ -69,13 +71,13 @@ def pretrain(
     `UserError` for instances that do not match each other or the model, another run's directory, a
     loss that is not finite, a batch that does not fit into memory, and a full disk.
     """
-    return train_into(output, config, instances, progress, stop, overwrite=overwrite)
+    return train_into(config, instances, output, progress, stop, overwrite=overwrite)
 
 
 def train_into(
-    output: str | Path,
     config: PretrainConfig,
     instances: list[str],
+    output: str | Path,
     progress: ProgressCallback | None = None,
     stop: StopRequest | None = None,
     *,
@@ -98,11 +100,11 @@ def train_into(
         kept_threads(),
         ranks.on_first(claimed_run(folder, run_identity, overwrite)),
     ):
+        checkpoint = latest_checkpoint(folder)
+        _agree(ranks, run_identity, folder, checkpoint, config.checkpoint)
         if summary := read_summary(folder):
             summary["status"] = "already finished"
             return summary
-        checkpoint = latest_checkpoint(folder)
-        _agree(ranks, run_identity, folder, checkpoint, config.checkpoint)
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder)  # the run may have been killed before it was
         setup = set_up(spec, directories, ranks)
@@ -128,8 +130,7 @@ def train_into(
                 show=progress or (lambda figures: None),
                 stop=stop or StopRequest(),
             )
-            # One that was asked to stop during its last update is finished.
-            if _train(work) is Ended.STOPPED and not work.is_over:
+            if _train(work) is Ended.STOPPED:
                 return _summary(work, "interrupted")
             writer.wait()  # a finished run has all its files, or an error says what is missing
             return _finish(work, folder)
@@ -168,7 +169,7 @@ def _agree(
     claim = folder / RUN
     resumes_from = "none"
     if checkpoint:
-        files = [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")]
+        files = [checkpoint / STATE / name for name in (OPTIMIZER, PROGRESS)]
         resumes_from = f"{checkpoint.name} {files_digest(files)}"
     identity_digest = stable_hash(json.dumps(run_identity))
     weights = checkpoint or other_model

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from msgspec import Struct
@@ -37,6 +37,7 @@ RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
 OPTIMIZER = "optimizer.pt"
+PROGRESS = "state.json"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
 RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
 RESULTS = (SUMMARY, "checkpoints", "archive")
@@ -47,7 +48,7 @@ OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
 class _Recorded(Struct, frozen=True):
     """The part of ``state.json`` that says whether other files of a checkpoint are whole."""
 
-    sha256: dict[str, str] = {}
+    sha256: dict[str, str]
 
 
 class Summary(TypedDict):
@@ -61,8 +62,8 @@ class Summary(TypedDict):
     initial: Mapping[str, Finite]
     final: Mapping[str, Finite]
     best: Mapping[str, Finite] | None
-    validation_rows: NotRequired[Count]
-    """Held-out rows that the metrics are measured on; older runs do not say."""
+    validation_rows: Count
+    """Held-out rows that the metrics are measured on."""
 
 
 def _check_metrics(*measured: Mapping[str, float] | None) -> None:
@@ -161,7 +162,7 @@ def save_checkpoint(
             save_model(folder, *model)
             _save_optimizer(optimizer, folder)
             recorded = {**asdict(state), "sha256": _digests(folder)}
-            write_json(folder / STATE / "state.json", recorded)
+            write_json(folder / STATE / PROGRESS, recorded)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
         raise UserError(
@@ -229,7 +230,7 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], PretrainState]:
     """Return the optimiser's and the run's state as `save_checkpoint` was given them."""
     advice = advice_if_damaged(checkpoint)
     folder = checkpoint / STATE
-    path = folder / "state.json"
+    path = folder / PROGRESS
     try:
         content = path.read_bytes()
     except OSError:
@@ -237,10 +238,9 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], PretrainState]:
     state = parse_json(content, PretrainState, path, advice)
     recorded = parse_json(content, _Recorded, path, advice).sha256
     optimizer = load_tensors(folder / OPTIMIZER, advice)
-    if recorded:  # older checkpoints have none
-        for name, digest in _digests(checkpoint).items():
-            if digest != recorded.get(name):
-                raise UserError(f"{checkpoint}/{name} is damaged. {advice}")
+    for name, digest in _digests(checkpoint).items():
+        if digest != recorded.get(name):
+            raise UserError(f"{checkpoint}/{name} is damaged. {advice}")
     return optimizer, state
 
 

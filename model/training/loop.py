@@ -129,7 +129,8 @@ def train(work: Work[StepT, BatchT]) -> Ended:
             work.report(updates[-1])
             if not work.evaluate():
                 return Ended.EARLY
-            stops = any(update.stop_asked for update in updates)
+            # One that is asked to stop during its last update is finished.
+            stops = any(update.stop_asked for update in updates) and not work.is_over
             work.save(stops=stops)
             if stops:
                 return Ended.STOPPED

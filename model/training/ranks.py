@@ -45,6 +45,11 @@ class Ranks(NamedTuple):
             dist.all_reduce(values)
         return values
 
+    def from_first(self, flag: bool) -> bool:
+        """Return the first rank's `flag`."""
+        value = float(flag and self.rank == 0)
+        return self.sum(torch.tensor([value], device=self.device)).item() > 0
+
     def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
         """Begin to replace `values` by their sum over all ranks; return a function that waits for
         it.

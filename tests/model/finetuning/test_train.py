@@ -56,7 +56,15 @@ def make_training(
     features: list[Feature], directory: Path | None = None, **options: Any
 ) -> Training:
     config = FinetuneConfig(**{"device": "cpu", "precision": "fp32", "dropout": 0.0, **options})
-    return Training(features, config, RECIPE, 1e-3, 3, ALONE, directory)
+    return Training(
+        features=features,
+        config=config,
+        recipe=RECIPE,
+        peak_rate=1e-3,
+        seed=3,
+        ranks=ALONE,
+        directory=directory,
+    )
 
 
 def classifier(checkpoint: Path, dropout: float = 0.0) -> TaskModel:

@@ -45,6 +45,7 @@ SUMMARY: Summary = {
     "initial": {"loss": 9.0},
     "final": {"loss": 2.5},
     "best": None,
+    "validation_rows": 300,
 }
 SHAPE = ModelConfig()
 TOKENIZER = {"tokenizer_config.json": b'{"do_lower_case": true, "strip_accents": false}'}
