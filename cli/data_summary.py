@@ -256,7 +256,7 @@ def _warn_about_losses(manifest: "DocumentsManifest") -> None:
         books = count_of(num_books, "book")
         first = examples["books_with_many_headings"][0]
         advice = "look at it with --explain: its lines may be wrapped in an unknown way"
-        warn(f"over 3% of {books} left out as headings, for example of {first}; {advice}")
+        warn(f"{books} lost over 3% of the words as headings, for example {first}; {advice}")
     elif share > MOST_IN_HEADINGS:
         advice = "notes and forms are kept whole with --keep-lines, and --explain shows one"
         warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")

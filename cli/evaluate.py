@@ -1,7 +1,6 @@
 """Define the command ``clozeworks evaluate``."""
 
 import json
-from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -76,14 +75,22 @@ def evaluate(
 
         measured = evaluate_task(model, data, device, metric, encoding=encoding)
     else:
-        if metric:
-            raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
+        if metric or encoding != "auto":
+            raise UserError(
+                f"--metric and --encoding are for a fine-tuned model, but {model} is not one."
+            )
         from ..model.checkpoint import read_config
 
         read_config(model)  # a mistyped model is refused before its data are looked at
         if _are_pairs(data):
+            if split or batch_size:
+                raise UserError(
+                    f"--split and --batch-size are for instances, but {data} holds minimal pairs."
+                )
             columns = _columns(pair_columns)
             measured = _evaluate_pairs(model, data, columns, device)
+        elif pair_columns:
+            raise UserError(f"--pair-columns is for minimal pairs, but {data} holds instances.")
         else:
             measured = _evaluate_instances(model, data, split, device, batch_size)
     if as_json:
@@ -94,10 +101,12 @@ def evaluate(
 
 def _are_pairs(data: str) -> bool:
     """Return whether `data` is a table, or a folder of JSON Lines, and not one of instances."""
-    path = Path(data)
-    if path.is_dir():
-        return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
-    return path.is_file()
+    from ..pipeline import storage
+
+    if storage.exists(data):  # a file
+        return True
+    names = storage.file_names(data)
+    return "manifest.json" not in names and any(name.endswith(".jsonl") for name in names)
 
 
 def _columns(pair_columns: str | None) -> tuple[str, str]:

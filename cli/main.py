@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from .pretrain import pretrain
 from .results import results
 from .run import run
 from .show import show
-from .signals import Terminated
+from .signals import Terminated, terminate
 from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
 from .threads import prepare_threads
 from .vocab import vocab
@@ -137,11 +138,13 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run
     failed.
 
-    A failed run ends the process at once (see `abandon`), unless `args` are given: then it is the
-    caller's.
+    SIGTERM interrupts as Ctrl-C does, and a failed run ends the process at once (see `abandon`),
+    unless `args` are given: then it is the caller's.
     """
     _prepare_streams()
     prepare_threads()
+    if args is None:
+        signal.signal(signal.SIGTERM, terminate)
     # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("clozeworks").handlers = [NoticeHandler()]

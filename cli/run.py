@@ -188,20 +188,14 @@ def _typed_option(command: click.Command, name: str, values: list[str]) -> list[
 
 
 def _run(command: click.Command, args: list[str], ctx: click.Context) -> list[CommandSummary]:
-    """Run a stage and return its summaries, with the seconds in the last one; an empty list if it
-    prints something else.
-    """
-    start_s = time.monotonic()
+    """Run a stage and return its summaries; an empty list if it prints something else."""
     # Without `standalone_mode`, click leaves errors to this program's `main`.
     result: CommandSummary | list[CommandSummary] | int | None = command.main(
         args, prog_name=str(command.name), standalone_mode=False, parent=ctx.parent
     )
-    seconds = time.monotonic() - start_s
     if result is None:
         return []
     if isinstance(result, int):  # an exit status
         raise RunError(f"Stage {command.name!r} failed.")
     # `corpus` has a summary for each of its stages.
-    summaries = result if isinstance(result, list) else [result]
-    summaries[-1].rows.append(("seconds", f"{seconds:.0f}"))
-    return summaries
+    return result if isinstance(result, list) else [result]

@@ -1,8 +1,7 @@
-"""Set up standard error, signals and environment for a data stage; libraries leave them alone."""
+"""Set up standard error and the environment for a data stage; libraries leave them alone."""
 
 import logging
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from ..pipeline.errors import RunError
 from .output import PLAIN_EVERY_S, settings, tell
-from .signals import terminate
 
 if TYPE_CHECKING:
     from ..pipeline.execution.progress import Progress, ShowProgress
@@ -26,8 +24,7 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     """Prepare this process for a data stage; yield the function that shows its progress.
 
     What libraries print to standard error, in this process and its workers, goes to a log file
-    unless `verbose`. The log is kept, and named in the error, if the run breaks. SIGTERM interrupts
-    as Ctrl-C does.
+    unless `verbose`. The log is kept, and named in the error, if the run breaks.
     """
     import pyarrow as pa
 
@@ -38,7 +35,6 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     # The same for this process, which has imported Arrow and does the work with one worker.
     pa.set_memory_pool(pa.system_memory_pool())
     _configure_beam_log(verbose)
-    signal.signal(signal.SIGTERM, terminate)
     with _standard_error_to_log(verbose) as (terminal, log), _progress_bar(terminal) as show:
         try:
             yield show

@@ -271,7 +271,7 @@ def test_a_book_that_lost_much_as_headings_is_warned_about(
         prose = f"The {wind} wind went on over the grey and empty fields of the land. " * 4
         (books / f"{wind}.txt").write_text("\n\n".join([prose, "Down the Grey River"] * 200))
     main(["ingest", str(books), "--output", str(tmp_path / "documents"), "--language=en"])
-    assert "Warning: over 3% of 5 books left out as headings" in capsys.readouterr().err
+    assert "Warning: 5 books lost over 3% of the words as headings" in capsys.readouterr().err
 
 
 def test_texts_in_other_encodings_are_read_with_a_warning_or_refused(

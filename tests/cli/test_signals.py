@@ -1,6 +1,11 @@
 """Ctrl-C and SIGTERM ask a training to stop, and only while it can."""
 
+import json
+import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +46,25 @@ def test_an_interrupted_pretrain_saves_and_exits_by_the_signal(
     assert interrupted(arguments, number, monkeypatch) == 128 + number
     assert capsys.readouterr().err == "Error: Interrupted; rerun the same command to resume.\n"
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-0000001"]
+
+
+def test_sigterm_interrupts_any_command(tmp_path: Path):
+    recipe = tmp_path / "recipe.toml"
+    os.mkfifo(recipe)  # which the command waits to read
+    command = [sys.executable, "-m", "clozeworks.cli.main", "--log-format", "json"]
+    command += ["run", str(recipe), "--output", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        writer = None
+        while writer is None:
+            try:
+                writer = os.open(recipe, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:  # the command has not opened it yet
+                time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+        os.close(writer)
+    assert process.returncode == 143
+    assert json.loads(error)["exit_code"] == 143
 
 
 def test_an_interrupted_finetune_saves_and_exits_with_143(tmp_path: Path, monkeypatch, capsys):
