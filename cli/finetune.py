@@ -1,6 +1,5 @@
 """Define the command ``clozeworks finetune``."""
 
-import re
 from typing import Any
 
 import click
@@ -10,12 +9,8 @@ from ..model.tasks.options import check_task
 from ..pipeline.wording import in_words
 from .options import GroupedCommand, checked_by, config_options, make_config
 from .signals import StopOnSignal
-from .summary import CommandSummary, figure
+from .summary import CommandSummary, figure, is_detail
 from .training_progress import report_upload, training_progress
-
-# SQuAD 2.0 has many metrics; summary.json has all.
-DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
-
 
 CLASS_METRICS = ("precision", "recall", "f1")
 MAX_CLASSES = 20
@@ -110,7 +105,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
     ]
     for name, score in best["scores"].items():
-        if not DETAIL.match(name):
+        if not is_detail(name):
             rows.append((in_words(name), figure(score) + _baselines(summary, name)))
     rows.extend(_class_rows(summary["dev_classes"]))
     for name, value in best["tuned"].items():

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,13 +13,11 @@ from ..pipeline.wording import in_words
 from .glossary import WORDS_OF_RESULTS
 from .options import check_suffix
 from .output import make_console
-from .summary import CommandSummary
+from .summary import CommandSummary, is_detail
 
 if TYPE_CHECKING:
     from ..model.finetuning.results import ResultLine
 
-# SQuAD 2.0 has many more metrics; --json and --csv show them.
-DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
 NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "best", "spread", "degen.")
 COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 
@@ -103,7 +100,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
             degenerate[line.directory] = str(line.degenerate_runs)
     shown_directory = ""  # of the row above
     for line in lines:
-        if DETAIL.match(line.metric):
+        if is_detail(line.metric):
             continue
         num_degenerate = degenerate.pop(line.directory, "")
         is_first = line.directory != shown_directory

@@ -72,6 +72,11 @@ def figure(value: float) -> str:
     return f"{value:,.3f}"
 
 
+def is_detail(metric: str) -> bool:
+    """Return whether a table leaves out a metric, one of SQuAD 2.0's many."""
+    return metric.startswith(("best_", "HasAns_", "NoAns_")) or metric.endswith(("_0", "total"))
+
+
 def megabytes(num_bytes: int) -> str:
     """Format a size, such as 1.2 MB."""
     return f"{num_bytes / 1e6:,.1f} MB"

@@ -25,7 +25,8 @@ from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_batch
-from .data import InstanceDirectory, open_instances
+from .card import num_evaluated
+from .data import InstanceDirectory
 from .pretrain import train_into
 from .run import SUMMARY, resumes_run
 from .schedule import make_schedule
@@ -129,8 +130,9 @@ def estimate_pretraining(
     tokens = round(tokens)
     seconds = training_s
     if schedule.budget_s is None:  # a budget of hours does not count evaluation
-        num_evaluated = _num_evaluated(config, directories[-1], num_steps)
-        seconds += num_evaluated * EVALUATION_SHARE * speeds[-1].row_s
+        num_evaluations = 2 + num_steps // config.evaluate_every  # one before, one at the end
+        num_held_out = num_evaluations * num_evaluated(config, directories[-1].manifest)
+        seconds += num_held_out * EVALUATION_SHARE * speeds[-1].row_s
     num_parameters = _num_parameters(spec.shape(directories))
     device = find_device(config.device)
     return PretrainEstimate(
@@ -188,13 +190,6 @@ def _resident_bytes() -> int:
     if sys.platform == "darwin":
         return most
     return most * 1024  # getrusage(2) counts bytes on macOS alone, elsewhere KiB
-
-
-def _num_evaluated(config: PretrainConfig, last: InstanceDirectory, num_steps: int) -> int:
-    """Return how many rows all evaluations have together."""
-    num_held_out = open_instances(last.path, "validation").num_rows
-    num_evaluations = 2 + num_steps // config.evaluate_every  # one before, one at the end
-    return num_evaluations * min(config.evaluation_rows, num_held_out)
 
 
 def _device_name(device: torch.device) -> str:

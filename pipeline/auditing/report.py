@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from .decode import Example, label_names
 from .documents import BINS_PER_OCTAVE, DocumentsAudit
@@ -74,6 +74,7 @@ def render_documents(audits: Mapping[str, DocumentsAudit]) -> str:
 def _template(name: str) -> Any:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
