@@ -206,14 +206,10 @@ def _print_documents(measured: "DocumentsAudit") -> None:
     _print_counts("sign", signs)
     click.echo()
     left_out = [(each.name, each.count, each.examples) for each in measured.counted]
-    if not measured.words_kept:
-        for each in measured.words_left_out:
-            left_out.append((f"words left out: {each.name}", each.count, each.examples))
     _print_counts("read and left out by ingest", left_out)
     click.echo()
-    if measured.words_kept:
-        _print_words(measured)
-        click.echo()
+    _print_words(measured)
+    click.echo()
 
 
 def _print_sizes(measured: "DocumentsAudit") -> None:

@@ -97,10 +97,7 @@ def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSum
         rows.append(("words lost to unknown templates", _most_first(costs)))
     for reason, count in manifest.bad.items():
         rows.append((f"bad: {in_words(reason)}", f"{count:,}"))
-    if manifest.words_kept:
-        rows += word_rows(manifest.words_kept, words_left_out)
-    elif words_left_out:
-        rows.append(("words left out", _most_first(words_left_out)))
+    rows += word_rows(manifest.words_kept, words_left_out)
     return CommandSummary("ingest", where, rows)
 
 
@@ -179,7 +176,7 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> Rows:
     >>> word_rows(75, {"tables": 20, "lists": 5})[0]
     ('words kept', '75 of 100 (75.0%) ██████████████████████████████░░░░░░░░░░')
     """
-    total = num_kept + sum(left_out.values())
+    total = max(num_kept + sum(left_out.values()), 1)
     share = num_kept / total
     num_full = round(share * WORDS_BAR)
     bar = "█" * num_full + "░" * (WORDS_BAR - num_full)

@@ -17,7 +17,7 @@ from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
 from .beside import documents_beside, documents_digest
 from .documents import audit_documents
-from .judging import at_most, exact, info, none, unknown, verdict_of
+from .judging import at_most, exact, info, none, verdict_of
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
 from .measures import MIN_MASKED_SPANS, Measures, measured_rows, read_batch
@@ -209,9 +209,6 @@ def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[C
     all passes.
     """
     name = "tokens in rows (documents minus tokens cut)"
-    if not manifest.counts:
-        yield unknown(name)
-        return
     tokens_in = manifest.counts.get("tokens_in", 0)
     tokens_cut = manifest.counts.get("tokens_cut", 0)
     tokens_used = measures.counts["text_tokens"]

@@ -73,17 +73,15 @@ class DocumentsAudit:
     signs: list[Sign]
     counted: list[LeftOut]
     words_left_out: list[LeftOut]
-    words_kept: int = 0
-    """0 if the manifest, of an earlier version, does not count them."""
+    words_kept: int
 
     @property
     def word_shares(self) -> list[tuple[str, int, float]]:
         """What became of the words: kept, then left out by reason, most first, each with its
         share.
         """
-        total = self.words_kept + sum(counter.count for counter in self.words_left_out)
-        if not self.words_kept:
-            return []
+        num_left_out = sum(counter.count for counter in self.words_left_out)
+        total = max(self.words_kept + num_left_out, 1)
         counts = [("kept", self.words_kept)]
         counts += [(counter.name, counter.count) for counter in self.words_left_out]
         return [(name, count, count / total) for name, count in counts]

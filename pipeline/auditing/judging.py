@@ -51,11 +51,6 @@ def info(name: str, value: float, measured: str) -> Check:
     return Check(name, measured, "", "info", value)
 
 
-def unknown(name: str) -> Check:
-    """Say that the manifest, of an earlier version, lacks what a check needs."""
-    return Check(name, "unknown", "the manifest does not count it: rebuild", "unjudged", None)
-
-
 def too_few(chance: float, num_rows: int) -> str:
     """Return why not to judge a share of rows that may deviate by `chance`; "" if it can be
     judged.

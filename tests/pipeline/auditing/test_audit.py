@@ -152,12 +152,6 @@ def test_the_whole_holds_only_if_all_of_it_was_judged(tmp_path, options, verdict
     assert audit(tmp_path, build(tmp_path, origins=True, **options)).verdict == verdict
 
 
-def test_what_the_manifest_does_not_count_is_not_judged(tmp_path):
-    audited = audit(tmp_path, {**build(tmp_path, origins=True), "counts": {}})
-    assert audited.verdict == "unjudged"
-    assert "the manifest does not count it" in str(audited.checks)
-
-
 def test_sources_and_languages_are_not_judged_without_the_documents(tmp_path):
     checks = checks_of(audit(tmp_path, build(tmp_path)))
     for name in ("language", "source"):

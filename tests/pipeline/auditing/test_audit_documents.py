@@ -247,7 +247,7 @@ def test_the_tables_of_two_directories_are_named_and_show_what_was_left_out(
     for directory, tables in zip(directories, printed, strict=True):
         assert tables.startswith(f"{directory}\n")
         assert "books" in tables
-        for name, count in (("redirects", 4), ("words left out: tables", 7)):
+        for name, count in (("redirects", 4), ("left out: tables", 7)):
             assert re.search(rf"^{name} +{count}\b", tables, re.MULTILINE)
 
 

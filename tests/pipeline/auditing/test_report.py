@@ -70,6 +70,7 @@ DOCUMENTS = DocumentsAudit(
     ],
     counted=[LeftOut(name="empty file", count=3, examples=["texts/none.txt"])],
     words_left_out=[LeftOut(name="tables", count=20752, examples=[])],
+    words_kept=1000,
 )
 
 ROW = {
@@ -199,7 +200,8 @@ def test_the_corpus_is_shown_with_its_sources_and_titles():
         "None: web addresses.",
         "empty file 3",
         "texts/none.txt",
-        "tables 20,752",
+        "Words kept: 4.60% of 21,752",
+        "left out: tables 95.40%",
         "A: Cloze test B: Mask",
     ):
         assert shown in text
