@@ -221,8 +221,9 @@ def _check_training(rows: Rows, directory: InstanceDirectory) -> None:
     # names no line.
     longest = int(rows.lengths.max(initial=0))
     if longest > directory.max_length:
-        limit = f"its `max_length` is {directory.max_length}"
-        raise ValueError(f"a row has {longest} tokens, but {limit}")
+        raise ValueError(
+            f"a row has {longest} tokens, but its `max_length` is {directory.max_length}"
+        )
     if rows.next_sentence_label.max(initial=0) > 1:
         raise ValueError("it contains a next-sentence label other than 0 and 1")
     if are_outside(rows).any():

@@ -97,8 +97,9 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         if batch_size < 1:
             raise UserError(f"`batch_size` is {batch_size}, but must be at least 1.")
         if not 0 <= rank < num_ranks:
-            must = f"must be at least 0 and less than `num_ranks` ({num_ranks})"
-            raise UserError(f"`rank` is {rank}, but {must}.")
+            raise UserError(
+                f"`rank` is {rank}, but must be at least 0 and less than `num_ranks` ({num_ranks})."
+            )
         self.directory = open_instances(str(path), split)
         self.batch_size = batch_size
         self.rank = rank

@@ -45,11 +45,12 @@ def evaluate(
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
     config = read_config(run)
-    if directory.max_length > config.max_position_embeddings:
-        rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
-        limit = f"the model in {run} has {config.max_position_embeddings} positions"
-        advice = f"build them with `max_length` {config.max_position_embeddings}"
-        raise UserError(f"{rows}, but {limit}; {advice}.")
+    num_positions = config.max_position_embeddings
+    if directory.max_length > num_positions:
+        raise UserError(
+            f"{directory.path} contains rows of up to {directory.max_length} tokens, but the model "
+            f"in {run} has {num_positions} positions; build them with `max_length` {num_positions}."
+        )
     check_vocabulary_fits(run, directory)
     target = find_device(device)
     if config.is_decoder:

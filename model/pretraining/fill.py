@@ -44,8 +44,10 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     if not len(masked_M):
         raise UserError('The text has no [MASK]; for example: "The capital of France is [MASK]."')
     if ids.shape[1] > model.config.max_position_embeddings:
-        limit = f"the model reads at most {model.config.max_position_embeddings}"
-        raise UserError(f"The text has {ids.shape[1]} tokens, but {limit}; shorten it.")
+        raise UserError(
+            f"The text has {ids.shape[1]} tokens, but the model reads at most "
+            f"{model.config.max_position_embeddings}; shorten it."
+        )
     predicted_from_M = masked_M
     if model.config.is_decoder:
         # A left-to-right model predicts a token from the one before; the first mask follows [CLS].

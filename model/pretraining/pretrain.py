@@ -141,8 +141,9 @@ def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> Non
     if config.checkpoint is None:
         return
     if Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
-        inside = f"`checkpoint` {config.checkpoint} is inside `output` {output}"
-        raise UserError(f"{inside}; choose another `output`.")
+        raise UserError(
+            f"`checkpoint` {config.checkpoint} is inside `output` {output}; choose another `output`."
+        )
 
 
 def _open_log(

@@ -88,8 +88,10 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     if warmup_steps is None:
         warmup_steps = default_warmup(num_steps)
     if warmup_steps > num_steps:
-        budget = f"the budget allows only {num_steps} steps"
-        raise UserError(f"`warmup_steps` is {warmup_steps}, but {budget}; lower it.")
+        raise UserError(
+            f"`warmup_steps` is {warmup_steps}, but the budget allows only {num_steps} steps; "
+            "lower it."
+        )
     if len(mean_lengths) == 1:
         return Schedule(config.peak_rate, num_steps, warmup_steps, decay_share=decay_share)
     if num_steps < 2:

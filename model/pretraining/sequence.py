@@ -259,17 +259,19 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
     passes_of_groups = []
     for group in directory.row_groups:
         if group.duplicate is None:
-            footer = f"the footer of {directory.path}/{group.shard}"
             raise UserError(
-                f"`duplicates_per_epoch` cannot be used because {footer} does not say which pass "
-                "its rows belong to; rebuild the instances."
+                "`duplicates_per_epoch` cannot be used because the footer of "
+                f"{directory.path}/{group.shard} does not say which pass its rows belong to; "
+                "rebuild the instances."
             )
         passes_of_groups.append(group.duplicate)
     pass_by_group = np.array(passes_of_groups)
     passes = np.unique(pass_by_group)
     if duplicates_per_epoch > len(passes):
-        built = f"{directory.path} was built with `duplicates` {len(passes)}"
-        raise UserError(f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {built}; lower it.")
+        raise UserError(
+            f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {directory.path} was built with "
+            f"`duplicates` {len(passes)}; lower it."
+        )
     # After this many epochs each pass was used equally often, and the first ones come again.
     num_epochs = len(passes) // gcd(len(passes), duplicates_per_epoch)
     # With 2 of 3 passes per epoch:   epoch 0   0 1

@@ -75,13 +75,16 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
     for directory in directories:
         _check_batch(config.batch_size, directory)
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
-        names = f"{instances[1]} and {instances[0]}"
-        advice = "rebuild one with the other's vocabulary"
-        raise UserError(f"{names} were built with different vocabularies; {advice}.")
+        raise UserError(
+            f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild one "
+            "with the other's vocabulary."
+        )
     for directory in directories:
         if config.objective == "mlm+nsp" and not directory.has_pairs:
-            reason = "built with `pairing` none: it has no next sentences"
-            raise UserError(f"{directory.path} was {reason}; use `objective` mlm.")
+            raise UserError(
+                f"{directory.path} was built with `pairing` none: it has no next sentences; use "
+                "`objective` mlm."
+            )
         if config.checkpoint and config.vocabulary_from == "checkpoint":
             check_vocabulary_fits(config.checkpoint, directory)
     return directories
@@ -89,16 +92,19 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
 
 def _check_phases(config: PretrainConfig, num_directories: int) -> None:
     if num_directories not in (1, 2):
-        given = f"but got {num_directories}"
-        raise UserError(f"Pre-training takes one or two directories of instances, {given}.")
+        raise UserError(
+            f"Pre-training takes one or two directories of instances, but got {num_directories}."
+        )
     if config.hours is not None and num_directories == 2:
         raise UserError(
             "`hours` takes one directory of instances, because the number of steps is unknown; "
             "train on the second one afterwards, in a run of its own with `checkpoint`."
         )
     if num_directories == 1 and config.phase_shares != PretrainConfig.phase_shares:
-        shares = f"`phase_shares` is {config.phase_shares}"
-        raise UserError(f"{shares}, but there is one directory of instances; leave it out.")
+        raise UserError(
+            f"`phase_shares` is {config.phase_shares}, but there is one directory of instances; "
+            "leave it out."
+        )
 
 
 def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
@@ -108,8 +114,10 @@ def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
     # The default is tolerated: a first try on a few documents should train, not fail.
     most = max(directory.num_rows, PretrainConfig.batch_size)
     if batch_size > most:
-        available = f"{directory.path} has {directory.num_rows} rows"
-        raise UserError(f"`batch_size` is {batch_size}, but {available}; lower it.")
+        raise UserError(
+            f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} rows; "
+            "lower it."
+        )
     needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
     _check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
 
@@ -118,8 +126,10 @@ def _check_memory(needs: str, num_bytes: int, advice: str) -> None:
     """Raise `UserError` if this machine has less memory."""
     available = host_memory()
     if num_bytes > available:
-        there_are = f"there are only {available / 1e9:,.0f} GB"
-        raise UserError(f"{needs} {num_bytes / 1e9:,.0f} GB of memory, but {there_are}; {advice}.")
+        raise UserError(
+            f"{needs} {num_bytes / 1e9:,.0f} GB of memory, but there are only "
+            f"{available / 1e9:,.0f} GB; {advice}."
+        )
 
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:

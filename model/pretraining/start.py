@@ -112,8 +112,10 @@ def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup
 def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
     optimizer, state = read_state(checkpoint)
     if len(state.sums) != NUM_SUMS or not _load_optimizer(updater, optimizer):
-        damaged = f"{checkpoint}/{STATE} is damaged or belongs to another model"
-        raise UserError(f"{damaged}. {advice_if_damaged(checkpoint)}")
+        raise UserError(
+            f"{checkpoint}/{STATE} is damaged or belongs to another model. "
+            f"{advice_if_damaged(checkpoint)}"
+        )
     return state
 
 
