@@ -142,7 +142,8 @@ def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> Non
         return
     if Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
         raise UserError(
-            f"`checkpoint` {config.checkpoint} is inside `output` {output}; choose another `output`."
+            f"`checkpoint` {config.checkpoint} is inside `output` {output}; choose another "
+            "`output`."
         )
 
 

@@ -269,8 +269,8 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
     passes = np.unique(pass_by_group)
     if duplicates_per_epoch > len(passes):
         raise UserError(
-            f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {directory.path} was built with "
-            f"`duplicates` {len(passes)}; lower it."
+            f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {directory.path} was built "
+            f"with `duplicates` {len(passes)}; lower it."
         )
     # After this many epochs each pass was used equally often, and the first ones come again.
     num_epochs = len(passes) // gcd(len(passes), duplicates_per_epoch)

@@ -76,8 +76,8 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
         _check_batch(config.batch_size, directory)
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         raise UserError(
-            f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild one "
-            "with the other's vocabulary."
+            f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild "
+            "one with the other's vocabulary."
         )
     for directory in directories:
         if config.objective == "mlm+nsp" and not directory.has_pairs:
