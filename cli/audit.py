@@ -8,7 +8,7 @@ import click
 
 from ..pipeline.errors import UserError
 from .data_summary import WORDS_BAR
-from .failures import as_typed
+from .failures import with_flags
 from .options import check_suffix
 from .output import print_table, printable, tell
 from .summary import CommandSummary, print_summaries
@@ -90,7 +90,7 @@ def audit(
     else:
         audits = _audit_instances(directories, documents, report, as_json)
         failed = [name for name, measured in audits.items() if measured.failed]
-    sentences = {name: as_typed(measured.sentence) for name, measured in audits.items()}
+    sentences = {name: with_flags(measured.sentence) for name, measured in audits.items()}
     if len(sentences) > 1:
         sentences = {name: f"{name}: {sentence}" for name, sentence in sentences.items()}
     rows = [("verdict", sentence) for sentence in sentences.values()]
@@ -187,7 +187,7 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
                 cells += ["", "", ""]
             else:
                 mark = Text(*MARKS[check.verdict])
-                cells += [as_typed(check.measured_and_advice), check.asked, mark]
+                cells += [with_flags(check.measured_and_advice), check.asked, mark]
         rows.append(cells)
     print_table(columns, rows)
 

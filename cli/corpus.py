@@ -15,7 +15,7 @@ from .summary import CommandSummary
 from .terminal import data_stage_terminal
 
 CONFIGS = {"ingest": IngestConfig, "vocab": VocabConfig, "build": BuildConfig}
-ON_THE_LINE = {
+FLAGS = {
     "language": "ingest",
     "validation_share": "ingest",
     "size": "vocab",
@@ -26,7 +26,7 @@ ON_THE_LINE = {
 
 
 def _help_of(name: str) -> str:
-    fields = {field.name: field for field in dataclasses.fields(CONFIGS[ON_THE_LINE[name]])}
+    fields = {field.name: field for field in dataclasses.fields(CONFIGS[FLAGS[name]])}
     return fields[name].metadata["help"]
 
 
@@ -35,7 +35,7 @@ def _stage_configs(
 ) -> tuple[IngestConfig, VocabConfig, BuildConfig]:
     """Return the configs of the stages from the options of `corpus`."""
     tables = _read_tables(config)
-    for name, stage in ON_THE_LINE.items():
+    for name, stage in FLAGS.items():
         if values[name] is not None:  # the command line overrides the file
             tables[stage][name] = values[name]
     try:

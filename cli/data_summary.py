@@ -15,7 +15,7 @@ from ..pipeline.execution.counters import (
 )
 from ..pipeline.languages import UNKNOWN
 from ..pipeline.wording import in_words
-from .failures import as_typed
+from .failures import with_flags
 from .summary import ALREADY_FINISHED, CommandSummary, megabytes, warn
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def summarize_instances(where: str, manifest: "InstancesManifest") -> CommandSum
     """Summarise a directory of instances; warn of shards whose labels could not be balanced."""
     shards_with_warnings = [shard for shard in manifest.shards if shard.warnings]
     for shard in shards_with_warnings[:NUM_WARNINGS]:
-        warn(f"{shard.name}: {as_typed(shard.warnings[0])}")
+        warn(f"{shard.name}: {with_flags(shard.warnings[0])}")
     num_more = len(shards_with_warnings) - NUM_WARNINGS
     if num_more > 0:
         warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

@@ -76,7 +76,7 @@ def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
     return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)
 
 
-def as_typed(message: str) -> str:
+def with_flags(message: str) -> str:
     """Return a library's message with its fields as flags of the command that is running."""
     # Outside of a command, as in a test of a function that prints, nothing is known of flags.
     ctx = click.get_current_context(silent=True)

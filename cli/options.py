@@ -170,7 +170,7 @@ def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[C
         field.name,
         cls=GroupedOption,
         group=field.metadata["group"] or COMMON,
-        default=_as_typed(field.default),
+        default=_default_text(field.default),
         show_default=_has_visible_default(field.default, flags),
         help=field.metadata["help"],
         **settings,
@@ -197,7 +197,7 @@ def _parameter_type(value_type: object) -> Any:
     return value_type
 
 
-def _as_typed(default: object) -> object:
+def _default_text(default: object) -> object:
     """Return a default as one would type it, which is also how ``--help`` shows it."""
     if isinstance(default, tuple) and default:
         numbers = [f"{number:g}" for number in default]

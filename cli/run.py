@@ -66,7 +66,9 @@ def run(
     """
     commands = {str(command.name): command for command in commands_of(ctx)}
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
-    stages = [_typed(stage, commands, ctx) for stage in read_recipe(recipe, output, settings)]
+    stages = [
+        _command_line(stage, commands, ctx) for stage in read_recipe(recipe, output, settings)
+    ]
     summaries: list[CommandSummary] = []
     for number, typed in enumerate(stages, start=1):
         click.echo(f"[{number}/{len(stages)}] {shlex.join(['clozeworks', *typed])}")
@@ -140,7 +142,7 @@ def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
     return PLACEHOLDER.sub(lambda match: variables[match[1]], text)
 
 
-def _typed(
+def _command_line(
     stage: RecipeStage, commands: Mapping[str, click.Command], ctx: click.Context
 ) -> list[str]:
     """Return a stage as one would type it, the command first.

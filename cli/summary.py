@@ -4,7 +4,7 @@ import logging
 import os
 from dataclasses import dataclass
 
-from .failures import as_typed
+from .failures import with_flags
 from .output import print_table, settings, tell
 
 ALREADY_FINISHED = "already finished, nothing to do"
@@ -45,7 +45,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
 def warn(message: str) -> None:
     """Print a one-line warning to standard error."""
     if is_first_rank():
-        tell("warning", f"{as_typed(message)}.")
+        tell("warning", f"{with_flags(message)}.")
 
 
 class NoticeHandler(logging.Handler):
@@ -53,7 +53,7 @@ class NoticeHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a notice."""
-        tell("notice", as_typed(record.getMessage()))
+        tell("notice", with_flags(record.getMessage()))
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Stage 4: measure instances against the configuration they were built with.
+"""Measure instances against the configuration they were built with.
 
 `measures` sums counts and histograms over the rows, `checks` judges them (with `label_checks` and
 `mask_checks`, by the rules of `judging`), `report` and `decode` make them readable. `documents`

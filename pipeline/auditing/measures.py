@@ -1,7 +1,7 @@
 """Measure instances from their rows alone, a slice at a time.
 
 Every measure is a sum over rows, so memory is bounded by a slice. Arrays are flat (see
-`instances.rows`): a slice of two rows, with one [M]asked token each, is::
+`instances.rows`): a slice of two rows, with one masked token [M] each, is::
 
     input_ids    [C]  a  [M]  [S]  d  [S]  [C]  f   g  [S] [M] [S]
     offsets       0                         6                       12
