@@ -109,7 +109,7 @@ def pretrain(
 
 
 def _check_finished(instances: tuple[str, ...]) -> None:
-    """Raise `UserError` unless all instances are there, before PyTorch is imported, which takes seconds."""
+    """Raise `UserError` unless all instances are there, before PyTorch is imported."""
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.storage.stage import read_manifest
 
