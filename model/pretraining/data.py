@@ -4,6 +4,7 @@ A row group becomes `rows`; `sequence` decides in which order rows are read, and
 tensors of them.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -55,8 +56,6 @@ class RowGroup(NamedTuple):
     """Including special tokens; rows are stored without padding."""
     duplicate: int | None
     """The pass over the documents that its rows come from; None if the footer has no statistics."""
-    is_packed: bool = False
-    """Whether a row holds several documents."""
     version: str = ""
     """Of the shard, as `storage.version_of` tells it."""
 
@@ -82,7 +81,7 @@ class InstanceDirectory:
     @property
     def is_packed(self) -> bool:
         """Whether rows hold several documents, each a sequence of its own."""
-        return self.row_groups[0].is_packed
+        return self.manifest.config.packs
 
     @cached_property
     def num_rows(self) -> int:
@@ -120,7 +119,9 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     shards.sort(key=lambda shard: shard.name)
     groups: list[RowGroup] = []
     with ThreadPoolExecutor(NUM_READERS) as pool:
-        for shard_groups in pool.map(lambda shard: _row_groups(path, shard), shards):
+        columns = PACKED_COLUMNS if manifest.config.packs else COLUMNS
+        wanted = [*columns, "duplicate"]
+        for shard_groups in pool.map(lambda shard: _row_groups(path, shard, wanted), shards):
             groups.extend(shard_groups)
     if not any(group.num_rows for group in groups):
         raise UserError(
@@ -129,7 +130,7 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     return InstanceDirectory(path, tuple(groups), manifest)
 
 
-def _row_groups(path: str, shard: InstancesShard) -> list[RowGroup]:
+def _row_groups(path: str, shard: InstancesShard, wanted: Sequence[str]) -> list[RowGroup]:
     try:
         with storage.open_input(f"{path}/{shard.name}") as file:
             version = storage.version_of(file)
@@ -141,8 +142,7 @@ def _row_groups(path: str, shard: InstancesShard) -> list[RowGroup]:
             ]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"{path}/{shard.name} is damaged ({error}); {REBUILD}.") from None
-    wanted = PACKED_COLUMNS if SEQUENCE_STARTS in columns else COLUMNS
-    for name in (*wanted, "duplicate"):
+    for name in wanted:
         if name not in columns:
             raise UserError(f"{path}/{shard.name} has no column {name!r}; {REBUILD}.")
     num_rows = sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
@@ -168,7 +168,6 @@ def _row_groups(path: str, shard: InstancesShard) -> list[RowGroup]:
             num_rows=group.num_rows,
             num_tokens=group.column(ids_column).num_values,
             duplicate=duplicate,
-            is_packed=SEQUENCE_STARTS in columns,
             version=version,
         )
         groups.append(row_group)
@@ -195,7 +194,7 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
                 page_checksum_verification=True,
             )
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
-            columns = PACKED_COLUMNS if group.is_packed else COLUMNS
+            columns = PACKED_COLUMNS if directory.is_packed else COLUMNS
             table = parquet.read_row_group(group.number, columns=columns, use_threads=False)
     except FileNotFoundError:
         raise UserError(

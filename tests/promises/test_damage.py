@@ -5,6 +5,7 @@ nothing else.
 import json
 import random
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_summaries_and_records(tmp_path: Path):
         write(tmp_path / "search" / "summary.json", search),
         lambda: read_summary(tmp_path / "search"),
     )
-    numbers = dict.fromkeys(("step", "parameters", "tokens", "rows"), 3)
+    numbers = dict.fromkeys(("step", "parameters", "tokens", "rows", "validation_rows"), 3)
     losses = {"initial": {"loss": 3.0}, "final": {"loss": 2.0}, "best": {"step": 3, "loss": 2.0}}
     path = write(tmp_path / "run" / "summary.json", {"status": "finished", **numbers, **losses})
     torture(path, lambda: run.read_summary(tmp_path / "run"))
@@ -175,8 +176,11 @@ def test_training_states(tmp_path: Path):
         {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]},
         folder / "optimizer.pt",
     )
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    names = ("model.safetensors", f"{run.STATE}/optimizer.pt")
     state = {
         "step": 3,
+        "sha256": {name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in names},
         "sums": [0.0, 1.0],
         "initial": {"loss": 3.0},
         "best": {"step": 3, "loss": 2.0},
