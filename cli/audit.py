@@ -10,7 +10,7 @@ from ..pipeline.errors import UserError
 from .data_summary import WORDS_BAR
 from .failures import with_flags
 from .options import check_suffix
-from .output import print_table, printable, tell
+from .output import print_table, printable, settings, tell
 from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _audit_documents(
     audits = {directory: audit_documents(directory) for directory in directories}
     if as_json:
         _print_json(audits)
-    else:
+    elif not settings.is_quiet:
         for measured in audits.values():
             _print_documents(measured)
     if report:
@@ -145,7 +145,7 @@ def _audit_instances(
         audits[directory] = measure(directory, measured_documents)
     if as_json:
         _print_json(audits)
-    else:
+    elif not settings.is_quiet:
         _print_checks(audits)
         if documents and (measured := audits[first].documents):
             click.echo()

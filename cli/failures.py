@@ -43,6 +43,8 @@ HINTS: dict[str, tuple[str, ...] | str] = {
     "--output-dir": ("--output",),
     "--model-name-or-path": ("--checkpoint",),
     "--fp16": "--precision sets it; auto chooses by the device",
+    "--log-format": "It goes before the command: `clozeworks --log-format json ingest …`",
+    "--quiet": "It goes before the command: `clozeworks --quiet ingest …`",
     "--resume": "Rerun the same command: it resumes",
     "--data-dir": "The data are an argument, without an option's name",
 }

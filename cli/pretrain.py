@@ -185,12 +185,12 @@ def _rows(summary: "Summary") -> list[tuple[str, str]]:
     for name in ("parameters", "step", "rows", "tokens"):
         rows.append((name, f"{summary[name]:,}"))
     too_little = _too_little(summary)
-    if too_little:
-        rows.append(("on held-out documents", f"{too_little}; {HOLD_OUT_MORE}"))
-        return rows
     for name, text in MEASURED.items():
         if name in after:
             rows.append((text, f"{before[name]:.3f} before, {after[name]:.3f} after"))
+    if too_little:
+        rows.append(("", f"{too_little}; {HOLD_OUT_MORE}"))
+        return rows
     # Instances without a segment B are not measured by it, and need no remark.
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
         rows.append(("", AT_CHANCE))

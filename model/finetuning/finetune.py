@@ -217,7 +217,7 @@ def _report_degenerate(
         words = describe_run(record)
         log = read_log(directory, record, summary.metric)
         losses = [line.loss for line in log if line.split == "train" and line.loss is not None]
-        if losses:
+        if len(losses) > 1:
             words += f" (training loss {losses[0]:.3f} to {losses[-1]:.3f})"
         described.append(words)
     remedy = "lower `learning_rates`"
@@ -225,7 +225,8 @@ def _report_degenerate(
         remedy += " or try `bias_correction`"
     print_notice(
         f"{len(degenerate):,} of {len(records):,} runs are no better than a constant answer: "
-        f"{'; '.join(described)}. If the loss does not fall, {remedy}."
+        f"{'; '.join(described)}. If the loss does not fall, {remedy}; if it falls, give more "
+        "`epochs`."
     )
 
 

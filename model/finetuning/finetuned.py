@@ -10,6 +10,7 @@ import torch
 
 from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError
+from ...pipeline.storage.stage import describe_absence
 from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
 from ..tasks.batches import Feature, make_batch
@@ -56,10 +57,8 @@ def load_finetuned(
     """
     path = local_copy(directory) / TASK
     if not path.is_file():
-        raise UserError(
-            f"{directory} contains no fine-tuned model: {TASK} is missing. "
-            "Run clozeworks finetune first."
-        )
+        fault = describe_absence(str(directory)) or f"{directory} has no {TASK}"
+        raise UserError(f"{fault}: give a model that `clozeworks finetune` wrote.")
     task = read_task(path, task)
     config = read_config(directory)
     tokenizer = TextTokenizer(directory)

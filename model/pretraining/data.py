@@ -115,6 +115,9 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """
     path = str(path).rstrip("/")
     manifest = read_manifest(path, InstancesManifest)
+    splits = sorted({shard.split for shard in manifest.shards})
+    if split not in splits:
+        raise UserError(f"{path} has no split {split}, only {' and '.join(splits)}.")
     shards = [shard for shard in manifest.shards if shard.split == split]
     shards.sort(key=lambda shard: shard.name)
     groups: list[RowGroup] = []

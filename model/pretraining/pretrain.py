@@ -23,6 +23,7 @@ from ..card import CARD
 from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
 from ..mirror import mirrored
+from ..notices import print_notice
 from ..training.compilation import compiles, distinct_sizes
 from ..training.device import DTYPES, kept_generators, peak_flops, pinned_attention
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
@@ -107,6 +108,7 @@ def train_into(
             return summary
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder)  # the run may have been killed before it was
+            print_notice(f"Resumes {output} from {checkpoint.name}.")
         setup = set_up(spec, directories, ranks)
         print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)

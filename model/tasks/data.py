@@ -70,5 +70,5 @@ def report_cut(task: TaskData[Any], where: str, num_cut: int, num_examples: int)
         what, option = task.cut
         print_notice(
             f"{where}: {num_cut:,} of {num_examples:,} {what} cut at `{option}` "
-            f"{getattr(task, option)}; fine-tune with a higher one to keep more."
+            f"{getattr(task, option)}."
         )

@@ -424,10 +424,11 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
     for name in ("text", *columns):
-        if not first.first_column(getattr(task, name)):
+        names = getattr(task, name)
+        if not first.first_column(names):
             raise UserError(
-                f"{files[0]} has the columns {listed(first.values)}; choose with `text`, "
-                "`text_pair` and `label`."
+                f"{files[0]} has no column {' or '.join(names)}, only {listed(first.values)}; "
+                "choose with `text`, `text_pair` and `label`."
             )
     score_column = first.first_column(task.label)
     if not first.first_column(task.text_pair) or not score_column:

@@ -186,10 +186,12 @@ def read_own_table(files: Sequence[Path], options: TaskOptions) -> OwnTable:
         raise UserError(f"{files[0]} contains no rows.")
     text = options.text or first.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0]
     label = options.label or "label"
-    if text not in first.values or label not in first.values:
-        raise UserError(
-            f"{files[0]} has the columns {listed(first.values)}; choose with `text` and `label`."
-        )
+    for name in (text, label):
+        if name not in first.values:
+            raise UserError(
+                f"{files[0]} has no column {shown(name)}, only {listed(first.values)}; choose with "
+                "`text` and `label`."
+            )
     text_pair: tuple[str, ...] = ()
     if options.text_pair:
         text_pair = (options.text_pair,)

@@ -28,6 +28,8 @@ from .verdict import Audit, Check
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
+MOST_UNKNOWN = 0.05
+"""Of the text; a vocabulary of another language has most words as [UNK]."""
 MIN_SEEN_SHARE = 0.5
 """Of the vocabulary, if the text has `TEXT_PER_TOKEN` tokens for each of it."""
 TEXT_PER_TOKEN = 50
@@ -192,12 +194,17 @@ def _special_checks(measures: Measures) -> Iterator[Check]:
     yield none("masks on [CLS] or [SEP]", counts["masked_specials"])
     yield none("special or [unused] tokens drawn as random", counts["random_not_ordinary"])
     unknown_share = counts["unknown_tokens"] / max(counts["text_tokens"], 1)
-    yield info("unknown tokens", unknown_share, f"{unknown_share:.3%}")
+    unknown = at_most("unknown tokens", unknown_share, MOST_UNKNOWN, counts["rows"])
+    if unknown.verdict == "bad":
+        advice = "build with a vocabulary that is learned from these documents"
+        unknown = replace(unknown, advice=advice)
+    yield unknown
     times_seen = measures.tokens[measures.vocabulary.is_ordinary]
     seen_share = float((times_seen > 0).mean())
     name = "tokens of the vocabulary that occur"
     check = info(name, seen_share, f"{seen_share:.1%}")
-    if seen_share < MIN_SEEN_SHARE and counts["text_tokens"] >= TEXT_PER_TOKEN * len(times_seen):
+    is_long = counts["text_tokens"] >= TEXT_PER_TOKEN * len(times_seen)
+    if seen_share < MIN_SEEN_SHARE and is_long and unknown.verdict != "bad":
         check = replace(check, asked=f"at least {MIN_SEEN_SHARE:.0%}").explained(
             "most never occur", "give `vocab` a lower `size`"
         )

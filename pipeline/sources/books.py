@@ -73,6 +73,7 @@ _HEADING = re.compile(
     r".{0,60})?\W*$",
     re.IGNORECASE,
 )
+_ITEM = re.compile(r"\s*(?:[-–*•]|\d{1,2}[.)])\s")
 _SMALL_START = re.compile(r"[\W_]*[a-z]")
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 # As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
@@ -162,7 +163,8 @@ def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocume
     if unit == "blank-line":
         return _numbered(_block_documents(text, width), text.name, f"{text.name}#0")
     texts = (without_drama(piece, counters) for piece in chain([text.head], text.rest))
-    paragraphs = _prose(_blocks(_lines(texts), width), text, counters)
+    blocks = _blocks(_lines(texts), width, keeps_lines=text.keeps_lines)
+    paragraphs = _prose(blocks, text, counters)
     return _numbered(_cut(paragraphs), text.name, text.name)
 
 
@@ -404,11 +406,12 @@ def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
         yield _joined(lines)
 
 
-def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
+def _blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False) -> Iterator[Block]:
     """Split lines into paragraphs.
 
-    Wrapped lines are split at blank lines, at headings, and after short lines that end a sentence.
-    If lines are not wrapped (`width` is 0), each is a paragraph.
+    Wrapped lines are split at blank lines, at headings, and after short lines that end a sentence;
+    with `keeps_lines` after all short lines, and before the items of a list. If lines are not
+    wrapped (`width` is 0), each is a paragraph.
     """
     block: list[str] = []
     gap = 0
@@ -427,7 +430,8 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
             if is_heading and block and _SMALL_START.match(line):
                 # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
                 is_heading = False
-            if is_heading and block:
+            begins_item = keeps_lines and _ITEM.match(line) is not None
+            if (is_heading or begins_item) and block:
                 yield Block(block, gap)
                 block = []
                 gap = 0
@@ -435,7 +439,7 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
             if is_full:
                 ends_paragraph = not part_width or len(line) > LONGEST_WRAPPED_LINE
             else:
-                ends_paragraph = is_heading or ends_sentence(line)
+                ends_paragraph = is_heading or keeps_lines or ends_sentence(line)
             if ends_paragraph or len(block) == LONGEST_BLOCK_LINES:
                 yield Block(block, gap)
                 block = []

@@ -20,8 +20,6 @@ from clozeworks.model.tasks.tagged import split_words
 from degenerate import may_be_degenerate
 from task_files import write_lines
 
-MORE = "fine-tune with a higher one to keep more."
-
 
 def words(num: int) -> str:
     return " ".join(["film"] * num)
@@ -56,9 +54,7 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     assert len(features) > 20
     assert num_cut(features) == 2
     report_cut(task, "dev", 2, 3)
-    assert (
-        capsys.readouterr().err == f"dev: 2 of 3 questions cut at `max_question_length` 5; {MORE}\n"
-    )
+    assert capsys.readouterr().err == "dev: 2 of 3 questions cut at `max_question_length` 5.\n"
     sentence = SentenceExample([split_words(words(100))], 0)
     assert (
         num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
@@ -95,8 +91,8 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
 
     fine_tune(run)
     assert capsys.readouterr().err.splitlines()[:2] == [
-        f"train: 3 of 4 examples cut at --max-length 8; {MORE}",
-        f"test: 2 of 3 examples cut at --max-length 8; {MORE}",
+        "train: 3 of 4 examples cut at --max-length 8.",
+        "test: 2 of 3 examples cut at --max-length 8.",
     ]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["train_examples_cut"], summary["dev_examples_cut"]) == (3, 0)
@@ -117,7 +113,7 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
         main([*command, str(data / "test.csv")])
         assert (
             capsys.readouterr().err
-            == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8; {MORE}\n"
+            == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8.\n"
         )
         main([*command, str(data / "dev.csv")])
         assert not capsys.readouterr().err
@@ -131,5 +127,5 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
     )
     main(["predict", run, "-", "--output", "-"])
     shown = capsys.readouterr()
-    assert shown.err == f"standard input: 2 of 3 examples cut at --max-length 8; {MORE}\n"
+    assert shown.err == "standard input: 2 of 3 examples cut at --max-length 8.\n"
     assert len(shown.out.splitlines()) == 4

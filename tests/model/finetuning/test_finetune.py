@@ -259,7 +259,7 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     )
     if file in ("model.safetensors", "task.json"):
         # The files of two models are never read together.
-        with pytest.raises(UserError, match=r"task\.json is missing"):
+        with pytest.raises(UserError, match=r"has no task\.json"):
             evaluate_task(output, small_data, "cpu")
     # Without the run that was killed: nothing of it may be left but what is recorded.
     summary = finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))

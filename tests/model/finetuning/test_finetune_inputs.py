@@ -346,13 +346,12 @@ def test_adam_is_corrected_from_a_rate_on():
 def test_runs_like_a_constant_answer_are_named_with_their_rate_and_loss(
     checkpoint, data, tmp_path, capsys
 ):
-    # Too small a rate to learn anything in one update.
-    config = quick(epochs=0.05, learning_rates=(1e-9,))
+    config = quick(epochs=2, learning_rates=(1e-9,))  # too small to learn anything
     summary = finetune("sst2", data, checkpoint, tmp_path / "run", config)
     assert summary["degenerate_runs"] == 1
     assert re.search(
         r"1 of 1 runs are no better than a constant answer: learning rate 1e-09, seed 0 \(training "
         r"loss 0\.\d{3} to 0\.\d{3}\)\. If the loss does not fall, lower `learning_rates` or try "
-        r"`bias_correction`\.",
+        r"`bias_correction`; if it falls, give more `epochs`\.",
         capsys.readouterr().err,
     )

@@ -125,7 +125,9 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
     with pytest.raises(UserError, match=r"pairs.tsv, line 2: there is no column sentence"):
         predict(trained[0], pairs, tmp_path / "out.tsv", "cpu")
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
-    with pytest.raises(UserError, match=r"contains no fine-tuned model: task.json is missing"):
+    with pytest.raises(
+        UserError, match=r"has no task\.json: give a model that `clozeworks finetune` wrote"
+    ):
         predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
     with pytest.raises(UserError, match=r"none\.txt does not exist"):
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")

@@ -76,7 +76,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("a,b\nx,1\n", "has the columns a, b; choose with `text` and `label`"),
+        ("a,b\nx,1\n", "has no column 'text', only a, b; choose with `text` and `label`"),
         ("text,label\n", "contains no rows"),
         ("text,label\nx,\ny,\n", "label is empty in every row; is it the column of the label?"),
         (
@@ -95,7 +95,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ),
         (
             "text, label\nx,1\n",
-            "a.csv has the columns text, ' label'; choose with `text` and `label`",
+            "a.csv has no column 'label', only text, ' label'; choose with `text` and `label`",
         ),
         ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; training needs"),
         (

@@ -110,7 +110,10 @@ def test_the_columns_say_what_is_learned(tmp_path):
 @pytest.mark.parametrize(
     "lines, message",
     [
-        (("a\tb", "1\t2"), "has the columns a, b; choose with `text`"),
+        (
+            ("a\tb", "1\t2"),
+            "has no column sentence1 or anchor or text or sentence, only a, b; choose with `text`",
+        ),
         ((PAIRS[0], "a\tb\thigh"), "line 2: the score in score is 'high', not a number"),
         ((PAIRS[0], "a\tb\t1", "c\td\t1"), "every row has 1 in score"),
         ((PAIRS[0], "a\tb\t", "c\td\t"), "score is empty in every row"),

@@ -465,3 +465,20 @@ Pt is a 56 y/o M who presented with shortness of breath and chest pain.
     assert " ".join(kept).split() == note.decode().split() and not counters.counts
     _, counters = read_note(keep_lines=False)
     assert counters.counts["headings_left_out"]
+
+
+def test_short_lines_and_items_of_notes_that_are_kept_whole_are_not_joined() -> None:
+    note = b"""Meds:
+- Metoprolol 5 mg by mouth every six hours if the heart rate is above one hundred
+- Aspirin
+Labs
+Na 137
+
+He was brought in by his wife after he had been complaining of shortness of
+breath for three days, and denies pain.
+"""
+    config = IngestConfig(documents="file", keep_lines=True)
+    (document,) = Source("text", note, "note.txt").read(Counters(), config=config)
+    *short, last = document.paragraphs
+    assert short == note.decode().splitlines()[:5]
+    assert last.endswith("shortness of breath for three days, and denies pain.")
