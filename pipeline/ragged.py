@@ -110,6 +110,25 @@ def offsets_in(column: "pa.ListArray") -> np.ndarray:
     return offsets - offsets[0]
 
 
+def flat_text(strings: "pa.StringArray") -> tuple[np.ndarray, np.ndarray]:
+    """Return the UTF-8 of a column of strings without nulls, uint8, and its offsets.
+
+    >>> import pyarrow as pa
+    >>> text, offsets = flat_text(pa.array(["a", "bcd", "", "ef"])[1:])
+    >>> text.tobytes(), offsets.tolist()
+    (b'bcdef', [0, 3, 3, 5])
+    """
+    if not len(strings):
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    # A slice shares the buffers of the whole column. Arrow may leave out the text if all strings
+    # are empty.
+    _, offsets_buffer, data = strings.buffers()
+    all_offsets = np.frombuffer(offsets_buffer, np.int32)
+    offsets = all_offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
+    text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return text, offsets - offsets[0]
+
+
 def divide_up(total: Number, size: Number | int) -> Number:
     """Return ``total / size`` rounded up: the number of pieces of at most `size`.
 

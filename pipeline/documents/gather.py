@@ -161,13 +161,9 @@ def count_words_of(sentences: pa.StringArray) -> int:
     """Return the number of words, separated by white space, in sentences that begin and end with
     one.
     """
-    if not len(sentences):
-        return 0
-    _, offsets_buffer, data = sentences.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[sentences.offset :]
-    text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(sentences)]]
+    text, offsets = ragged.flat_text(sentences)
     # The sentences lie end to end. A word begins with a sentence, and after a single space.
-    num_sentences = int(np.count_nonzero(np.diff(offsets[: len(sentences) + 1])))
+    num_sentences = int(np.count_nonzero(np.diff(offsets)))
     return num_sentences + int(np.count_nonzero(text == ord(" ")))
 
 

@@ -14,6 +14,7 @@ from ..execution.tables import TemporaryTable, Whole
 from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
+from ..ragged import flat_text
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
 from ..storage.shards import read_columns
@@ -162,14 +163,7 @@ def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
 
     Words must not be empty.
     """
-    if not len(words):
-        return np.zeros(0, np.uint64)
-    _, offsets_buffer, data = words.buffers()
-    all_offsets = np.frombuffer(offsets_buffer, np.int32)
-    # `words` may be a slice that shares the buffers of a longer array.
-    offsets = all_offsets[words.offset : words.offset + len(words) + 1]
-    text = np.frombuffer(data, np.uint8)[: offsets[-1]]
-
+    text, offsets = flat_text(words)
     # A word's hash is the sum of fixed random numbers for its bytes. Anagrams share a bucket, which
     # does no harm; in return NumPy hashes all words at once, and Python's own hash() differs from
     # process to process.
