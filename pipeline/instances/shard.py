@@ -128,6 +128,7 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
                 if built.warning:
                     warnings.append(built.warning)
         counts.update(documents=num_documents, sentences=len(corpus.sentence_offsets) - 1)
+        groups = _groups(corpus, times_read)
         shard = InstancesShard(
             name=name,
             split=documents.split,
@@ -135,7 +136,7 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
             bytes=written.num_bytes,
             sha256=written.sha256,
             counts=dict(sorted(counts.items())),
-            source_tokens=source_tokens(corpus, times_read),
+            source_tokens=_source_tokens(groups),
             warnings=warnings,
         )
         counters = Counters()
@@ -143,7 +144,7 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
         return Built(
             files=(name,),
             counters=counters.to_record(),
-            groups=_groups(corpus, times_read) if documents.split == "train" else [],
+            groups=groups if documents.split == "train" else [],
             shard=shard,
         )
 
@@ -286,17 +287,12 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     )
 
 
-def source_tokens(corpus: Corpus, times_read: np.ndarray) -> dict[str, int]:
-    """Return how many tokens come from each source; `times_read`, int64 [num_documents], counts all
-    passes.
-    """
-    origins = cast(Origins, corpus.origins)
-    tokens_of_document = corpus.document_lengths() * times_read
-    # Not bincount(), which sums floats.
-    tokens_of_source = np.zeros(len(origins.source_names), np.int64)
-    np.add.at(tokens_of_source, origins.source, tokens_of_document)
-    by_name = zip(origins.source_names, tokens_of_source.tolist(), strict=True)
-    return dict(sorted(by_name))
+def _source_tokens(groups: Sequence[MixtureGroup]) -> dict[str, int]:
+    """Return how many tokens come from each source over all passes."""
+    tokens: Counter[str] = Counter()
+    for group in groups:
+        tokens[group.source] += group.tokens_built
+    return dict(sorted(tokens.items()))
 
 
 def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:

@@ -123,8 +123,7 @@ def _build_block(
         "document_b": pairs.document_b,
         "duplicate": np.full(len(pairs), duplicate, np.uint8),
     }
-    arrays = [pa.array(columns[name]) for name in schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_pydict(columns, schema)
 
 
 def lay_out_rows(

@@ -99,11 +99,10 @@ class Count(Phase[VocabularySetup, str, Record]):
         splitter = setup.splitter(self.config)
         path = unit.payload
         weights = weights_of(setup.mixture)
+        sentences_by_weight: SentencesByWeight = [(1, sentences_of(path))]
         # Validation text is only measured, so weights do not apply to it.
-        if weights and _is_training(unit.name):
+        if weights and unit.name.startswith("train-"):
             sentences_by_weight = _sentences_by_weight(path, weights)
-        else:
-            sentences_by_weight = [(1, sentences_of(path))]
         with COUNTS.write(directory, unit.name) as writer:
             for weight, sentences in sentences_by_weight:
                 for table in count_tables(sentences, splitter):
@@ -170,10 +169,6 @@ def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
     number_of_byte = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
     hashes = np.add.reduceat(number_of_byte[text], offsets[:-1])
     return hashes % np.uint64(num_buckets)
-
-
-def _is_training(shard_name: str) -> bool:
-    return shard_name.startswith("train-")
 
 
 def _sentences_by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:
