@@ -59,12 +59,9 @@ def plan_mixture(
     """
     characters_by_origin: Counter[tuple[str, str]] = Counter()
     characters_by_language: Counter[str] = Counter()
-    for shard in corpus.shards:
-        if shard.split != "train":  # validation is read once, whatever the weights
-            continue
-        for group in shard.groups:
-            characters_by_origin[group.source, group.language] += group.characters
-            characters_by_language[group.language] += group.characters
+    for group in corpus.training_groups():  # validation is read once, whatever the weights
+        characters_by_origin[group.source, group.language] += group.characters
+        characters_by_language[group.language] += group.characters
 
     weights = parse_weights(weight)
     names: set[str] = set()
