@@ -84,7 +84,8 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
     #   row if first    0  0  0  3  4  0        the running maximum  0  0  0  3  4  4
     row_if_first = np.where(is_first, np.arange(len(is_first)), 0)
     row_of_first = np.maximum.accumulate(row_if_first)
-    first_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
+    kept_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
+    is_near = is_near_duplicate[removed_rows]
     similar_ids = dict(
         zip(
             near_duplicates["text_hash"].to_pylist(),
@@ -92,26 +93,15 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
             strict=True,
         )
     )
-    reasons: list[str] = []
-    kept_ids: list[str] = []
-    for text_hash, first_id, is_near in zip(
-        removed_keys["text_hash"].to_pylist(),
-        first_ids,
-        is_near_duplicate[removed_rows].tolist(),
-        strict=True,
-    ):
-        if is_near:
-            reasons.append(NEAR_DUPLICATE)
-            kept_ids.append(similar_ids[text_hash])
-        else:
-            reasons.append(DUPLICATE)
-            kept_ids.append(first_id)
+    for row in np.flatnonzero(is_near).tolist():
+        text_hash = removed_keys["text_hash"][row].as_py()
+        kept_ids[row] = similar_ids[text_hash]
     removed = pa.table(
         {
             "hash": removed_keys["hash"],
             "validation_hash": removed_keys["validation_hash"],
             "text_hash": removed_keys["text_hash"],
-            "reason": pa.array(reasons, pa.string()),
+            "reason": pa.array(np.where(is_near, NEAR_DUPLICATE, DUPLICATE)),
             "kept": pa.array(kept_ids, pa.string()),
         },
         schema=LEFT_OUT.schema,

@@ -203,17 +203,11 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
     rows = _numbered(documents, remaining)
     rows = rows.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
     counters.count("repeated_ids", 0)  # reported even if there are none
-    chosen: list[int] = []
-    previous_id = None
-    row_numbers = rows["row"].to_pylist()
-    doc_ids = rows["doc_id"].to_pylist()
-    for row, doc_id in zip(row_numbers, doc_ids, strict=True):
-        if doc_id == previous_id:
-            counters.note("repeated_ids", doc_id)
-        else:
-            chosen.append(row)
-        previous_id = doc_id
-    return np.array(chosen, np.int64)
+    doc_ids = rows["doc_id"].to_numpy()
+    is_first = ragged.begins_run(doc_ids)
+    for doc_id in doc_ids[~is_first].tolist():
+        counters.note("repeated_ids", doc_id)
+    return rows["row"].to_numpy()[is_first]
 
 
 def _numbered(documents: pa.Table, rows: np.ndarray) -> pa.Table:
