@@ -180,18 +180,9 @@ def _groups(lengths: pa.Table) -> list[DocumentsGroup]:
     """Return the documents and characters of each source and language, in alphabetical order."""
     keys = ["source", "language"]
     sums = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
+    sums = sums.rename_columns({"characters_count": "documents", "characters_sum": "characters"})
     sums = sums.sort_by([(key, "ascending") for key in keys])
-    groups: list[DocumentsGroup] = []
-    for row in sums.to_pylist():
-        groups.append(
-            DocumentsGroup(
-                source=row["source"],
-                language=row["language"],
-                documents=row["characters_count"],
-                characters=row["characters_sum"],
-            )
-        )
-    return groups
+    return [DocumentsGroup(**row) for row in sums.to_pylist()]
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:

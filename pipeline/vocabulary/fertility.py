@@ -39,12 +39,9 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]
     tokens = vocabulary.readable
-
-    def num_characters(token_id: int) -> int:
-        return len(vocabulary.texts[token_id])
-
-    # The sort is stable, so ties stay in the order of ids.
-    longest = sorted(occurring.tolist(), key=num_characters, reverse=True)
+    lengths_of_tokens = np.array([len(text) for text in vocabulary.texts])
+    # A stable sort, so that ties stay in the order of ids.
+    longest = occurring[np.argsort(-lengths_of_tokens[occurring], kind="stable")]
     # Ties go to the tokens learned last: words say more than the single characters that come first.
     by_count = np.lexsort((-occurring, token_counts[occurring]))
     rarest = occurring[by_count]
