@@ -175,9 +175,6 @@ def _single_segments(chunks: Chunks) -> Pairs:
 
 def _partners(corpus: Corpus, chunks: Chunks, negatives: str, limit: int) -> Iterator[Chunks]:
     """Yield the chunks whose documents may exchange segments, group by group."""
-    if corpus.origins is None:
-        yield chunks
-        return
     group_of_document = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)
     group = group_of_document[chunks.document]
     # Sort the chunks by group, and split where the group changes.

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
-from .origins import Origins, assume_languages, copies_in_pass, document_weights, origins_of
+from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances
 from .table import build_instances, parquet_options
 
@@ -193,7 +193,7 @@ def _readings(
         weights = weights_of(setup.mixture)
     if not len(corpus.token_ids):
         num_passes = 0
-    origins = cast(Origins, corpus.origins)
+    origins = corpus.origins
     lengths = corpus.document_lengths()
     weight_of_document = document_weights(origins, weights)
     corpus = replace(corpus, origins=assume_languages(origins, lengths))
@@ -216,7 +216,7 @@ def _readings(
 
 def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
     """Return documents and tokens of each origin, once and as often as they are read."""
-    origins = cast(Origins, corpus.origins)
+    origins = corpus.origins
     lengths = corpus.document_lengths()
     # Number the pairs of source and language, so that bincount sums by both.
     num_languages = len(origins.language_names)

@@ -67,8 +67,8 @@ def build_instances(
         forced_pairs=pairs.forced,
         unexchanged_pairs=pairs.unexchanged,
     )
-    origins = corpus.origins
-    if origins is not None and config.pairing != "none":
+    if config.pairing != "none":
+        origins = corpus.origins
         source_a = origins.source[pairs.document_a]
         source_b = origins.source[pairs.document_b]
         language_a = origins.language[pairs.document_a]
