@@ -63,7 +63,7 @@ def main(vocabulary_path: str, *paths: str) -> None:
 
 def measure(name: str, path: str, ours: DictionaryTokenizer, peer: Tokenizer) -> Measured:
     """Tokenise all sentences of a file by ours and a sample by the peer."""
-    sentences = read_sentences(path)
+    sentences = read_sentences(path).combine_chunks()
     begin = time.process_time()
     ids, offsets = ours.encode(sentences)
     seconds = time.process_time() - begin

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece
 from tokenizers import BertWordPieceTokenizer
@@ -48,7 +48,7 @@ def read_sentences(path: str) -> pa.ChunkedArray:
 
 def learn_ours(sentences: pa.ChunkedArray) -> list[str]:
     begin = time.process_time()
-    table = count_words(sentences, UNCASED)
+    table = count_words(sentences.chunks, Speller(UNCASED))
     counted = time.process_time()
     tokens, report = learn_wordpiece(
         table["word"], table["count"].to_numpy(), size=SIZE, min_frequency=MIN_FREQUENCY
@@ -75,7 +75,7 @@ def learn_theirs(sentences: pa.ChunkedArray) -> list[str]:
 def main(path: str, held_out_path: str | None = None) -> None:
     pa.set_cpu_count(1)
     sentences = read_sentences(path)
-    held_out = count_words(read_sentences(held_out_path or path), UNCASED)
+    held_out = count_words(read_sentences(held_out_path or path).chunks, Speller(UNCASED))
     rows = []
     for name, learn in [
         ("clozeworks", learn_ours),

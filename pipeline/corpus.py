@@ -73,18 +73,16 @@ def make_corpus(
             on_workers = replace(options, overwrite=False)
             return CorpusManifests(*(run_locked(stage, on_workers, progress) for stage in stages))
         manifests: list[Any] = []
-        unfinished = list(stages)
-        while unfinished:
+        for index, stage in enumerate(stages):
             # Those before it are finished, so it can be planned here and now. It begins here too,
             # so that most mistakes are found before the pipeline starts.
-            first = unfinished[0]
-            _, manifest = open_stage(first, first.plan(), overwrite=False)
+            _, manifest = open_stage(stage, stage.plan(), overwrite=False)
             if manifest is None:
+                unfinished = stages[index:]
                 _run(unfinished, output, options, progress)
-                manifests += [finish_stage(stage) for stage in unfinished]
+                manifests += map(finish_stage, unfinished)
                 break
             manifests.append(manifest)
-            del unfinished[0]
         return CorpusManifests(*manifests)
 
 

@@ -14,29 +14,12 @@ import pyarrow as pa
 from .cards import as_code, render_card
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
-from .schemas import DOCUMENTS, SEQUENCE_STARTS, instances_schema
+from .schemas import DOCUMENTS, MEANINGS, instances_schema
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
 # The Hub's names, up to the tenth power of ten: 10^3, 10^4 and so on.
 _UNITS = ("", "K", "M", "B", "T")
-_MEANINGS = {
-    "doc_id": "source and id",
-    "source": "where the document is from",
-    "language": "its code in BCP 47",
-    "title": "empty if it has none",
-    "sentences": "list of the document's sentences, in order",
-    "input_ids": "tokens with masks, from [CLS] to the last [SEP], not padded",
-    "segment_b_start": "index of B's first token; the row's length if there is no B",
-    SEQUENCE_STARTS: "indices of the tokens where a document starts",
-    "documents": "their rows in the documents",
-    "masked_lm_positions": "indices of the tokens to predict",
-    "masked_lm_ids": "the original tokens there",
-    "next_sentence_label": "0 if B follows A, else 1",
-    "document_a": "row of A in the documents",
-    "document_b": "row of B in the documents",
-    "duplicate": "the pass over the documents",
-}
 _MEANINGS_OF_LABEL = {
     "sop": "0 if A and B are in their order, 1 if swapped",
     "none": "always 0",
@@ -114,8 +97,8 @@ def _feature(field: pa.Field) -> dict[str, str]:
 
 def _meaning(column: str, manifest: DocumentsManifest | InstancesManifest) -> str:
     if column == "next_sentence_label" and isinstance(manifest, InstancesManifest):
-        return _MEANINGS_OF_LABEL.get(manifest.config.pairing, _MEANINGS[column])
-    return _MEANINGS[column]
+        return _MEANINGS_OF_LABEL.get(manifest.config.pairing, MEANINGS[column])
+    return MEANINGS[column]
 
 
 def _splits(manifest: DocumentsManifest | InstancesManifest) -> dict[str, Counter[str]]:

@@ -3,6 +3,7 @@
 The files are JSON with sorted keys; fields at their defaults are left out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -118,6 +119,12 @@ class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
     languages: Counts
     """Documents in each language."""
     shards: list[DocumentsShard]
+
+    def training_groups(self) -> Iterator[DocumentsGroup]:
+        """Yield the groups of all training shards."""
+        for shard in self.shards:
+            if shard.split == "train":
+                yield from shard.groups
 
     @property
     def words_kept(self) -> int:

@@ -9,6 +9,7 @@ the text) ** exponent, as in multilingual BERT (0.7) and XLM-R (0.3; arXiv 1911.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from .errors import UserError
 from .manifests import DocumentsManifest, MixtureGroup
@@ -59,17 +60,12 @@ def plan_mixture(
     """
     characters_by_origin: Counter[tuple[str, str]] = Counter()
     characters_by_language: Counter[str] = Counter()
-    for shard in corpus.shards:
-        if shard.split != "train":  # validation is read once, whatever the weights
-            continue
-        for group in shard.groups:
-            characters_by_origin[group.source, group.language] += group.characters
-            characters_by_language[group.language] += group.characters
+    for group in corpus.training_groups():  # validation is read once, whatever the weights
+        characters_by_origin[group.source, group.language] += group.characters
+        characters_by_language[group.language] += group.characters
 
     weights = parse_weights(weight)
-    names: set[str] = set()
-    for source, language in characters_by_origin:
-        names |= {source, language}
+    names = set(chain.from_iterable(characters_by_origin))
     for name in weights:
         if name not in names:
             choices = ", ".join(sorted(names))

@@ -91,23 +91,50 @@ def sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.diff(offsets_of(values)[offsets])
 
 
-def flat_column(column: "pa.ListArray") -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of a column of lists, in their own type, and its offsets.
+def begins_run(*columns: np.ndarray) -> np.ndarray:
+    """Return which rows of some columns differ from the row before them, bool [num_rows]; the first
+    does.
 
-    >>> import pyarrow as pa
-    >>> values, offsets = flat_column(pa.array([[1], [4, 9, 7], [], [5, 2]])[1:])
-    >>> values.tolist(), offsets.tolist()
-    ([4, 9, 7, 5, 2], [0, 3, 3, 5])
+    >>> begins_run(np.array([7, 7, 7, 2]), np.array([1, 1, 3, 3])).tolist()
+    [True, False, True, True]
     """
-    return column.flatten().to_numpy(), offsets_in(column)
+    begins = np.zeros(len(columns[0]), bool)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
 
 
 def offsets_in(column: "pa.ListArray") -> np.ndarray:
-    """Return the offsets of a column of lists in its ``flatten()``."""
+    """Return the offsets of a column of lists in its ``flatten()``.
+
+    >>> import pyarrow as pa
+    >>> offsets_in(pa.array([[1], [4, 9, 7], [], [5, 2]])[1:]).tolist()
+    [0, 3, 3, 5]
+    """
     # `flatten`, not `values`: a slice has the whole column's `values`, and its offsets count in
     # these.
     offsets = column.offsets.to_numpy().astype(np.int64)
     return offsets - offsets[0]
+
+
+def flat_text(strings: "pa.StringArray") -> tuple[np.ndarray, np.ndarray]:
+    """Return the UTF-8 of a column of strings without nulls, uint8, and its offsets.
+
+    >>> import pyarrow as pa
+    >>> text, offsets = flat_text(pa.array(["a", "bcd", "", "ef"])[1:])
+    >>> text.tobytes(), offsets.tolist()
+    (b'bcdef', [0, 3, 3, 5])
+    """
+    if not len(strings):
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    # A slice shares the buffers of the whole column. Arrow may leave out the text if all strings
+    # are empty.
+    _, offsets_buffer, data = strings.buffers()
+    all_offsets = np.frombuffer(offsets_buffer, np.int32)
+    offsets = all_offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
+    text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return text, offsets - offsets[0]
 
 
 def divide_up(total: Number, size: Number | int) -> Number:

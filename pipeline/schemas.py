@@ -1,64 +1,56 @@
-"""Define the Arrow schemas of every Parquet file, the contract between the stages.
-
-Columns of **documents** (one row per document; each shard is a uniform random sample of the corpus,
-sorted by hash):
-
-- ``doc_id``: ``source:id``, unique in the corpus;
-- ``source``: the dump's database name (``enwiki``), or the name of the data set or format; never a
-  file name;
-- ``language``: code of BCP 47 (``en``), ``und`` if the source does not say;
-- ``title``: may be empty;
-- ``sentences``: the text, one sentence per item; no control characters, single spaces.
-
-Columns of **word counts** (one row per distinct word, most frequent first): ``word``, ``count``.
-
-Columns of **instances** (one row per pre-training example, not padded):
-
-- ``input_ids``: ``[CLS] A [SEP] B [SEP]`` with the masks applied;
-- ``segment_b_start``: index of B's first token; the row's length if there is no B;
-- ``masked_lm_positions``: ascending indices into ``input_ids`` of the tokens to predict;
-- ``masked_lm_ids``: the original tokens at those positions, which restore the unmasked text;
-- ``next_sentence_label``: 0 IsNext, 1 NotNext, as in ``transformers.BertForPreTraining`` (for
-  ``sop``: 1 means swapped; for ``none``: always 0);
-- ``document_a``, ``document_b``: the rows that A and B come from, in the document shard of the same
-  number;
-- ``duplicate``: which pass over the documents the row belongs to.
-
-**Packed** instances (`BuildConfig.packs`) have several documents in a row, each of which is a
-sequence of its own, ``[CLS] document [SEP]``, and sees none of the others:
-
-- ``input_ids``: the sequences one after the other, with the masks applied;
-- ``sequence_starts``: ascending indices into ``input_ids``, where each sequence starts, from 0 on;
-- ``documents``: the row that each sequence comes from, in the document shard of the same number;
-- ``masked_lm_positions``, ``masked_lm_ids``, ``duplicate``: as above; positions count from the
-  start of the row.
+"""Define the Arrow schemas of every Parquet file, the contract between the stages, and what their
+columns mean.
 """
 
 import pyarrow as pa
 
+SEQUENCE_STARTS = "sequence_starts"
+"""The column that only packed instances have."""
+
+MEANINGS = {
+    # Documents, a row for each. A shard is a uniform random sample of the corpus, sorted by hash.
+    "doc_id": "source and id",  # ``source:id``, unique in the corpus
+    # The dump's database name (``enwiki``), or the name of the data set or format; never that of a
+    # file.
+    "source": "where the document is from",
+    "language": "its code in BCP 47",  # ``und`` if the source does not say
+    "title": "empty if it has none",
+    "sentences": "list of the document's sentences, in order",  # no control characters
+    # Instances, a row for each: ``[CLS] A [SEP] B [SEP]``.
+    "input_ids": "tokens with masks, from [CLS] to the last [SEP], not padded",
+    "segment_b_start": "index of B's first token; the row's length if there is no B",
+    # Packed instances have several documents in a row, each of which is a sequence of its own,
+    # ``[CLS] document [SEP]``, and sees none of the others.
+    SEQUENCE_STARTS: "indices of the tokens where a document starts",  # ascending, from 0 on
+    "documents": "their rows in the documents",  # of the shard of the same number
+    "masked_lm_positions": "indices of the tokens to predict",  # in the row, ascending
+    "masked_lm_ids": "the original tokens there",
+    # As in ``transformers.BertForPreTraining``; for other pairings see `data_card`.
+    "next_sentence_label": "0 if B follows A, else 1",
+    "document_a": "row of A in the documents",  # of the shard of the same number
+    "document_b": "row of B in the documents",
+    "duplicate": "the pass over the documents",
+}
+"""What the columns of documents and instances mean, as data cards say it."""
+
 SENTENCE_ENDS = tuple(".?!…。！？।॥৷۔؟։።។။")
 """The punctuation that ends a sentence, in any script; closing quotes and brackets may follow."""
 
-DOCUMENTS = pa.schema(
-    [
-        pa.field("doc_id", pa.string(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("language", pa.string(), nullable=False),
-        pa.field("title", pa.string(), nullable=False),
-        pa.field("sentences", pa.list_(pa.string()), nullable=False),
-    ]
+
+def _schema(**types: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, type, nullable=False) for name, type in types.items()])
+
+
+DOCUMENTS = _schema(
+    doc_id=pa.string(),
+    source=pa.string(),
+    language=pa.string(),
+    title=pa.string(),
+    sentences=pa.list_(pa.string()),
 )
 
-WORD_COUNTS = pa.schema(
-    [
-        pa.field("word", pa.string(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-    ]
-)
-
-
-SEQUENCE_STARTS = "sequence_starts"
-"""The column that only packed instances have."""
+WORD_COUNTS = _schema(word=pa.string(), count=pa.int64())
+"""Distinct words, most frequent first."""
 
 
 def instances_schema(vocab_size: int, *, packed: bool = False) -> pa.Schema:
@@ -67,26 +59,22 @@ def instances_schema(vocab_size: int, *, packed: bool = False) -> pa.Schema:
     if vocab_size > 2**16:
         token = pa.uint32()
     if packed:
-        return pa.schema(
-            [
-                pa.field("input_ids", pa.list_(token), nullable=False),
-                pa.field(SEQUENCE_STARTS, pa.list_(pa.uint16()), nullable=False),
-                pa.field("documents", pa.list_(pa.int32()), nullable=False),
-                pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
-                pa.field("masked_lm_ids", pa.list_(token), nullable=False),
-                pa.field("duplicate", pa.uint8(), nullable=False),
-            ]
+        return _schema(
+            input_ids=pa.list_(token),
+            sequence_starts=pa.list_(pa.uint16()),
+            documents=pa.list_(pa.int32()),
+            masked_lm_positions=pa.list_(pa.uint16()),
+            masked_lm_ids=pa.list_(token),
+            duplicate=pa.uint8(),
         )
-    return pa.schema(
-        [
-            pa.field("input_ids", pa.list_(token), nullable=False),
-            pa.field("segment_b_start", pa.uint16(), nullable=False),
-            pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
-            pa.field("masked_lm_ids", pa.list_(token), nullable=False),
-            pa.field("next_sentence_label", pa.uint8(), nullable=False),
-            # 32 bits: a shard holds far fewer documents than 2 ** 31.
-            pa.field("document_a", pa.int32(), nullable=False),
-            pa.field("document_b", pa.int32(), nullable=False),
-            pa.field("duplicate", pa.uint8(), nullable=False),
-        ]
+    return _schema(
+        input_ids=pa.list_(token),
+        segment_b_start=pa.uint16(),
+        masked_lm_positions=pa.list_(pa.uint16()),
+        masked_lm_ids=pa.list_(token),
+        next_sentence_label=pa.uint8(),
+        # 32 bits: a shard holds far fewer documents than 2 ** 31.
+        document_a=pa.int32(),
+        document_b=pa.int32(),
+        duplicate=pa.uint8(),
     )

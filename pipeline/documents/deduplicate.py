@@ -93,14 +93,7 @@ def lowest_candidates(keys: pa.Table, num_candidates: int) -> list[Candidate]:
     """Return the documents with the lowest validation hashes, ascending."""
     all_hashes = keys["validation_hash"].to_numpy()
     # Versions of a document under one id share their hashes: each counts once.
-    hashes, rows = np.unique(all_hashes, return_index=True)
+    _, rows = np.unique(all_hashes, return_index=True)
     chosen = keys.take(pa.array(rows[:num_candidates]))
-    return [
-        Candidate(validation_hash, document_hash, num_bytes)
-        for validation_hash, document_hash, num_bytes in zip(
-            hashes[:num_candidates].tolist(),
-            chosen["hash"].to_pylist(),
-            chosen["num_bytes"].to_pylist(),
-            strict=True,
-        )
-    ]
+    columns = chosen.select(["validation_hash", "hash", "num_bytes"]).to_pydict()
+    return [Candidate(*values) for values in zip(*columns.values(), strict=True)]

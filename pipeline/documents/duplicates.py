@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ..ragged import begins_run
 from .tables import LEFT_OUT
 
 DUPLICATE = "duplicate_texts"
@@ -67,10 +68,11 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
     #   hash  1  4  7  2  3  8
     #         *        *  *           first of its text
     #            x  x     n  x        removed: x as a duplicate, n as a near-duplicate
-    columns = ("text_hash", "text_hash_low", "hash", "doc_id")
-    keys = keys.sort_by([(name, "ascending") for name in columns])
-    keys = keys.filter(pa.array(_differs_from_before(keys, "text_hash", "text_hash_low", "hash")))
-    is_first = _differs_from_before(keys, "text_hash", "text_hash_low")
+    columns = ("text_hash", "text_hash_low", "hash")
+    keys = keys.sort_by([(name, "ascending") for name in (*columns, "doc_id")])
+    is_distinct = begins_run(*(keys[name].to_numpy() for name in columns))
+    keys = keys.filter(pa.array(is_distinct))
+    is_first = begins_run(keys["text_hash"].to_numpy(), keys["text_hash_low"].to_numpy())
     is_listed = np.isin(keys["text_hash"].to_numpy(), near_duplicates["text_hash"].to_numpy())
     # The first of a text stands for it among the near-duplicates; its copies are duplicates anyway.
     is_near_duplicate = is_first & is_listed
@@ -82,7 +84,8 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
     #   row if first    0  0  0  3  4  0        the running maximum  0  0  0  3  4  4
     row_if_first = np.where(is_first, np.arange(len(is_first)), 0)
     row_of_first = np.maximum.accumulate(row_if_first)
-    first_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
+    kept_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
+    is_near = is_near_duplicate[removed_rows]
     similar_ids = dict(
         zip(
             near_duplicates["text_hash"].to_pylist(),
@@ -90,26 +93,15 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
             strict=True,
         )
     )
-    reasons: list[str] = []
-    kept_ids: list[str] = []
-    for text_hash, first_id, is_near in zip(
-        removed_keys["text_hash"].to_pylist(),
-        first_ids,
-        is_near_duplicate[removed_rows].tolist(),
-        strict=True,
-    ):
-        if is_near:
-            reasons.append(NEAR_DUPLICATE)
-            kept_ids.append(similar_ids[text_hash])
-        else:
-            reasons.append(DUPLICATE)
-            kept_ids.append(first_id)
+    for row in np.flatnonzero(is_near).tolist():
+        text_hash = removed_keys["text_hash"][row].as_py()
+        kept_ids[row] = similar_ids[text_hash]
     removed = pa.table(
         {
             "hash": removed_keys["hash"],
             "validation_hash": removed_keys["validation_hash"],
             "text_hash": removed_keys["text_hash"],
-            "reason": pa.array(reasons, pa.string()),
+            "reason": pa.array(np.where(is_near, NEAR_DUPLICATE, DUPLICATE)),
             "kept": pa.array(kept_ids, pa.string()),
         },
         schema=LEFT_OUT.schema,
@@ -147,15 +139,3 @@ def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     # One number instead of pairs, which NumPy cannot search. A plain sum or XOR would be the same
     # for (a, b) and (b, a); the product wraps around at 2**64.
     return id_hashes * np.uint64(_ODD) + text_hashes
-
-
-def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:
-    """Return for each row whether it differs from the previous one in any of `columns`; the first
-    does.
-    """
-    differs = np.zeros(rows.num_rows, bool)
-    for column in columns:
-        values = rows[column].to_numpy()
-        differs[1:] |= values[1:] != values[:-1]
-    differs[:1] = True
-    return differs

@@ -161,13 +161,9 @@ def count_words_of(sentences: pa.StringArray) -> int:
     """Return the number of words, separated by white space, in sentences that begin and end with
     one.
     """
-    if not len(sentences):
-        return 0
-    _, offsets_buffer, data = sentences.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[sentences.offset :]
-    text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(sentences)]]
+    text, offsets = ragged.flat_text(sentences)
     # The sentences lie end to end. A word begins with a sentence, and after a single space.
-    num_sentences = int(np.count_nonzero(np.diff(offsets[: len(sentences) + 1])))
+    num_sentences = int(np.count_nonzero(np.diff(offsets)))
     return num_sentences + int(np.count_nonzero(text == ord(" ")))
 
 
@@ -184,18 +180,9 @@ def _groups(lengths: pa.Table) -> list[DocumentsGroup]:
     """Return the documents and characters of each source and language, in alphabetical order."""
     keys = ["source", "language"]
     sums = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
+    sums = sums.rename_columns({"characters_count": "documents", "characters_sum": "characters"})
     sums = sums.sort_by([(key, "ascending") for key in keys])
-    groups: list[DocumentsGroup] = []
-    for row in sums.to_pylist():
-        groups.append(
-            DocumentsGroup(
-                source=row["source"],
-                language=row["language"],
-                documents=row["characters_count"],
-                characters=row["characters_sum"],
-            )
-        )
-    return groups
+    return [DocumentsGroup(**row) for row in sums.to_pylist()]
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
@@ -207,17 +194,11 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
     rows = _numbered(documents, remaining)
     rows = rows.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
     counters.count("repeated_ids", 0)  # reported even if there are none
-    chosen: list[int] = []
-    previous_id = None
-    row_numbers = rows["row"].to_pylist()
-    doc_ids = rows["doc_id"].to_pylist()
-    for row, doc_id in zip(row_numbers, doc_ids, strict=True):
-        if doc_id == previous_id:
-            counters.note("repeated_ids", doc_id)
-        else:
-            chosen.append(row)
-        previous_id = doc_id
-    return np.array(chosen, np.int64)
+    doc_ids = rows["doc_id"].to_numpy()
+    is_first = ragged.begins_run(doc_ids)
+    for doc_id in doc_ids[~is_first].tolist():
+        counters.note("repeated_ids", doc_id)
+    return rows["row"].to_numpy()[is_first]
 
 
 def _numbered(documents: pa.Table, rows: np.ndarray) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..ragged import begins_run
 from .minhash import (
     NUM_HASHES,
     choose_bands,
@@ -72,8 +73,7 @@ def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
     order = np.lexsort((texts, bands))
     bands = bands[order]
     texts = texts[order]
-    begins_band = np.ones(len(bands), bool)
-    begins_band[1:] = bands[1:] != bands[:-1]
+    begins_band = begins_run(bands)
     band_starts = np.flatnonzero(begins_band)
     later = np.flatnonzero(~begins_band)
     band_of_later = np.cumsum(begins_band)[later] - 1
@@ -91,9 +91,7 @@ def distinct(pairs: np.ndarray) -> np.ndarray:
     # Much faster than `np.unique` with an axis, which sorts rows as structured values.
     one, other = pairs.T
     pairs = pairs[np.lexsort((other, one))]
-    differs = np.ones(len(pairs), bool)
-    differs[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-    return pairs[differs]
+    return pairs[begins_run(*pairs.T)]
 
 
 def first_sketches(sketches: pa.Table) -> pa.Table:

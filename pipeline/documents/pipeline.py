@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from ..config import IngestConfig, RunOptions
 from ..errors import UserError
@@ -47,14 +47,6 @@ from .tables import (
     SCATTERED,
     SKETCHES,
 )
-
-
-class InputFiles(NamedTuple):
-    """The files and data sets to read."""
-
-    inputs: list[Input]
-    left_out: Counters
-    """Counts files that are not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +90,10 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             units=plan_ranges(inputs, self.config),
         )
 
-    def find_inputs(self) -> InputFiles:
-        """Return the input files; raise `UserError` if they or options are wrong."""
+    def find_inputs(self) -> tuple[list[Input], Counters]:
+        """Return the files and data sets to read, and counts of those that are not read; raise
+        `UserError` if they or options are wrong.
+        """
         config = self.config
         stops_of(config.abbreviations, "")  # raises if the file is wrong
         inputs, left_out = find_inputs(self.sources, self.output, config)
@@ -111,7 +105,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             )
         if config.keep_language:
             check_languages(config.keep_language)
-        return InputFiles(inputs, left_out)
+        return inputs, left_out
 
     def _libraries(self, inputs: Sequence[Input]) -> list[str]:
         """Return the libraries that the documents depend on."""

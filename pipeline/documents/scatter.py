@@ -168,11 +168,12 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
     split = raw.paragraphs
     if not raw.is_cut:
         split = split_sentences(raw.paragraphs, _language_of(raw, config), config.abbreviations)
-    sentences = [sentence for sentence in split if GAP not in sentence]
-    if len(sentences) < len(split):
-        for sentence in split:
-            if GAP in sentence:
-                counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
+    sentences: list[str] = []
+    for sentence in split:
+        if GAP in sentence:
+            counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
+        else:
+            sentences.append(sentence)
     if _is_too_short(sentences, config):
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)

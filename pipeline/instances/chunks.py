@@ -30,14 +30,13 @@ class Corpus:
     `token_ids` uint16 or uint32 [num_tokens]; sentence ``i`` is
     ``token_ids[sentence_offsets[i]:sentence_offsets[i + 1]]`` (int64 [num_sentences + 1]), document
     ``d`` the sentences ``document_offsets[d]`` up to ``document_offsets[d + 1]`` (int64
-    [num_documents + 1]). Sentences and documents may be empty. Without `origins` all documents come
-    from one source.
+    [num_documents + 1]). Sentences and documents may be empty.
     """
 
     token_ids: np.ndarray
     sentence_offsets: np.ndarray
     document_offsets: np.ndarray
-    origins: Origins | None = None
+    origins: Origins
 
     def select(self, documents: np.ndarray) -> "Corpus":
         """Return the corpus with only some documents (bool [num_documents]) left, others empty.

@@ -181,5 +181,4 @@ def _build_block(
         "masked_lm_ids": lists_of(mask_offsets[rows.row_offsets], originals),
         "duplicate": np.full(len(sequences_per_row), duplicate, np.uint8),
     }
-    arrays = [pa.array(columns[name]) for name in schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_pydict(columns, schema)

@@ -175,9 +175,6 @@ def _single_segments(chunks: Chunks) -> Pairs:
 
 def _partners(corpus: Corpus, chunks: Chunks, negatives: str, limit: int) -> Iterator[Chunks]:
     """Yield the chunks whose documents may exchange segments, group by group."""
-    if corpus.origins is None:
-        yield chunks
-        return
     group_of_document = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)
     group = group_of_document[chunks.document]
     # Sort the chunks by group, and split where the group changes.
@@ -217,20 +214,23 @@ def _balanced_pairs(
     is_free_chunk[right] = False
     free_chunks = chunks.take(is_free_chunk)
     free = _split_chunks(corpus, continues, segments, free_chunks, rng)
+    forced = Pairs(
+        a_start=chunks.start[left],
+        a_stop=chunks.stop[left],
+        b_start=chunks.start[right],
+        b_stop=chunks.stop[right],
+        label=np.full(len(left), NOT_NEXT, np.uint8),
+        document_a=chunks.document[left],
+        document_b=chunks.document[right],
+    )
     num_free = len(free)
     # Free pairs come first, forced ones after them, in all arrays of rows:
     #
     #   row     0 1 2 3 4 5 6 | 7 8 9
     #           free          | forced
-    a_start = np.append(free.a_start, chunks.start[left])
-    a_stop = np.append(free.a_stop, chunks.stop[left])
-    b_start = np.append(free.b_start, chunks.start[right])
-    b_stop = np.append(free.b_stop, chunks.stop[right])
-    document_a = np.append(free.document_a, chunks.document[left])
-    document_b = np.append(free.document_b, chunks.document[right])
+    pairs = _concatenated([free, forced])
 
-    a_lengths = a_stop - a_start
-    lengths = a_lengths + b_stop - b_start
+    lengths = pairs.a_length + pairs.b_length
     is_free = np.arange(len(lengths)) < num_free
     not_next = balanced_labels(lengths, is_free, rng)
     source_of_free, free_not_next, unexchanged = exchange(
@@ -240,26 +240,25 @@ def _balanced_pairs(
     # The row that each B comes from. The forced pairs keep the Bs they have.
     source = np.arange(len(lengths))
     source[:num_free] = source_of_free
-    b_start = b_start[source]
-    b_stop = b_stop[source]
+    b_start = pairs.b_start[source]
+    b_stop = pairs.b_stop[source]
 
     # If the exchange made a row too long, cut off A's front, then B's end so that A keeps a token:
     # the two ends that do not meet at [SEP].
-    lengths = a_lengths + b_stop - b_start
+    lengths = pairs.a_length + b_stop - b_start
     excess = np.maximum(lengths - limit, 0)
-    from_a = np.minimum(excess, a_lengths - 1)
+    from_a = np.minimum(excess, pairs.a_length - 1)
     from_b = excess - from_a
     document_lengths = corpus.document_lengths()
-    return Pairs(
-        a_start=a_start + from_a,
-        a_stop=a_stop,
+    return replace(
+        pairs,
+        a_start=pairs.a_start + from_a,
         b_start=b_start,
         b_stop=b_stop - from_b,
         label=not_next.astype(np.uint8),
-        document_a=document_a,
-        document_b=document_b[source],
-        tokens_cut=free.tokens_cut + int(excess.sum()),
-        forced=len(left),
+        document_b=pairs.document_b[source],
+        tokens_cut=pairs.tokens_cut + int(excess.sum()),
+        forced=len(forced),
         unexchanged=unexchanged,
         largest_document=float(document_lengths.max() / document_lengths.sum()),
     )

@@ -165,15 +165,11 @@ def _times_read(
     read once.
     """
     weights = {(group.source, group.language): group.weight for group in mixture}
-    characters = 0.0
-    characters_read = 0.0
-    for shard in corpus.shards:
-        for group in shard.groups:
-            passes = 1
-            if shard.split == "train":
-                passes = duplicates * weights[group.source, group.language]
-            characters += group.characters
-            characters_read += group.characters * passes
+    characters = sum(group.characters for shard in corpus.shards for group in shard.groups)
+    characters_read = float(characters)
+    for group in corpus.training_groups():
+        passes = duplicates * weights[group.source, group.language]
+        characters_read += group.characters * (passes - 1)
     if not characters:
         return duplicates
     return characters_read / characters

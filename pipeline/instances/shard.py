@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
-from .origins import Origins, assume_languages, copies_in_pass, document_weights, origins_of
+from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances
 from .table import build_instances, parquet_options
 
@@ -128,6 +128,7 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
                 if built.warning:
                     warnings.append(built.warning)
         counts.update(documents=num_documents, sentences=len(corpus.sentence_offsets) - 1)
+        groups = _groups(corpus, times_read)
         shard = InstancesShard(
             name=name,
             split=documents.split,
@@ -135,7 +136,7 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
             bytes=written.num_bytes,
             sha256=written.sha256,
             counts=dict(sorted(counts.items())),
-            source_tokens=source_tokens(corpus, times_read),
+            source_tokens=_source_tokens(groups),
             warnings=warnings,
         )
         counters = Counters()
@@ -143,7 +144,7 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
         return Built(
             files=(name,),
             counters=counters.to_record(),
-            groups=_groups(corpus, times_read) if documents.split == "train" else [],
+            groups=groups if documents.split == "train" else [],
             shard=shard,
         )
 
@@ -192,7 +193,7 @@ def _readings(
         weights = weights_of(setup.mixture)
     if not len(corpus.token_ids):
         num_passes = 0
-    origins = cast(Origins, corpus.origins)
+    origins = corpus.origins
     lengths = corpus.document_lengths()
     weight_of_document = document_weights(origins, weights)
     corpus = replace(corpus, origins=assume_languages(origins, lengths))
@@ -215,7 +216,7 @@ def _readings(
 
 def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
     """Return documents and tokens of each origin, once and as often as they are read."""
-    origins = cast(Origins, corpus.origins)
+    origins = corpus.origins
     lengths = corpus.document_lengths()
     # Number the pairs of source and language, so that bincount sums by both.
     num_languages = len(origins.language_names)
@@ -286,17 +287,12 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     )
 
 
-def source_tokens(corpus: Corpus, times_read: np.ndarray) -> dict[str, int]:
-    """Return how many tokens come from each source; `times_read`, int64 [num_documents], counts all
-    passes.
-    """
-    origins = cast(Origins, corpus.origins)
-    tokens_of_document = corpus.document_lengths() * times_read
-    # Not bincount(), which sums floats.
-    tokens_of_source = np.zeros(len(origins.source_names), np.int64)
-    np.add.at(tokens_of_source, origins.source, tokens_of_document)
-    by_name = zip(origins.source_names, tokens_of_source.tolist(), strict=True)
-    return dict(sorted(by_name))
+def _source_tokens(groups: Sequence[MixtureGroup]) -> dict[str, int]:
+    """Return how many tokens come from each source over all passes."""
+    tokens: Counter[str] = Counter()
+    for group in groups:
+        tokens[group.source] += group.tokens_built
+    return dict(sorted(tokens.items()))
 
 
 def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:

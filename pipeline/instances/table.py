@@ -67,8 +67,8 @@ def build_instances(
         forced_pairs=pairs.forced,
         unexchanged_pairs=pairs.unexchanged,
     )
-    origins = corpus.origins
-    if origins is not None and config.pairing != "none":
+    if config.pairing != "none":
+        origins = corpus.origins
         source_a = origins.source[pairs.document_a]
         source_b = origins.source[pairs.document_b]
         language_a = origins.language[pairs.document_a]
@@ -123,8 +123,7 @@ def _build_block(
         "document_b": pairs.document_b,
         "duplicate": np.full(len(pairs), duplicate, np.uint8),
     }
-    arrays = [pa.array(columns[name]) for name in schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_pydict(columns, schema)
 
 
 def lay_out_rows(

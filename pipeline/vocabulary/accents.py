@@ -72,10 +72,8 @@ def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifes
 def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
     """Return the languages that count, with their share of the training text, largest first."""
     characters: Counter[str] = Counter()
-    for shard in corpus.shards:
-        if shard.split == "train":
-            for group in shard.groups:
-                characters[group.language] += group.characters
+    for group in corpus.training_groups():
+        characters[group.language] += group.characters
     total = max(characters.total(), 1)
     return {
         language: count / total

@@ -8,11 +8,10 @@ themselves.
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..errors import UserError
 from ..manifests import WordPieceReport
-from ..ragged import offsets_of
+from ..ragged import flat_text
 from .byte_level import CHARACTERS
 from .wordpiece import GONE, Merger, Spelled, select_words, special_tokens
 
@@ -63,20 +62,19 @@ def learn_bpe(
 
 def _spell(words: pa.Array, counts: np.ndarray) -> Spelled:
     """Return the words byte by byte."""
-    lengths = pc.call_function("binary_length", [words]).to_numpy(zero_copy_only=False)
+    text, offsets = flat_text(words)
     # GPT-2 numbers the bytes by the characters that stand for them.
     pieces = sorted(CHARACTERS)
     number_of_piece = {piece: number for number, piece in enumerate(pieces)}
     symbol_of_byte = np.array([number_of_piece[character] for character in CHARACTERS], np.int32)
-    text = np.frombuffer("".join(words.to_pylist()).encode(), np.uint8)
     starts_word = np.zeros(len(text), bool)
-    starts_word[offsets_of(lengths)[:-1]] = True
+    starts_word[offsets[:-1]] = True
     smallest_type = np.min_scalar_type(counts.max(initial=0))
     return Spelled(
         pieces=pieces,
         symbols=np.append(symbol_of_byte[text], np.int32(GONE)),
         starts_word=starts_word,
-        weights=np.repeat(counts.astype(smallest_type), lengths),
+        weights=np.repeat(counts.astype(smallest_type), np.diff(offsets)),
         alphabet_left_out="",
         num_words_left_out=0,
     )

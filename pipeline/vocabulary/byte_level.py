@@ -20,7 +20,7 @@ of the white space around it.
 """
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +35,12 @@ from ..ragged import offsets_of
 from .tokenize import (
     ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
-    TEXTS_PER_CALL,
-    WORDS_PER_TEXT,
     DictionaryTokenizer,
     Normalization,
+    bytes_of_entries,
+    encode_texts,
     is_between,
+    join_words,
 )
 
 SPACE = "Ġ"
@@ -133,23 +134,25 @@ class ByteLevelSplitter:
 
     strips_spaces = False
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, adds_space: bool = True) -> None:
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True)
+        self._adds_space = adds_space
 
     def prepare(
-        self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
+        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Put a space before each sentence that is `spaced` (bool [num_sentences]; none of these is
-        empty), unless it begins with one.
+        """Put a space before each sentence, unless it begins with one, is empty, or starts a text
+        before which no space is put.
 
         Return the text, the starts of its sentences and its end, and the cut points.
         """
         space = np.uint8(ord(" "))
         sentence_starts = starts[:-1]
-        first_bytes = text[sentence_starts[spaced]]
-        lacks_space = spaced.copy()
-        lacks_space[spaced] = first_bytes != space
+        lacks_space = np.diff(starts) > 0
+        if not self._adds_space:
+            lacks_space &= ~starts_text
+        lacks_space[lacks_space] = text[sentence_starts[lacks_space]] != space
         text = np.insert(text, sentence_starts[lacks_space], space)
         # Each of these spaces moves all that follows its sentence's start by a byte.
         num_inserted = np.cumsum(lacks_space)
@@ -170,8 +173,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
     """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has."""
 
     def __init__(self, tokenizer: Tokenizer, *, adds_space: bool) -> None:
-        self._adds_space = adds_space
-        self._splitter = ByteLevelSplitter(tokenizer)
+        self._splitter = ByteLevelSplitter(tokenizer, adds_space=adds_space)
         # Without added tokens, which text must not become.
         self._model = Tokenizer(tokenizer.model)
         if tokenizer.normalizer is not None:
@@ -183,22 +185,12 @@ class ByteLevelTokenizer(DictionaryTokenizer):
             self._starts_with_space[token_id] = token.startswith(SPACE)
         self._clear_cache()
 
-    def _prepare(
-        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        is_empty = np.diff(starts) == 0
-        spaced = ~is_empty
-        if not self._adds_space:
-            spaced &= ~starts_text
-        return self._splitter.prepare(text, starts, spaced)
-
     def _add_to_cache(self, chunks: list[str]) -> None:
         num_before = len(self._entry_of)
         for number, chunk in enumerate(chunks):
             self._entry_of[chunk] = num_before + number
         self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(chunks)])
-        num_characters = sum(map(len, chunks))
-        self._count_cached(len(chunks), num_characters)
+        self.cached_bytes += bytes_of_entries(chunks)
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each chunk."""
@@ -211,7 +203,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         others = [chunks[index] for index in other_indices]
 
         ids_of_words, lengths_of_words = self._tokenize_spaced_words(words)
-        ids_of_others, lengths_of_others = self._tokenize_texts(others)
+        ids_of_others, lengths_of_others = encode_texts(self._model, others)
         ids = np.append(ids_of_words, ids_of_others)
         lengths = np.append(lengths_of_words, lengths_of_others)
         offsets = offsets_of(lengths)
@@ -223,7 +215,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         return lists.take(pa.array(place_of_chunk))
 
     def _tokenize_spaced_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Do what `_tokenize_texts` does for words that begin with their only space, far faster.
+        """Do what `encode_texts` does for words that begin with their only space, far faster.
 
         Many words are one text, in which each begins where a token begins with a space::
 
@@ -231,41 +223,12 @@ class ByteLevelTokenizer(DictionaryTokenizer):
             tokens    Ġd  idn  't  Ġsee
             begins    T   F    F   T
         """
-        texts = []
-        for first in range(0, len(words), WORDS_PER_TEXT):
-            texts.append("".join(words[first : first + WORDS_PER_TEXT]))
-        ids, _ = self._tokenize_texts(texts)
+        ids, _ = encode_texts(self._model, join_words(words, ""))
         begins_word = self._starts_with_space[ids]
         starts = np.flatnonzero(begins_word)
         assert len(starts) == len(words), "each word begins with a token with a space"
         lengths = np.diff(starts, append=len(ids))
         return ids, lengths
-
-    def _tokenize_texts(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token ids of all texts, end to end, int32, and the number of each text's."""
-        ids = [np.zeros(0, np.int32)]
-        lengths: list[int] = []
-        for batch in _batched(texts):
-            for encoding in self._model.encode_batch_fast(batch, add_special_tokens=False):
-                token_ids = encoding.ids
-                ids.append(np.array(token_ids, np.int32))
-                lengths.append(len(token_ids))
-        return np.concatenate(ids), np.array(lengths, np.int64)
-
-
-def _batched(texts: list[str]) -> Iterator[list[str]]:
-    # By characters, not by number: some texts are words and some are hundreds of them.
-    batch: list[str] = []
-    num_characters = 0
-    for text in texts:
-        batch.append(text)
-        num_characters += len(text)
-        if num_characters > TEXTS_PER_CALL * WORDS_PER_TEXT:
-            yield batch
-            batch = []
-            num_characters = 0
-    if batch:
-        yield batch
 
 
 def _is_spaced_word(chunk: str) -> bool:

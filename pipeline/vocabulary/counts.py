@@ -14,6 +14,7 @@ from ..execution.tables import TemporaryTable, Whole
 from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
+from ..ragged import flat_text
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
 from ..storage.shards import read_columns
@@ -98,11 +99,10 @@ class Count(Phase[VocabularySetup, str, Record]):
         splitter = setup.splitter(self.config)
         path = unit.payload
         weights = weights_of(setup.mixture)
+        sentences_by_weight: SentencesByWeight = [(1, sentences_of(path))]
         # Validation text is only measured, so weights do not apply to it.
-        if weights and _is_training(unit.name):
+        if weights and unit.name.startswith("train-"):
             sentences_by_weight = _sentences_by_weight(path, weights)
-        else:
-            sentences_by_weight = [(1, sentences_of(path))]
         with COUNTS.write(directory, unit.name) as writer:
             for weight, sentences in sentences_by_weight:
                 for table in count_tables(sentences, splitter):
@@ -162,24 +162,13 @@ def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
 
     Words must not be empty.
     """
-    if not len(words):
-        return np.zeros(0, np.uint64)
-    _, offsets_buffer, data = words.buffers()
-    all_offsets = np.frombuffer(offsets_buffer, np.int32)
-    # `words` may be a slice that shares the buffers of a longer array.
-    offsets = all_offsets[words.offset : words.offset + len(words) + 1]
-    text = np.frombuffer(data, np.uint8)[: offsets[-1]]
-
+    text, offsets = flat_text(words)
     # A word's hash is the sum of fixed random numbers for its bytes. Anagrams share a bucket, which
     # does no harm; in return NumPy hashes all words at once, and Python's own hash() differs from
     # process to process.
     number_of_byte = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
     hashes = np.add.reduceat(number_of_byte[text], offsets[:-1])
     return hashes % np.uint64(num_buckets)
-
-
-def _is_training(shard_name: str) -> bool:
-    return shard_name.startswith("train-")
 
 
 def _sentences_by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:

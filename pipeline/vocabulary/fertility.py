@@ -2,33 +2,24 @@
 fewer tokens, its unknown tokens, and its longest and rarest ones.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 from tokenizers.models import BPE, Model
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from ..manifests import FertilityReport
 from .byte_level import CHARACTERS
-from .tokenize import TEXTS_PER_CALL, WORDS_PER_TEXT, bert_tokenizer
+from .tokenize import bert_tokenizer, encode_texts, join_words
 from .vocabulary import Vocabulary
 
 SMALLEST_SIZE = 1000
 """The first vocabulary of `fertility_by_size`; each of the next ones has twice as many tokens."""
 
 _NUM_EXAMPLES = 10
-
-
-class _Text(NamedTuple):
-    """Words that all occur equally often, with spaces between them."""
-
-    words: str
-    frequency: int
 
 
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport:
@@ -38,8 +29,9 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     `tokens_per_word` is the fertility.
     """
     token_counts = np.zeros(len(vocabulary), np.int64)
-    for text, encoding in _encode(_texts_of(words, vocabulary), _model(vocabulary)):
-        np.add.at(token_counts, encoding.ids, text.frequency)
+    texts, counts_of_texts = _texts_of(words, vocabulary)
+    ids, lengths = _encode(texts, _model(vocabulary))
+    np.add.at(token_counts, ids, np.repeat(counts_of_texts, lengths))
     num_words = int(words["count"].to_numpy().sum())
     num_tokens = int(token_counts.sum())
     num_unknown = int(token_counts[vocabulary.unk_id])
@@ -47,12 +39,9 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]
     tokens = vocabulary.readable
-
-    def num_characters(token_id: int) -> int:
-        return len(vocabulary.texts[token_id])
-
-    # The sort is stable, so ties stay in the order of ids.
-    longest = sorted(occurring.tolist(), key=num_characters, reverse=True)
+    lengths_of_tokens = np.array([len(text) for text in vocabulary.texts])
+    # A stable sort, so that ties stay in the order of ids.
+    longest = occurring[np.argsort(-lengths_of_tokens[occurring], kind="stable")]
     # Ties go to the tokens learned last: words say more than the single characters that come first.
     by_count = np.lexsort((-occurring, token_counts[occurring]))
     rarest = occurring[by_count]
@@ -91,13 +80,13 @@ def fertility_by_size(
         size *= 2
 
     num_words = max(1, int(words["count"].to_numpy().sum()))
-    texts = _texts_of(words, vocabulary)
+    texts, counts_of_texts = _texts_of(words, vocabulary)
     tokens_per_word = []
     merges = vocabulary.byte_level.merges if vocabulary.byte_level else None
     for size in sizes:
         model = _model_of_first(size, vocabulary, merges)
-        num_tokens = sum(text.frequency * len(encoding) for text, encoding in _encode(texts, model))
-        tokens_per_word.append((size, num_tokens / num_words))
+        _, lengths = _encode(texts, model)
+        tokens_per_word.append((size, int(lengths @ counts_of_texts) / num_words))
     return tokens_per_word
 
 
@@ -108,8 +97,10 @@ def _num_characters(words: pa.Table) -> int:
     return int(lengths.to_numpy() @ words["count"].to_numpy())
 
 
-def _texts_of(words: pa.Table, vocabulary: Vocabulary) -> list[_Text]:
-    """Return the words in texts, as the vocabulary's model reads them."""
+def _texts_of(words: pa.Table, vocabulary: Vocabulary) -> tuple[list[str], np.ndarray]:
+    """Return the words in texts, as the vocabulary's model reads them, and how often each text
+    occurs, int64 [num_texts].
+    """
     # Most words occur once or twice: texts of words with equal counts are few, and the number of
     # tokens of a text is all that has to be known of it.
     by_count = words.sort_by("count")
@@ -119,22 +110,18 @@ def _texts_of(words: pa.Table, vocabulary: Vocabulary) -> list[_Text]:
         all_words = ["".join(CHARACTERS[byte] for byte in word.encode()) for word in all_words]
     counts, firsts = np.unique(by_count["count"].to_numpy(), return_index=True)
     bounds = pairwise([*firsts.tolist(), len(all_words)])
-    texts = []
+    texts: list[str] = []
+    counts_of_texts: list[int] = []
     for count, (first, stop) in zip(counts.tolist(), bounds, strict=True):
-        for start in range(first, stop, WORDS_PER_TEXT):
-            some = all_words[start : min(start + WORDS_PER_TEXT, stop)]
-            texts.append(_Text(" ".join(some), count))
-    return texts
+        texts += join_words(all_words[first:stop], " ")
+        counts_of_texts += [count] * (len(texts) - len(counts_of_texts))
+    return texts, np.array(counts_of_texts, np.int64)
 
 
-def _encode(texts: list[_Text], model: Model) -> Iterator[tuple[_Text, Encoding]]:
-    """Yield the texts with their tokens."""
+def _encode(texts: list[str], model: Model) -> tuple[np.ndarray, np.ndarray]:
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    for first in range(0, len(texts), TEXTS_PER_CALL):
-        some = texts[first : first + TEXTS_PER_CALL]
-        encodings = tokenizer.encode_batch_fast([text.words for text in some])
-        yield from zip(some, encodings, strict=True)
+    return encode_texts(tokenizer, texts)
 
 
 def _model(vocabulary: Vocabulary) -> Model:

@@ -49,7 +49,7 @@ from .bpe import learn_bpe
 from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .fertility import fertility_by_size, fertility_report
 from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
-from .tokenize import count_tables, merge_counts
+from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
 from .wordpiece import learn_wordpiece
 
@@ -255,5 +255,5 @@ def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     vocabulary = read_vocabulary(vocab)
     paths = shard_paths(documents, corpus, "validation")
     splitter = vocabulary.splitter()
-    counts = [merge_counts(count_tables(sentences_of(path), splitter)) for path in paths]
+    counts = [count_words(sentences_of(path), splitter) for path in paths]
     return fertility_report(merge_counts(counts), vocabulary)

@@ -20,8 +20,8 @@ chunk and is left to ``tokenizers``.
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
-from typing import Any, NamedTuple, Protocol
+from itertools import chain, islice, pairwise
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import NFC, BertNormalizer, Normalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
-from ..ragged import offsets_of
+from ..ragged import flat_text, offsets_of
 from ..schemas import WORD_COUNTS
 from .apostrophes import WRITTEN_AS, replacements_of
 
@@ -55,8 +55,8 @@ CHUNKS_TOGETHER = 200_000
 """Chunks that are looked up and cached at a time; few slices have more."""
 
 WORDS_PER_TEXT = 500
-TEXTS_PER_CALL = 64
-"""Texts that ``tokenizers`` gets in a call: the objects that it returns take 100 bytes a token."""
+CHARACTERS_PER_CALL = 200_000
+"""Text that ``tokenizers`` gets in a call: the objects that it returns take 100 bytes a token."""
 
 _NO_LETTER = "\n"  # never part of a normalised word
 # What NFC joins with the character before it, apart from combining characters: vowel signs and
@@ -66,9 +66,6 @@ _JOINERS = (
     "\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
     + "".join(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))
 )
-
-Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
-"""Strings; null counts as empty."""
 
 # Characters that are words of their own: all of ASCII's punctuation, and of the characters of
 # three UTF-8 bytes those that are frequent. Others stay inside a chunk, which is slower, not wrong.
@@ -94,27 +91,6 @@ class Normalization(NamedTuple):
     """Whether text is composed first (NFC), so that é is one character however it was written; BERT
     has no such step. Where accents are stripped, it makes no difference.
     """
-
-
-class Isolated(NamedTuple):
-    """The characters that `cut_points` isolates."""
-
-    ascii_ranges: tuple[tuple[int, int], ...]
-    """First and last code points."""
-    is_wide: np.ndarray
-    """Of each code point of Unicode's first plane, bool [0x10000]."""
-
-
-def isolated_characters(normalization: Normalization) -> Isolated:
-    """Return the characters that no word contains; an apostrophe may be inside one by a rule."""
-    is_wide = np.zeros(0x10000, bool)
-    for first, last in (*_WIDE_PUNCTUATION, CHINESE_CHARACTERS):
-        is_wide[first : last + 1] = True
-    ascii_ranges = ASCII_PUNCTUATION
-    if normalization.apostrophes:
-        is_wide[[ord(character) for character in WRITTEN_AS]] = False
-        ascii_ranges = _ALL_BUT_APOSTROPHE
-    return Isolated(ascii_ranges, is_wide)
 
 
 def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
@@ -147,13 +123,14 @@ class Splitter(Protocol):
     """Cuts text into chunks, and chunks into words."""
 
     strips_spaces: bool
+    """Whether "the" and " the" are the same chunk."""
 
     def prepare(
-        self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
+        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return text (uint8), the starts of its sentences and its end, and its cut points.
 
-        `spaced`, bool [num_sentences], are the sentences that a space comes before.
+        `starts_text`, bool [num_sentences], are the sentences that nothing comes before.
         """
         ...
 
@@ -172,27 +149,71 @@ class Speller(dict[int, str]):
     """
 
     strips_spaces = True
-    """Whether "the" and " the" are the same chunk."""
 
     def __init__(self, normalization: Normalization) -> None:
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = tokenizer.pre_tokenizer
-        self._isolated = isolated_characters(normalization)
         self._composes = normalization.composes
+        self._isolated_ascii = ASCII_PUNCTUATION
+        # Of each code point of Unicode's first plane.
+        self._is_isolated = np.zeros(0x10000, bool)
+        for first, last in (*_WIDE_PUNCTUATION, CHINESE_CHARACTERS):
+            self._is_isolated[first : last + 1] = True
         if normalization.apostrophes:
             # What they become depends on the letters around them.
-            self.update(dict.fromkeys(map(ord, WRITTEN_AS), _NO_LETTER))
+            apostrophes = [ord(character) for character in WRITTEN_AS]
+            self.update(dict.fromkeys(apostrophes, _NO_LETTER))
+            self._isolated_ascii = _ALL_BUT_APOSTROPHE
+            self._is_isolated[apostrophes] = False
         if normalization.composes:
             self.update(dict.fromkeys(map(ord, _JOINERS), _NO_LETTER))
 
     def prepare(
-        self, text: np.ndarray, starts: np.ndarray, spaced: np.ndarray
+        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the text, the starts of its sentences, and its cut points; spaces between
         sentences do not matter.
         """
-        return text, starts, cut_points(text, starts, self._isolated)
+        return text, starts, self.cut_points(text, starts)
+
+    def cut_points(self, text: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start,
+        and the end.
+
+        Chunks start at `starts` (the start of each sentence, and the end of the last), at each
+        space, and before and after each isolated character, which no word contains. A space stays
+        with the word after it, which halves the number of chunks::
+
+            text    T h e   c a t ,   n o          starts 0, 11
+            cuts    0     3       7 8         11
+        """
+        is_punctuation = np.zeros(len(text), bool)
+        for first, last in self._isolated_ascii:
+            is_punctuation |= is_between(text, first, last)
+        # One flag a byte, instead of sorting lists of offsets: `flatnonzero` yields them in order.
+        is_cut = np.zeros(len(text) + 1, bool)
+        before = is_cut[:-1]
+        after = is_cut[1:]
+        np.logical_or(is_punctuation, text == ord(" "), out=before)
+        after |= is_punctuation
+        is_cut[starts] = True
+        wide = self._isolated_wide_characters(text)
+        is_cut[wide] = True
+        is_cut[wide + 3] = True
+        return np.flatnonzero(is_cut)
+
+    def _isolated_wide_characters(self, text: np.ndarray) -> np.ndarray:
+        """Return the offsets of the isolated characters of three bytes in UTF-8."""
+        offsets = np.flatnonzero(is_between(text, *_WIDE_LEADS))
+        if not len(offsets):  # the usual case in English
+            return offsets
+        # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
+        high = text[offsets].astype(np.int32) & 0x0F
+        middle = text[offsets + 1].astype(np.int32) & 0x3F
+        low = text[offsets + 2].astype(np.int32) & 0x3F
+        codes = high << 12 | middle << 6 | low
+        return offsets[self._is_isolated[codes]]
 
     def words(self, chunk: str) -> list[str]:
         """Return the words in `chunk`."""
@@ -248,32 +269,27 @@ class DictionaryTokenizer:
         self._continues = np.array([token.startswith("##") for token in tokens])
         self._clear_cache()
 
-    @property
-    def cached_bytes(self) -> int:
-        """Approximate memory that the cache takes; at most about `CACHE_BYTES`."""
-        return self._cached_bytes
-
     def encode(
-        self, sentences: Sentences, starts_text: np.ndarray | None = None
+        self, sentences: pa.Array, starts_text: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, end to end, and the offset of each sentence.
 
         `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
-        ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. A null sentence is empty.
-        `starts_text`, bool [num_sentences], are those that nothing comes before, by default none:
-        some vocabularies tell them apart.
+        ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. `starts_text`, bool
+        [num_sentences], are those that nothing comes before, by default none: some vocabularies
+        tell them apart.
         """
+        if starts_text is None:
+            starts_text = np.zeros(len(sentences), bool)
         num_sentences = 0
         ids = [np.zeros(0, np.int32)]
         offsets = [np.zeros(1, np.int64)]
         num_ids = 0
         for text, starts in _slices(sentences):
             stop = num_sentences + len(starts) - 1
-            flags = np.zeros(len(starts) - 1, bool)
-            if starts_text is not None:
-                flags = starts_text[num_sentences:stop]
+            flags = starts_text[num_sentences:stop]
             num_sentences = stop
-            text, starts, cuts = self._prepare(text, starts, flags)
+            text, starts, cuts = self._splitter.prepare(text, starts, flags)
             chunks, indices = _distinct_chunks(text, cuts, strip=self._splitter.strips_spaces)
             # The ids of the text, one list for each of its chunks.
             chunk_ids = self._encode_chunks(chunks).take(indices)
@@ -285,11 +301,6 @@ class DictionaryTokenizer:
             offsets.append(ends.astype(np.int64) + num_ids)
             num_ids += len(slice_ids)
         return np.concatenate(ids), np.concatenate(offsets)
-
-    def _prepare(
-        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self._splitter.prepare(text, starts, ~starts_text)
 
     def _encode_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each of `chunks`."""
@@ -303,7 +314,7 @@ class DictionaryTokenizer:
 
     def _look_up(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each of `chunks`, caching those not seen before."""
-        if self._cached_bytes > CACHE_BYTES:
+        if self.cached_bytes > CACHE_BYTES:
             self._clear_cache()
         entries = list(map(self._entry_of.get, chunks))
         if None in entries:
@@ -324,11 +335,7 @@ class DictionaryTokenizer:
         new_ids = self._tokenize_spellings(new_spellings)
         self._ids = pa.concat_arrays([self._ids, new_ids])
 
-        num_characters = sum(map(len, chunks)) + sum(map(len, new_spellings))
-        self._count_cached(len(chunks) + len(new_spellings), num_characters)
-
-    def _count_cached(self, num_entries: int, num_characters: int) -> None:
-        self._cached_bytes += num_entries * BYTES_PER_ENTRY + num_characters
+        self.cached_bytes += bytes_of_entries(chunks) + bytes_of_entries(new_spellings)
 
     def _tokenize_spellings(self, spellings: list[str]) -> pa.ListArray:
         """Return the token ids of the words in each spelling, a list for each."""
@@ -342,7 +349,7 @@ class DictionaryTokenizer:
         #   first_words    0      1                      4  4  of each spelling, and the end
         #   offsets        0      1                      5  5  word_starts[first_words]
         words = [word for word in " ".join(spellings).split(" ") if word]
-        ids = self._tokenize_words(words)
+        ids, _ = encode_texts(self._wordpiece, join_words(words, " "))
 
         # "##" tells reliably that a word continues: BERT splits at "#", as at all punctuation, so
         # no word of the text can begin with it.
@@ -354,46 +361,76 @@ class DictionaryTokenizer:
         offsets = pa.array(word_starts[first_words], pa.int32())
         return pa.ListArray.from_arrays(offsets, pa.array(ids))
 
-    def _tokenize_words(self, words: list[str]) -> np.ndarray:
-        """Return the token ids of all words, end to end, int32 [num_tokens]."""
-        # Join many words into one text: the objects that `tokenizers` creates per text cost more
-        # than the work itself.
-        texts = [
-            " ".join(words[first : first + WORDS_PER_TEXT])
-            for first in range(0, len(words), WORDS_PER_TEXT)
-        ]
-        ids = [np.zeros(0, np.int32)]
-        for first in range(0, len(texts), TEXTS_PER_CALL):
-            encodings = self._wordpiece.encode_batch_fast(texts[first : first + TEXTS_PER_CALL])
-            token_ids = [token_id for encoding in encodings for token_id in encoding.ids]
-            ids.append(np.array(token_ids, np.int32))
-        return np.concatenate(ids)
-
     def _clear_cache(self) -> None:
         self._entry_of: dict[str, int] = {}
         self._spellings: dict[str, int] = {}
         self._ids = pa.array([], pa.list_(pa.int32()))
-        self._cached_bytes = 0
+        self.cached_bytes = 0
+        """Approximate memory that the cache takes; at most about `CACHE_BYTES`."""
 
 
-def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
-    """Count the normalised words of `sentences`, as WordPiece sees them.
+def bytes_of_entries(strings: Sequence[str]) -> int:
+    """Return the approximate memory of a dict's entries with these strings as keys."""
+    return len(strings) * BYTES_PER_ENTRY + sum(map(len, strings))
+
+
+def join_words(words: Sequence[str], separator: str) -> list[str]:
+    """Return texts of `WORDS_PER_TEXT` words: the objects that ``tokenizers`` creates for each text
+    cost more than the work itself.
+    """
+    texts = []
+    for first in range(0, len(words), WORDS_PER_TEXT):
+        texts.append(separator.join(words[first : first + WORDS_PER_TEXT]))
+    return texts
+
+
+def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the token ids of all texts, end to end, int32, and the number of each text's, int64.
+
+    No special tokens are added.
+    """
+    ids = [np.zeros(0, np.int32)]
+    lengths: list[int] = []
+    for batch in _batched(texts):
+        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            token_ids = encoding.ids
+            ids.append(np.array(token_ids, np.int32))
+            lengths.append(len(token_ids))
+    return np.concatenate(ids), np.array(lengths, np.int64)
+
+
+def _batched(texts: Iterable[str]) -> Iterator[list[str]]:
+    # By characters, not by number: some texts are words and some are hundreds of them.
+    batch: list[str] = []
+    num_characters = 0
+    for text in texts:
+        batch.append(text)
+        num_characters += len(text)
+        if num_characters > CHARACTERS_PER_CALL:
+            yield batch
+            batch = []
+            num_characters = 0
+    if batch:
+        yield batch
+
+
+def count_words(sentences: Iterable[pa.Array], splitter: Splitter) -> pa.Table:
+    """Count the words that `splitter` finds in arrays of sentences.
 
     Return a table of schema `WORD_COUNTS`, most frequent word first, ties in byte order.
     """
-    return merge_counts(count_tables(sentences, Speller(normalization)))
+    return merge_counts(count_tables(sentences, splitter))
 
 
-def count_tables(sentences: Sentences, splitter: Splitter) -> Iterator[pa.Table]:
-    """Yield the counts of the words that `splitter` finds, unordered, a table for each `MAX_CHUNKS`
-    distinct chunks.
+def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[pa.Table]:
+    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks.
 
     A word may be in several of them.
     """
     chunk_counts: Counter[str] = Counter()
-    for text, starts in _slices(sentences):
-        has_text = np.diff(starts) > 0
-        text, starts, cuts = splitter.prepare(text, starts, has_text)
+    for text, starts in chain.from_iterable(map(_slices, sentences)):
+        starts_text = np.zeros(len(starts) - 1, bool)
+        text, starts, cuts = splitter.prepare(text, starts, starts_text)
         chunks, indices = _distinct_chunks(text, cuts, strip=splitter.strips_spaces)
         counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
         # Not Counter.update(): `chunks` may hold a chunk twice.
@@ -427,52 +464,12 @@ def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     return summed.sort_by([("count", "descending"), ("word", "ascending")]).cast(WORD_COUNTS)
 
 
-def cut_points(text: np.ndarray, starts: np.ndarray, isolated: Isolated) -> np.ndarray:
-    """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start, and
-    the end.
-
-    Chunks start at `starts` (the start of each sentence, and the end of the last), at each space,
-    and before and after each isolated character. A space stays with the word after it, which halves
-    the number of chunks::
-
-        text    T h e   c a t ,   n o          starts 0, 11
-        cuts    0     3       7 8         11
-    """
-    is_punctuation = np.zeros(len(text), bool)
-    for first, last in isolated.ascii_ranges:
-        is_punctuation |= is_between(text, first, last)
-    # One flag a byte, instead of sorting lists of offsets: `flatnonzero` then yields them in order.
-    is_cut = np.zeros(len(text) + 1, bool)
-    before = is_cut[:-1]
-    after = is_cut[1:]
-    np.logical_or(is_punctuation, text == ord(" "), out=before)
-    after |= is_punctuation
-    is_cut[starts] = True
-    wide = _isolated_wide_characters(text, isolated.is_wide)
-    is_cut[wide] = True
-    is_cut[wide + 3] = True
-    return np.flatnonzero(is_cut)
-
-
 def is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
     """Return which bytes lie in a range, `last` included."""
     # One comparison instead of two: the difference is unsigned, so bytes below `first` wrap around
     # to large numbers.
     above_first = text - np.uint8(first)
     return above_first <= last - first
-
-
-def _isolated_wide_characters(text: np.ndarray, is_wide: np.ndarray) -> np.ndarray:
-    """Return the offsets of the isolated characters of three bytes in UTF-8."""
-    offsets = np.flatnonzero(is_between(text, *_WIDE_LEADS))
-    if not len(offsets):  # the usual case in English
-        return offsets
-    # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
-    high = text[offsets].astype(np.int32) & 0x0F
-    middle = text[offsets + 1].astype(np.int32) & 0x3F
-    low = text[offsets + 2].astype(np.int32) & 0x3F
-    codes = high << 12 | middle << 6 | low
-    return offsets[is_wide[codes]]
 
 
 def _distinct_chunks(
@@ -499,42 +496,20 @@ def _distinct_chunks(
     return stripped.to_pylist(), encoded.indices
 
 
-def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield slices of about `SLICE_BYTES` of text (uint8), with the offsets of their sentences and
-    the end.
+def _slices(sentences: pa.Array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Cut sentences into slices of about `SLICE_BYTES` of text (uint8), with the offsets of their
+    sentences and the end.
     """
-    arrays: Any = sentences
-    if isinstance(sentences, pa.Array):
-        arrays = [sentences]
-    elif isinstance(sentences, pa.ChunkedArray):
-        arrays = arrays.chunks
-    for array in arrays:
-        if len(array):
-            yield from _slices_of_array(array.fill_null(""))
-
-
-def _slices_of_array(array: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Cut an array of strings without nulls into slices, as `_slices` yields them."""
-    # A slice of an Arrow array shares the buffers of the whole, and starts at `array.offset`.
-    _, offsets_buffer, data = array.buffers()
-    if pa.types.is_large_string(array.type):
-        offset_type = np.int64
-    else:
-        offset_type = np.int32
-    offsets = np.frombuffer(offsets_buffer, offset_type)
-    starts = offsets[array.offset : array.offset + len(array) + 1]
-    # Arrow may leave out the data if all strings are empty.
-    text = np.frombuffer(data or b"", np.uint8)
-
+    text, starts = flat_text(sentences)
     # A slice ends with the sentence that reaches the next multiple of SLICE_BYTES, here 6:
     #
     #   starts             0      7   10     15  17
     #   multiples               6         12
     #   sentence_bounds    0      1          3   4       text 0:7, 7:15 and 15:17
-    multiples = np.arange(starts[0], starts[-1], SLICE_BYTES)[1:]
+    multiples = np.arange(0, len(text), SLICE_BYTES)[1:]
     # A sentence longer than a slice contains several of these, hence `unique`.
     inner_bounds = np.unique(np.searchsorted(starts, multiples))
-    sentence_bounds = [0, *inner_bounds.tolist(), len(array)]
+    sentence_bounds = [0, *inner_bounds.tolist(), len(sentences)]
     for first, stop in pairwise(sentence_bounds):
         text_start = starts[first]
         text_stop = starts[stop]

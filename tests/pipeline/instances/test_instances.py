@@ -26,6 +26,7 @@ from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+from corpus_fixture import one_source
 
 
 def vocabulary_of(num_words: int = 400, num_pieces: int = 100) -> Vocabulary:
@@ -42,7 +43,7 @@ def corpus_of(num_documents: int, vocabulary: Vocabulary = VOCABULARY, seed: int
     lengths = rng.integers(3, 40, (num_documents, 12))
     offsets = np.append(0, np.cumsum(lengths.ravel()))
     token_ids = rng.integers(6, len(vocabulary), offsets[-1]).astype(np.int32)
-    return Corpus(token_ids, offsets, np.arange(num_documents + 1) * 12)
+    return one_source(token_ids, offsets, np.arange(num_documents + 1) * 12)
 
 
 def build(
@@ -140,7 +141,7 @@ def test_short_rows_are_not_padded_to_a_long_one_in_gigabytes(monkeypatch: pytes
     monkeypatch.setattr(instances, "mask_rows", mask)
     offsets = np.append(0, np.cumsum([30_000, *[5] * 40_000]))
     token_ids = np.arange(offsets[-1], dtype=np.int32) % 300 + 6
-    corpus = Corpus(token_ids, offsets, np.arange(len(offsets)))
+    corpus = one_source(token_ids, offsets, np.arange(len(offsets)))
     table = build(corpus, pairing="none", max_length=32_768).table
     assert len(table) == 40_001
     assert max(cells) <= 1.01 * BLOCK_CELLS
@@ -201,7 +202,7 @@ def test_polars_reads_the_rows(parquet_file: Path):
 @pytest.mark.parametrize("max_length", [512, 4096, 65_535])
 def test_long_rows_are_filled_and_masked_at_any_rate(max_length):
     corpus = corpus_of(5000)
-    merged = Corpus(corpus.token_ids, corpus.sentence_offsets, corpus.document_offsets[::500])
+    merged = one_source(corpus.token_ids, corpus.sentence_offsets, corpus.document_offsets[::500])
     table = build(merged, max_length=max_length, mask_rate=0.4).table
     lengths = np.array([len(ids) for ids in table["input_ids"].to_pylist()])
     counts = np.array([len(positions) for positions in table["masked_lm_positions"].to_pylist()])
@@ -220,6 +221,6 @@ def test_a_shard_of_one_document_is_a_clear_error():
 
 def test_a_dominating_document_is_warned_of():
     corpus = corpus_of(40)
-    merged = Corpus(corpus.token_ids, corpus.sentence_offsets, np.array([0, 12, 40 * 12]))
+    merged = one_source(corpus.token_ids, corpus.sentence_offsets, np.array([0, 12, 40 * 12]))
     assert "one document holds" in (build(merged).warning or "")
     assert build(corpus).warning is None

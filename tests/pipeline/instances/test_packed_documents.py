@@ -25,6 +25,7 @@ from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
+from corpus_fixture import one_source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import replace_shard
@@ -40,7 +41,7 @@ def make_corpus(documents: list[list[int]], seed: int = 0) -> Corpus:
     """Return documents of sentences of these lengths, of random words."""
     lengths = [length for sentences in documents for length in sentences]
     rng = np.random.default_rng(seed)
-    return Corpus(
+    return one_source(
         token_ids=rng.integers(len(SPECIALS), len(VOCABULARY), sum(lengths)).astype(np.uint16),
         sentence_offsets=np.cumsum([0, *lengths]),
         document_offsets=np.cumsum([0, *(len(sentences) for sentences in documents)]),

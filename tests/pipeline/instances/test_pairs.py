@@ -13,6 +13,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.chunks import Corpus, cut_segments
 from clozeworks.pipeline.instances.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.seeding import rng_for
+from corpus_fixture import one_source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_data import DATA, needs_shared_data
@@ -34,7 +35,7 @@ def corpus_of(documents: list[list[int]], seed: int = 0) -> Corpus:
     )
     token_ids[sentence_offsets[1:][lengths > 0] - 1] = FULL_STOP
     sizes = np.array([len(document) for document in documents], np.int64)
-    return Corpus(token_ids, sentence_offsets, np.append(0, np.cumsum(sizes)))
+    return one_source(token_ids, sentence_offsets, np.append(0, np.cumsum(sizes)))
 
 
 def generate(kind: str, num_documents: int, seed: int = 0) -> Corpus:
@@ -283,7 +284,7 @@ def real_corpus(num_bytes: int) -> tuple[Corpus, np.ndarray, np.ndarray]:
     tokens = vocabulary.read_text(encoding="utf-8").splitlines()
     continues = np.array([token.startswith("##") for token in tokens])
     is_stop = np.array([token in (".", "!", "?") for token in tokens])
-    corpus = Corpus(
+    corpus = one_source(
         flat, offsets, np.append(0, np.cumsum([len(document) for document in documents]))
     )
     return corpus, is_stop[flat], continues

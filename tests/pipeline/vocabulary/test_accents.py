@@ -17,7 +17,7 @@ from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.accents import decide_accents
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from manifest_fixture import make_manifest
 
 TEXTS = {
@@ -159,7 +159,8 @@ def test_letters_stay_in_a_mixture(tmp_path: Path):
 @pytest.mark.parametrize("text", ["한국어는", "がぎぐげご", "हिन्दी", "ภาษาไทยที่", "їжак"])
 def test_stripping_destroys_letters_and_keeping_does_not(text: str):
     kept, stripped = (
-        count_words(pa.array([text]), Normalization(True, strip)) for strip in (False, True)
+        count_words([pa.array([text])], Speller(Normalization(True, strip)))
+        for strip in (False, True)
     )
     assert "".join(kept["word"].to_pylist()) == text
     assert "".join(stripped["word"].to_pylist()) != text

@@ -12,6 +12,7 @@ from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_fil
 from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Normalization,
+    Speller,
     bert_tokenizer,
     count_words,
 )
@@ -59,7 +60,8 @@ def test_replacements_name_their_rules():
 
 
 def words_of(text: str, *rules: str) -> list[str]:
-    return count_words(pa.array([text]), Normalization(True, False, rules))["word"].to_pylist()
+    splitter = Speller(Normalization(True, False, rules))
+    return count_words([pa.array([text])], splitter)["word"].to_pylist()
 
 
 def test_only_apostrophes_between_letters_of_the_script_are_letters():

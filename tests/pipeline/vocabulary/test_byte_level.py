@@ -29,7 +29,7 @@ from clozeworks.pipeline.vocabulary.files import (
     read_vocabulary,
     vocabulary_files,
 )
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_tables, merge_counts
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -196,7 +196,7 @@ def test_a_size_below_the_bytes_is_refused():
 @given(sentences)
 def test_words_are_counted_as_gpt_2_splits_them(texts: list[str]):
     vocabulary = make_vocabulary()
-    counted = merge_counts(count_tables(pa.array(texts, pa.string()), vocabulary.splitter()))
+    counted = count_words([pa.array(texts, pa.string())], vocabulary.splitter())
     assert vocabulary.byte_level is not None
     peer = vocabulary.byte_level.tokenizer()
     expected: Counter[str] = Counter()
@@ -235,7 +235,7 @@ def test_korean_ids_are_those_of_tokenizers_and_so_are_those_of_transformers(tmp
     articles = pq.read_table(DATA / "wikipedia" / "kowiki-hf.parquet")["text"][:40].to_pylist()
     texts = [line for article in articles for line in article.split("\n") if line]
     template = make_vocabulary()
-    counts = merge_counts(count_tables(pa.array(texts), template.splitter()))
+    counts = count_words([pa.array(texts)], template.splitter())
     tokens, merges, _ = learn_bpe(counts["word"], counts["count"].to_numpy(), size=2000)
     vocabulary = byte_level_vocabulary(tokens, merges, CASED)
     for name, content in vocabulary_files(vocabulary).items():

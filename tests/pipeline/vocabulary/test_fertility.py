@@ -10,9 +10,8 @@ from clozeworks.pipeline.vocabulary.fertility import fertility_by_size, fertilit
 from clozeworks.pipeline.vocabulary.files import byte_level_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import (
     Normalization,
-    count_tables,
+    Speller,
     count_words,
-    merge_counts,
 )
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece
@@ -32,7 +31,7 @@ HELD_OUT = sentences("chekhov-gusev")
 
 def wordpiece(size: int) -> tuple[Vocabulary, int]:
     """Return a vocabulary of this size, and the number of its merges."""
-    words = count_words(TRAINING, NORMALIZATION)
+    words = count_words([TRAINING], Speller(NORMALIZATION))
     tokens, report = learn_wordpiece(
         words["word"], words["count"].to_numpy(), size=size, min_frequency=1
     )
@@ -42,7 +41,7 @@ def wordpiece(size: int) -> tuple[Vocabulary, int]:
 def bpe(size: int) -> tuple[Vocabulary, int]:
     """Return a byte-level vocabulary of this size, and the number of its merges."""
     splitter = ByteLevelSplitter(byte_level_tokenizer([], [], NORMALIZATION, []))
-    words = merge_counts(count_tables(TRAINING, splitter))
+    words = count_words([TRAINING], splitter)
     tokens, merges, report = learn_bpe(
         words["word"], words["count"].to_numpy(), size=size, min_frequency=1
     )
@@ -52,7 +51,7 @@ def bpe(size: int) -> tuple[Vocabulary, int]:
 @pytest.mark.parametrize("learn", [wordpiece, bpe])
 def test_fertility_by_size_is_that_of_smaller_vocabularies(learn):
     largest, num_merges = learn(2800)
-    words = merge_counts(count_tables(HELD_OUT, largest.splitter()))
+    words = count_words([HELD_OUT], largest.splitter())
     by_size = fertility_by_size(words, largest, num_merges)
     expected = [
         (size, fertility_report(words, learn(size)[0]).tokens_per_word) for size in (1000, 2000)

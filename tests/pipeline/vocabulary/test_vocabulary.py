@@ -18,6 +18,7 @@ from clozeworks.pipeline.vocabulary.files import load_vocabulary, read_vocabular
 from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Normalization,
+    Speller,
     bert_tokenizer,
     count_words,
 )
@@ -288,7 +289,7 @@ def test_korean_keeps_its_syllables_and_nearly_all_characters():
     texts = pq.read_table(path, columns=["text"])["text"].to_pylist()[:600]
     lines = [line for text in texts for line in text.split("\n")]
     keep = Normalization(True, False)
-    words, sample = (count_words(pa.array(part), keep) for part in (lines, lines[::5]))
+    words, sample = (count_words([pa.array(part)], Speller(keep)) for part in (lines, lines[::5]))
     learn = partial(learn_wordpiece, words["word"], words["count"].to_numpy(), size=12_000)
     tokens, report = learn()
     jamo = [token for token in tokens if any("\u1100" <= letter <= "\u11ff" for letter in token)]

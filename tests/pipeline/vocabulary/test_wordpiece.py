@@ -15,7 +15,7 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary import wordpiece
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
 from hypothesis import given, settings
@@ -179,14 +179,14 @@ def test_fertility_equals_the_tokenizers_trainer():
     batches = pq.ParquetFile(path).iter_batches(120, columns=["text"])
     texts, held_out = next(batches)["text"], next(batches)["text"]
     normalization = Normalization(True, True)
-    table = count_words(texts, normalization)
+    table = count_words([texts], Speller(normalization))
     tokens, _ = learn_wordpiece(table["word"], table["count"].to_numpy(), size=5000)
     peer = BertWordPieceTokenizer(lowercase=True)
     peer.train_from_iterator(
         texts.to_pylist(), vocab_size=5000, min_frequency=2, show_progress=False
     )
     peer_tokens = sorted(peer.get_vocab(), key=peer.get_vocab().__getitem__)
-    words = count_words(held_out, normalization)
+    words = count_words([held_out], Speller(normalization))
     ours, theirs = (
         fertility_report(words, Vocabulary(tuple(vocabulary), normalization)).tokens_per_word
         for vocabulary in (tokens, peer_tokens)
