@@ -247,14 +247,15 @@ def _warn_about_losses(manifest: "DocumentsManifest") -> None:
         documents = count_of(num_unknown, "document")
         split = "sentences are split as in English; give --language for them"
         warn(f"the language of {documents} is unknown: {split}")
+    num_left_out = sum(n for name, n in counts.items() if name.startswith(WORDS_LEFT_OUT))
     words_in_headings = counts.get(f"{WORDS_LEFT_OUT}headings", 0)
-    share = words_in_headings / max(words_in_headings + manifest.words_kept, 1)
+    share = words_in_headings / max(num_left_out + manifest.words_kept, 1)
     if num_books := counts.get("books_with_many_headings", 0):
         books = count_of(num_books, "book")
         first = examples["books_with_many_headings"][0]
         advice = "look at it with --explain: its lines may be wrapped in an unknown way"
         warn(f"{books} lost over 3% of the words as headings, for example {first}; {advice}")
-    elif share > MOST_IN_HEADINGS:
+    elif share > MOST_IN_HEADINGS and counts.get("headings_left_out"):
         advice = "notes and forms are kept whole with --keep-lines, and --explain shows one"
         warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
     for reason, what in REMOVED.items():

@@ -36,12 +36,14 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
     trace = Trace(document)
     counters = Counters()
     counters.trace = trace
+    first_id = ""
     inputs, _ = find_inputs(sources, None, config)
     ranges = [input_range for unit in plan_units(inputs, config) for input_range in unit.ranges]
     for input_range in ranges:
         trace.restart()
         for raw in read_range(input_range, config, counters):
             doc_id = f"{raw.source}:{raw.id}"
+            first_id = first_id or doc_id
             if document not in (doc_id, raw.title):
                 trace.restart()
                 continue
@@ -57,8 +59,9 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
             return Explanation(
                 doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace.left_out)
             )
+    example = f" An id is, for example, {first_id!r}." if first_id else ""
     bad = f" Bad input: {name_counts(counters.bad)}." if counters.bad else ""
-    raise UserError(f"No document has the id or title {document!r}.{bad}")
+    raise UserError(f"No document has the id or title {document!r}.{example}{bad}")
 
 
 def _without_marks(texts: Sequence[LeftOut]) -> list[LeftOut]:

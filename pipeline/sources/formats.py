@@ -54,6 +54,8 @@ _SNIFFED_BYTES = 1 << 16
 # "enwiki-20261101-pages-articles1.xml-p1p41242.bz2": large dumps come in parts.
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
 _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
+# Beside the tables of Spark and others: "_SUCCESS", "_committed_1234".
+_MARKER = re.compile(r"_(?:SUCCESS|metadata|common_metadata|(?:committed|started)_\d+)")
 # Python decodes the bytes of a file name that are not UTF-8 to these.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = {
@@ -152,6 +154,9 @@ def _find_files(
     inputs: list[Input] = []
     unknown: list[str] = []
     for path, num_bytes in bytes_of.items():
+        if _MARKER.fullmatch(posixpath.basename(path)):
+            left_out.note("hidden_files", names[path])
+            continue
         file_format = _format_of(path, config)
         if file_format:
             inputs.append(Input(path, names[path], file_format, num_bytes))

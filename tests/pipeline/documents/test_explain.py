@@ -135,7 +135,9 @@ def test_a_document_that_is_too_short() -> None:
 def test_a_document_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(
-        UserError, match=r"^No document has the id or title 'Emma'. Bad input: 1 x empty file.$"
+        UserError,
+        match=r"^No document has the id or title 'Emma'\. An id is, for example, '\w+:books/\S+'"
+        r"\. Bad input: 1 x empty file\.$",
     ):
         explain([str(CORPUS / "books"), str(tmp_path)], "Emma", IngestConfig())
 

@@ -67,7 +67,6 @@ FILES = {
     "part-00001.gz": (gzip.compress(LINE), "jsonl"),
     "README": (TEXT, None),
     "cover.jpg": (LINE, None),
-    "_SUCCESS": (b"", None),
     "broken.bz2": (b"no bz2", None),
     "books.tar.gz": (b"", "archive"),
     "books.zip": (b"", "archive"),
@@ -222,7 +221,8 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = tmp_path / "all"
-    for name in ("a.txt", "sub/b.txt", ".hidden.txt", ".git/c.txt", "locked/d.txt", "picture.jpg"):
+    hidden = (".hidden.txt", ".git/c.txt", "sub/_SUCCESS")
+    for name in ("a.txt", "sub/b.txt", *hidden, "locked/d.txt", "picture.jpg"):
         write(folder / name, TEXT)
     write(tmp_path / "other" / "e.txt", TEXT)
     (folder / "file-link.txt").symlink_to(tmp_path / "other" / "e.txt")
@@ -243,7 +243,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
     assert left_out.to_record() == {
         "counts": {
             "files_of_unknown_format": 1,
-            "hidden_files": 2,
+            "hidden_files": 3,
             "linked_folders": 2,
             "special_files": 1,
         },
@@ -251,7 +251,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         "examples": {
             "broken_link": ["all/broken.txt"],
             "files_of_unknown_format": ["all/picture.jpg"],
-            "hidden_files": ["all/.git", "all/.hidden.txt"],
+            "hidden_files": ["all/sub/_SUCCESS", "all/.git", "all/.hidden.txt"],
             "linked_folders": ["all/folder-link", "all/sub/loop"],
             "special_files": ["all/pipe.txt"],
             "unreadable_folder": ["all/locked"],
