@@ -39,7 +39,7 @@ from grpc import RpcError
 from ..errors import RunError, UserError
 from .stages import Stage, opened_directory
 from .units import read_errors, stop_units
-from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError
+from .workers import LOOK_FOR_INTERRUPT_S, dead_worker
 
 LOOK_S = 5.0
 """Each look at a job asks its engine, and lists a folder, perhaps of an object store."""
@@ -75,7 +75,7 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
     def on_thread_death(args: threading.ExceptHookArgs) -> None:
         # DirectRunner starts each worker process from a thread, and waits for ever when that dies.
         if "Worker subprocess exited" in str(args.exc_value):
-            job.ended.put(DeadWorkerError())
+            job.ended.put(dead_worker())
         hook_before(args)
 
     hook_before = threading.excepthook
@@ -84,8 +84,6 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
     try:
         thread.start()
         error = _wait_for(job, stages)
-        if isinstance(error, DeadWorkerError):
-            raise error
         if error is not None:
             raise _spark_failure(error, job.submitted) or in_a_line(error) from error
         _check_finished(stages)

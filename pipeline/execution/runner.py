@@ -14,7 +14,7 @@ from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
 from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
 from .units import OpenedStage, Unit, clear_errors, read_errors
-from .workers import DeadWorkerError, do_all, num_workers, started
+from .workers import do_all, num_workers, started
 
 SMALL_BYTES = 8 << 20
 """Of input, as stored: below, one worker is as fast by the clock as two, and takes half the CPU."""
@@ -83,15 +83,10 @@ def _num_workers(stage: Stage[Any, Any], units: Sequence[Unit[Any]], options: Ru
 
 
 def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_processes: int) -> None:
-    """Run the phases in worker processes, or in this process instead of a single one."""
-    phases = list(stage.phases())
-    if num_processes == 1:
-        for phase in phases:
-            for number in plan_phase(directory, phase):
-                do_unit(number, directory, phase)
-        return
-    with started(num_processes) as workers:
-        for phase in phases:
+    """Run the phases in worker processes; a single one is this process."""
+    num_started = 0 if num_processes == 1 else num_processes
+    with started(num_started) as workers:
+        for phase in stage.phases():
             numbers = plan_phase(directory, phase)
             do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)
 
@@ -110,8 +105,6 @@ def errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
             raise UserError(message) from error
         if isinstance(error, UserError | RunError):
             raise
-        if isinstance(error, DeadWorkerError):
-            raise RunError(str(error)) from error
         cause = str(error) or type(error).__name__
         raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
 
