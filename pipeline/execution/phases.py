@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import UserError
 from ..memory import release_memory
-from ..storage.stage import StageDirectory
+from ..storage.directory import OutputDirectory
 from .tables import TemporaryTable
 from .units import (
     OpenedStage,
@@ -65,7 +65,7 @@ class Phase(Generic[S, P, R]):
         """Do one unit and return its record; may raise `UserError`."""
 
     @classmethod
-    def records(cls, directory: StageDirectory) -> list[R]:
+    def records(cls, directory: OpenedStage[Any]) -> list[R]:
         """Return the records of all units, once the phase is finished."""
         return read_records(directory, cls.name, cls.record_type)
 
@@ -102,7 +102,7 @@ def do_unit(number: int, directory: OpenedStage[S], phase: Phase[S, Any, Any]) -
     release_memory()
 
 
-def raise_first_error(directory: StageDirectory) -> None:
+def raise_first_error(directory: OutputDirectory) -> None:
     """Raise the `UserError` of a mistake that any worker has met."""
     errors = read_errors(directory)
     if errors:

@@ -21,7 +21,7 @@ from apache_beam.runners.runner import PipelineState
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import jobs
-from clozeworks.pipeline.execution.beam import RunStage, run_pipeline
+from clozeworks.pipeline.execution.beam import run_pipeline
 from clozeworks.pipeline.execution.jobs import in_a_line
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.runner import run_stage
@@ -62,7 +62,7 @@ def run_with_a_mistake(job: RestartedJob, output: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
     monkeypatch.setattr(jobs, "LOOK_S", 0.1)
     with pytest.raises(RunError, match="cancelled"):
-        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+        run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_a_job_that_tries_a_users_mistake_again_is_cancelled(
@@ -114,7 +114,7 @@ def test_a_job_that_failed_on_spark_says_where_to_look(
     stage = NumberStage(output=str(tmp_path), more_work=square)
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: FailedJob(service))
     with pytest.raises(RunError, match=r"on Spark, .* look into the stderr of driver-7, which"):
-        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+        run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -129,7 +129,7 @@ def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: py
         job.cancelled.set()
 
     threading.Timer(1.0, end).start()
-    run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+    run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_a_job_that_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -139,7 +139,7 @@ def test_a_job_that_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
     monkeypatch.setattr(jobs, "LOOK_S", 0.01)
     begun = time.monotonic()
-    run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+    run_pipeline([stage], IN_THIS_PROCESS)
     assert time.monotonic() - begun < 30 and not job.cancelled.is_set()
 
 
@@ -151,7 +151,7 @@ def test_a_job_that_ends_before_its_work_is_done_has_failed(
     monkeypatch.setattr(beam.Pipeline, "run", lambda _: RestartedJob(state=PipelineState.DONE))
     monkeypatch.setattr(jobs, "LOOK_S", 0.01)
     with pytest.raises(RunError, match="ended before its work was done"):
-        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+        run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_an_error_is_reported_by_its_cause_alone():
