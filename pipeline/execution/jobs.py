@@ -39,7 +39,7 @@ from grpc import RpcError
 from .. import storage
 from ..errors import RunError, UserError
 from ..storage.directory import OutputDirectory
-from ..storage.stage import MANIFEST
+from ..storage.stage import MANIFEST, unfinished_stage
 from .units import read_errors, stop_units
 from .workers import LOOK_FOR_INTERRUPT_S, dead_worker
 
@@ -97,13 +97,9 @@ def run_job(pipeline: beam.Pipeline, directories: Sequence[OutputDirectory]) -> 
         threading.excepthook = hook_before
 
 
-def _is_finished(directory: OutputDirectory) -> bool:
-    return storage.exists(directory.file(MANIFEST))
-
-
 def _check_finished(directories: Sequence[OutputDirectory]) -> None:
     for directory in directories:
-        if not _is_finished(directory):
+        if not storage.exists(directory.file(MANIFEST)):
             raise RunError(
                 "The job ended before its work was done: the cluster may have been stopped. "
                 "Rerun the same command to resume."
@@ -151,16 +147,19 @@ def _is_done(submitted: PortableResult) -> bool:
 
 def _is_stopped(directories: Sequence[OutputDirectory]) -> bool:
     """Return whether a mistake or an interrupt lets no unit begin."""
-    with suppress(UserError, RunError):  # the store may be out of reach
-        return any(read_errors(directory) for directory in directories)
+    for directory in directories:
+        with suppress(UserError, RunError):  # the store may be out of reach
+            if unfinished_stage(directory.path) and read_errors(directory):
+                return True
     return False
 
 
 def _stop(directories: Sequence[OutputDirectory]) -> None:
-    """Let no unit of the stages begin."""
+    """Let no further unit of the stages begin."""
     for directory in directories:
         with suppress(UserError, RunError):  # the store may be out of reach
-            if not _is_finished(directory):
+            # In one that has not begun, the marker would stay, and stop the next run.
+            if unfinished_stage(directory.path):
                 stop_units(directory)
 
 

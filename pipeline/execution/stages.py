@@ -150,20 +150,20 @@ def opened_directory(stage: Stage[S, Any]) -> OpenedStage[S] | None:
     if storage.exists(storage.join(stage.output, MANIFEST)):
         return None
     path = storage.join(stage.output, SETUP)
-    if storage.exists(path):
-        setup = _read_setup(stage)
-        directory = OpenedStage(
-            stage.output,
-            setup.fingerprint,
-            setup.begun,
-            setup=setup.setup,
-            writers=table_writers(stage),
-        )
-        check_version(directory, installed_version(), setup.version)
-        if setup.layout != WORK_FORMAT:
-            raise RunError(f"{path} was written by another version of clozeworks.")
-        return directory
-    raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
+    if not storage.exists(path):
+        raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
+    stored = parse_json(storage.read_bytes(path), _SetupFile[stage.setup_type], path)
+    directory = OpenedStage(
+        stage.output,
+        stored.fingerprint,
+        stored.begun,
+        setup=stored.setup,
+        writers=table_writers(stage),
+    )
+    check_version(directory, installed_version(), stored.version)
+    if stored.layout != WORK_FORMAT:
+        raise RunError(f"{path} was written by another version of clozeworks.")
+    return directory
 
 
 def check_version(directory: OutputDirectory, here: str, of_opener: str) -> None:
@@ -185,11 +185,6 @@ def check_version(directory: OutputDirectory, here: str, of_opener: str) -> None
 def installed_version() -> str:
     """Return the version of clozeworks on this machine, after its name."""
     return f"clozeworks {version('clozeworks')}"
-
-
-def _read_setup(stage: Stage[S, Any]) -> _SetupFile[S]:
-    path = storage.join(stage.output, SETUP)
-    return parse_json(storage.read_bytes(path), _SetupFile[stage.setup_type], path)
 
 
 def finish_stage(stage: Stage[S, M], directory: OpenedStage[S]) -> M:
