@@ -222,6 +222,13 @@ def read_errors(directory: OutputDirectory) -> list[str]:
     return [storage.read_bytes(storage.join(folder, file)).decode() for file in files]
 
 
+def raise_first_error(directory: OutputDirectory) -> None:
+    """Raise the `UserError` of a mistake that any worker has met."""
+    errors = read_errors(directory)
+    if errors:
+        raise UserError(errors[0])
+
+
 def clear_errors(directory: OutputDirectory) -> None:
     """Forget the mistakes of an earlier run."""
     directory.remove(ERRORS)
