@@ -149,6 +149,7 @@ def _is_stopped(directories: Sequence[OutputDirectory]) -> bool:
     """Return whether a mistake or an interrupt lets no unit begin."""
     for directory in directories:
         with suppress(UserError, RunError):  # the store may be out of reach
+            # Not what a worker that was given up writes into a stage that others have finished.
             if unfinished_stage(directory.path) and read_errors(directory):
                 return True
     return False
