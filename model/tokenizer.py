@@ -49,8 +49,6 @@ class TextTokenizer:
 
     def __init__(self, directory: str | Path) -> None:
         self._tokenizer = read_tokenizer(directory)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         # Otherwise "[SEP]" in a user's text would become the special token and end the segment.
         self._tokenizer.encode_special_tokens = True
         self.vocab_size = self._tokenizer.get_vocab_size()
@@ -245,7 +243,8 @@ def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
 
 
 def read_tokenizer(directory: str | Path) -> Tokenizer:
-    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``.
+    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; it
+    neither cuts nor pads texts.
 
     Raises `UserError` if there is none, or it is damaged.
     """

@@ -5,15 +5,14 @@ as one Beam pipeline.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .documents.pipeline import IngestStage
-from .execution.progress import ShowProgress, progress_shown
-from .execution.runner import check_runner, errors_of_workers, run_locked
-from .execution.stages import Stage, finish_stage, open_stage, progress_of
+from .execution.progress import ShowProgress
+from .execution.runner import check_runner, run_on_beam, run_planned
+from .execution.stages import Stage, open_stage
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
@@ -69,33 +68,18 @@ def make_corpus(
             # Not by the pipeline: a runner that lost a worker may open a stage again.
             for stage in stages:
                 clear_stage(stage.output)
+        manifests: list[Any] = []
         if not options.beam_options:
             on_workers = replace(options, overwrite=False)
-            return CorpusManifests(*(run_locked(stage, on_workers, progress) for stage in stages))
-        manifests: list[Any] = []
+            for stage in stages:
+                manifests.append(run_planned(stage, stage.plan(), on_workers, progress))
+            return CorpusManifests(*manifests)
         for index, stage in enumerate(stages):
             # Those before it are finished, so it can be planned here and now. It begins here too,
             # so that most mistakes are found before the pipeline starts.
             _, manifest = open_stage(stage, stage.plan(), overwrite=False)
             if manifest is None:
-                unfinished = stages[index:]
-                _run(unfinished, output, options, progress)
-                manifests += map(finish_stage, unfinished)
+                manifests += run_on_beam(stages[index:], options, progress)
                 break
             manifests.append(manifest)
         return CorpusManifests(*manifests)
-
-
-def _run(
-    stages: Sequence[Stage[Any, Any]],
-    output: str,
-    options: RunOptions,
-    progress: ShowProgress | None,
-) -> None:
-    """Run stages as one pipeline; the first one has been opened."""
-    # Imported late: Beam takes seconds to import, and a finished corpus needs none of it.
-    from .execution.beam import RunStage, run_pipeline
-
-    read_progress = partial(progress_of, stages)
-    with progress_shown(read_progress, progress, output), errors_of_workers(stages):
-        run_pipeline([RunStage(stage) for stage in stages], options)

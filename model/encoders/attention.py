@@ -87,12 +87,7 @@ class PaddedRows(NamedTuple):
         mask = self._mask(window, qkv_TE.device)
         # PyTorch takes a mask or `is_causal`, not both.
         is_causal = self.is_causal and mask is None
-        if _products_are_faster(qkv_TE, self.max_length, rate):
-            context_BHLK = _attend_by_products(q_BHLK, k_BHLK, v_BHLK, rate, mask, is_causal)
-        else:
-            context_BHLK = F.scaled_dot_product_attention(
-                q_BHLK, k_BHLK, v_BHLK, attn_mask=mask, dropout_p=rate, is_causal=is_causal
-            )
+        context_BHLK = _attend(q_BHLK, k_BHLK, v_BHLK, rate, mask, is_causal)
         hidden_size = qkv_TE.shape[1] // 3
         context_ND = context_BHLK.transpose(1, 2).reshape(-1, hidden_size)
         return self.pack(context_ND)
@@ -194,18 +189,18 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     return values * is_kept.to(values.dtype).mul_(scale)
 
 
-def _products_are_faster(qkv: Tensor, num_keys: int, rate: float) -> bool:
-    if qkv.device.type != "cpu":
+def _products_are_faster(q_BHLK: Tensor, k_BHLK: Tensor, rate: float) -> bool:
+    if q_BHLK.device.type != "cpu":
         return False
     if rate > 0:
         return True  # the fused kernel draws dropout slowly
     # The fused kernel's backward pass over short rows in bf16 takes four times as long. Over rows
     # of 512 both take the same time, and in fp32 the kernel is not slower.
-    has_slow_backward = qkv.requires_grad and qkv.dtype != torch.float32
-    return has_slow_backward and num_keys <= 256
+    has_slow_backward = q_BHLK.requires_grad and q_BHLK.dtype != torch.float32
+    return has_slow_backward and k_BHLK.shape[2] <= 256
 
 
-def _attend_by_products(
+def _attend(
     q_BHLK: Tensor,
     k_BHLK: Tensor,
     v_BHLK: Tensor,
@@ -213,6 +208,10 @@ def _attend_by_products(
     mask: Tensor | None,
     is_causal: bool,
 ) -> Tensor:
+    if not _products_are_faster(q_BHLK, k_BHLK, rate):
+        return F.scaled_dot_product_attention(
+            q_BHLK, k_BHLK, v_BHLK, attn_mask=mask, dropout_p=rate, is_causal=is_causal
+        )
     # PyTorch takes these very steps on the CPU if there is dropout, but draws it slowly.
     scale = math.sqrt(q_BHLK.shape[-1])
     # Scaled before the product: L x K numbers to divide, instead of the L x L scores.
@@ -264,12 +263,7 @@ def _attend_blocks(
     # What fills the last block up is padding.
     row_NQ = F.pad(row_T, (0, num_added), value=PADDING_ROW).view(num_blocks, num_queries)
     mask_N1QX = _block_mask(row_NQ, window, is_causal)
-    if _products_are_faster(qkv_TE, k_NHXK.shape[2], rate):
-        context_NHQK = _attend_by_products(q_NHQK, k_NHXK, v_NHXK, rate, mask_N1QX, False)
-    else:
-        context_NHQK = F.scaled_dot_product_attention(
-            q_NHQK, k_NHXK, v_NHXK, attn_mask=mask_N1QX, dropout_p=rate
-        )
+    context_NHQK = _attend(q_NHQK, k_NHXK, v_NHXK, rate, mask_N1QX, is_causal=False)
     context_MD = context_NHQK.transpose(1, 2).reshape(num_blocks * num_queries, -1)
     return context_MD[:num_tokens]
 

@@ -4,13 +4,14 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from .encoder import Encoder, Shape
 
@@ -43,21 +44,14 @@ class PretrainBatch(NamedTuple):
 
     def pin(self) -> "PretrainBatch":
         """Copy the batch to pinned memory, ahead of `to`."""
-        return self._map(Tensor.pin_memory)
+        return tree_map_only(Tensor, Tensor.pin_memory, self)
 
     def to(self, device: torch.device) -> "PretrainBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
-        if device.type != "cuda":
-            return self._map(lambda tensor: tensor.to(device))
+        is_gpu = device.type == "cuda"
         # Nothing is pinned twice. Before a copy from other memory the driver may wait for the GPU.
-        return self.pin()._map(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
-        tensors = {}
-        for name, value in self._asdict().items():
-            if isinstance(value, Tensor):
-                tensors[name] = change(value)
-        return self._replace(**tensors)
+        batch = self.pin() if is_gpu else self
+        return tree_map_only(Tensor, lambda tensor: tensor.to(device, non_blocking=is_gpu), batch)
 
 
 class PretrainSums(NamedTuple):

@@ -57,8 +57,6 @@ class SentenceScorer:
         self._device = find_device(device)
         self._model: PretrainModel = read_model(run).eval().to(self._device)
         self._tokenizer = read_tokenizer(run)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         # "[MASK]" in a sentence is text.
         self._tokenizer.encode_special_tokens = True
         check_vocabulary(self._tokenizer.get_vocab_size(), self._model.config, run)

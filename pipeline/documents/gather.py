@@ -23,8 +23,8 @@ from ..execution.tables import TemporaryTable
 from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import DocumentsGroup, DocumentsShard
 from ..schemas import DOCUMENTS
+from ..storage.directory import OutputDirectory
 from ..storage.shards import write_parquet
-from ..storage.stage import StageDirectory
 from .deduplicate import Deduplicate
 from .duplicates import DUPLICATE, empty_left_out
 from .layout import IngestSetup, check_shard_size
@@ -129,7 +129,7 @@ def _deal(
 
 
 def _write_shard(
-    directory: StageDirectory, run: ShardRun, name: str, documents: pa.Table, order: np.ndarray
+    directory: OutputDirectory, run: ShardRun, name: str, documents: pa.Table, order: np.ndarray
 ) -> DocumentsShard:
     """Write the rows of `documents` in this order."""
     documents = documents.select(DOCUMENTS.names)

@@ -26,7 +26,6 @@ from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
 from ..sources.sentences import split_sentences
 from ..sources.wikitext.repair import GAP
-from ..storage.stage import StageDirectory
 from .duplicates import hash_text
 from .layout import IngestSetup, check_shard_size
 from .near_duplicates import sketch_tables, sketch_text
@@ -99,7 +98,7 @@ class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
             writers[BANDS.name].write(bands)
             writers[SKETCHES.name].write(sketches)
 
-    def num_documents(self, directory: StageDirectory) -> int:
+    def num_documents(self, directory: OpenedStage[IngestSetup]) -> int:
         """Return the number of documents scattered, once the phase is finished.
 
         Raise `UserError` if too much of the input was bad, or a shard would hold too few documents

@@ -39,7 +39,8 @@ from ..config import RunOptions
 from ..errors import UserError
 from ..manifests import Manifest, VocabularyManifest
 from ..storage import is_remote
-from ..storage.stage import StageDirectory
+from ..storage.directory import OutputDirectory
+from ..storage.stage import read_any_manifest
 from .counters import Counters
 from .jobs import run_job
 from .phases import Phase, do_unit, plan_phase
@@ -143,7 +144,7 @@ def _versions() -> str:
 
 def _open(stage: Stage[Any, Any], versions_of_launcher: str) -> str:
     # Before its own version would be written down as the opener's.
-    check_version(StageDirectory(stage.output, fingerprint=""), _versions(), versions_of_launcher)
+    check_version(OutputDirectory(stage.output), _versions(), versions_of_launcher)
     # Never with `overwrite`: a runner may open again when it has lost the result with a worker.
     open_stage(stage, stage.plan(), overwrite=False)
     return stage.output
@@ -168,7 +169,11 @@ def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any,
 
 
 def _finish(stage: Stage[Any, Any]) -> str:
-    manifest = finish_stage(stage)
+    directory = opened_directory(stage)
+    if directory is None:  # finished before
+        manifest = read_any_manifest(stage.output)
+    else:
+        manifest = finish_stage(stage, directory)
     for name, value in metrics_of(manifest).items():
         Metrics.counter(f"{METRICS}.{stage.name}", name).inc(value)
     return stage.output
@@ -190,16 +195,19 @@ def metrics_of(manifest: Manifest) -> dict[str, int]:
     }
 
 
-def run_pipeline(transforms: Sequence[RunStage], options: RunOptions) -> None:
-    """Run stages, one after the other, as one pipeline on the runner of the options.
+def run_pipeline(stages: Sequence[Stage[Any, Any]], options: RunOptions) -> list[Manifest]:
+    """Run stages, one after the other, as one pipeline on the runner of the options; return their
+    manifests.
 
     Raise what broke the run: `UserError` if it is the message of one, else `RunError`.
     """
     pipeline = beam.Pipeline(options=pipeline_options(options))
     done: Any = pipeline
-    for transform in transforms:
-        done = done | transform
-    run_job(pipeline, [transform.stage for transform in transforms])
+    for stage in stages:
+        done = done | RunStage(stage)
+    outputs = [stage.output for stage in stages]
+    run_job(pipeline, [OutputDirectory(output) for output in outputs])
+    return [read_any_manifest(output) for output in outputs]
 
 
 def check_options(options: RunOptions, output: str) -> None:

@@ -36,10 +36,12 @@ from apache_beam.runners.portability.spark_uber_jar_job_server import (
 from apache_beam.runners.runner import PipelineState
 from grpc import RpcError
 
+from .. import storage
 from ..errors import RunError, UserError
-from .stages import Stage, opened_directory
+from ..storage.directory import OutputDirectory
+from ..storage.stage import MANIFEST, unfinished_stage
 from .units import read_errors, stop_units
-from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError
+from .workers import LOOK_FOR_INTERRUPT_S, dead_worker
 
 LOOK_S = 5.0
 """Each look at a job asks its engine, and lists a folder, perhaps of an object store."""
@@ -47,8 +49,8 @@ LOOKS_BEFORE_CANCEL = 3
 """Until then a job may still end by itself, as failed rather than cancelled."""
 
 
-def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
-    """Run a pipeline to its end; raise what broke it.
+def run_job(pipeline: beam.Pipeline, directories: Sequence[OutputDirectory]) -> None:
+    """Run a pipeline that finishes the stages of these directories; raise what broke it.
 
     An interrupt lets no further unit begin, and waits for those that have begun: not every runner
     can cancel them.
@@ -75,7 +77,7 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
     def on_thread_death(args: threading.ExceptHookArgs) -> None:
         # DirectRunner starts each worker process from a thread, and waits for ever when that dies.
         if "Worker subprocess exited" in str(args.exc_value):
-            job.ended.put(DeadWorkerError())
+            job.ended.put(dead_worker())
         hook_before(args)
 
     hook_before = threading.excepthook
@@ -83,23 +85,21 @@ def run_job(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
-        error = _wait_for(job, stages)
-        if isinstance(error, DeadWorkerError):
-            raise error
+        error = _wait_for(job, directories)
         if error is not None:
             raise _spark_failure(error, job.submitted) or in_a_line(error) from error
-        _check_finished(stages)
+        _check_finished(directories)
     except KeyboardInterrupt:
-        _stop(stages)
-        _wait_for(job, stages)
+        _stop(directories)
+        _wait_for(job, directories)
         raise
     finally:
         threading.excepthook = hook_before
 
 
-def _check_finished(stages: Sequence[Stage[Any, Any]]) -> None:
-    for stage in stages:
-        if opened_directory(stage) is not None:
+def _check_finished(directories: Sequence[OutputDirectory]) -> None:
+    for directory in directories:
+        if not storage.exists(directory.file(MANIFEST)):
             raise RunError(
                 "The job ended before its work was done: the cluster may have been stopped. "
                 "Rerun the same command to resume."
@@ -116,7 +116,7 @@ class _Job:
     """Gets an element at its end: what broke it."""
 
 
-def _wait_for(job: _Job, stages: Sequence[Stage[Any, Any]]) -> Exception | None:
+def _wait_for(job: _Job, directories: Sequence[OutputDirectory]) -> Exception | None:
     """Wait for the end of a job; return what broke it.
 
     Cancel it if its engine tries again what can never succeed.
@@ -132,7 +132,7 @@ def _wait_for(job: _Job, stages: Sequence[Stage[Any, Any]]) -> Exception | None:
             next_look = time.monotonic() + LOOK_S
             if _is_done(job.submitted):
                 return None
-            mistakes_seen += _is_stopped(stages)
+            mistakes_seen += _is_stopped(directories)
             if mistakes_seen == LOOKS_BEFORE_CANCEL:
                 _cancel(job.submitted)
                 return RunError("The job was cancelled.")
@@ -145,22 +145,22 @@ def _is_done(submitted: PortableResult) -> bool:
     return False
 
 
-def _is_stopped(stages: Sequence[Stage[Any, Any]]) -> bool:
+def _is_stopped(directories: Sequence[OutputDirectory]) -> bool:
     """Return whether a mistake or an interrupt lets no unit begin."""
-    for stage in stages:
-        with suppress(UserError, RunError):  # not opened yet, or the store is out of reach
-            directory = opened_directory(stage)
-            if directory is not None and read_errors(directory):
+    for directory in directories:
+        with suppress(UserError, RunError):  # the store may be out of reach
+            # Not what a worker that was given up writes into a stage that others have finished.
+            if unfinished_stage(directory.path) and read_errors(directory):
                 return True
     return False
 
 
-def _stop(stages: Sequence[Stage[Any, Any]]) -> None:
-    """Let no unit of the stages begin."""
-    for stage in stages:
-        with suppress(UserError, RunError):  # not opened yet
-            directory = opened_directory(stage)
-            if directory is not None:
+def _stop(directories: Sequence[OutputDirectory]) -> None:
+    """Let no further unit of the stages begin."""
+    for directory in directories:
+        with suppress(UserError, RunError):  # the store may be out of reach
+            # In one that has not begun, the marker would stay, and stop the next run.
+            if unfinished_stage(directory.path):
                 stop_units(directory)
 
 

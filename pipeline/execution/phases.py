@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..errors import UserError
 from ..memory import release_memory
-from ..storage.stage import StageDirectory
 from .tables import TemporaryTable
 from .units import (
     OpenedStage,
@@ -19,7 +17,7 @@ from .units import (
     Unit,
     errors_written_down,
     is_planned,
-    read_errors,
+    raise_first_error,
     read_records,
     read_units,
     unfinished_units,
@@ -65,7 +63,7 @@ class Phase(Generic[S, P, R]):
         """Do one unit and return its record; may raise `UserError`."""
 
     @classmethod
-    def records(cls, directory: StageDirectory) -> list[R]:
+    def records(cls, directory: OpenedStage[Any]) -> list[R]:
         """Return the records of all units, once the phase is finished."""
         return read_records(directory, cls.name, cls.record_type)
 
@@ -100,10 +98,3 @@ def do_unit(number: int, directory: OpenedStage[S], phase: Phase[S, Any, Any]) -
         record = phase.do(directory.reading(table.name for table in phase.reads), unit)
         write_record(directory, phase.name, number, record)
     release_memory()
-
-
-def raise_first_error(directory: StageDirectory) -> None:
-    """Raise the `UserError` of a mistake that any worker has met."""
-    errors = read_errors(directory)
-    if errors:
-        raise UserError(errors[0])

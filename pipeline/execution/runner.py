@@ -8,13 +8,13 @@ from typing import Any, TypeVar, cast
 from ..config import RunOptions
 from ..errors import RunError, UserError
 from ..manifests import Manifest
-from ..storage.directory import locked
-from ..storage.stage import StageDirectory, look_at_stage
+from ..storage.directory import OutputDirectory, locked
+from ..storage.stage import look_at_stage
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
-from .stages import Stage, StagePlan, finish_stage, open_stage, progress_of
+from .stages import Stage, StagePlan, finish_stage, open_stage
 from .units import OpenedStage, Unit, clear_errors, read_errors
-from .workers import DeadWorkerError, do_all, num_workers, started
+from .workers import do_all, num_workers, started
 
 SMALL_BYTES = 8 << 20
 """Of input, as stored: below, one worker is as fast by the clock as two, and takes half the CPU."""
@@ -42,62 +42,60 @@ def run_stage(
             if manifest is None:
                 raise
             return cast(M, manifest)
-        return _run_planned(stage, plan, options, show_progress)
+        return run_planned(stage, plan, options, show_progress)
 
 
-def run_locked(
-    stage: Stage[Any, M], options: RunOptions, show_progress: ShowProgress | None = None
-) -> M:
-    """Do the work of `run_stage` for a caller who holds the lock of the stage's directory."""
-    return _run_planned(stage, stage.plan(), options, show_progress)
-
-
-def _run_planned(
+def run_planned(
     stage: Stage[Any, M],
     plan: StagePlan[Any],
     options: RunOptions,
     show_progress: ShowProgress | None,
 ) -> M:
+    """Do the work of `run_stage` for a caller who holds the lock of the stage's directory."""
     directory, manifest = open_stage(stage, plan, options.overwrite)
     if manifest is not None:
         return manifest
-    read_progress = partial(progress_of, [stage])
-    with (
-        progress_shown(read_progress, show_progress, stage.output),
-        errors_of_workers([stage]),
-    ):
-        if options.beam_options:
-            from .beam import RunStage, run_pipeline
+    if options.beam_options:
+        [manifest] = run_on_beam([stage], options, show_progress)
+        return cast(M, manifest)
+    with progress_shown([stage], show_progress), _errors_of_workers([stage]):
+        _run_phases(stage, directory, _num_workers(stage, plan.units, options))
+    return finish_stage(stage, directory)
 
-            run_pipeline([RunStage(stage)], options)
-        else:
-            _run_phases(stage, directory, _num_workers(stage, plan.units, options))
-    return finish_stage(stage)
+
+def run_on_beam(
+    stages: Sequence[Stage[Any, Any]], options: RunOptions, show_progress: ShowProgress | None
+) -> list[Manifest]:
+    """Run stages as one pipeline; the first one has been opened. Return their manifests."""
+    # Imported late: Beam takes seconds to import, and what is finished needs none of it.
+    from .beam import run_pipeline
+
+    with progress_shown(stages, show_progress), _errors_of_workers(stages):
+        return run_pipeline(stages, options)
 
 
 def _num_workers(stage: Stage[Any, Any], units: Sequence[Unit[Any]], options: RunOptions) -> int:
-    """Return how many workers to use: one where more would gain nothing, as each has to start."""
+    """Return how many workers to start: none for a single one, and where more would gain nothing,
+    as each has to start.
+    """
     only_one_unit = len(list(stage.phases())) == 1 and len(units) <= 1
     is_small = not options.workers and sum(unit.cost for unit in units) < SMALL_BYTES
-    return 1 if only_one_unit or is_small else num_workers(options)
+    number = num_workers(options)
+    if only_one_unit or is_small or number == 1:
+        return 0
+    return number
 
 
-def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_processes: int) -> None:
-    """Run the phases in worker processes, or in this process instead of a single one."""
-    phases = list(stage.phases())
-    if num_processes == 1:
-        for phase in phases:
-            for number in plan_phase(directory, phase):
-                do_unit(number, directory, phase)
-        return
-    with started(num_processes) as workers:
-        for phase in phases:
+def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_started: int) -> None:
+    """Run the phases in worker processes, or in this process if none are started."""
+    with started(num_started) as workers:
+        for phase in stage.phases():
             numbers = plan_phase(directory, phase)
             do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)
 
 
 @contextmanager
-def errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
+def _errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
     """Raise the `UserError` that a worker of `stages` wrote down, whatever the body raises itself.
 
     Other errors of the body become a `RunError` of one line.
@@ -110,8 +108,6 @@ def errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
             raise UserError(message) from error
         if isinstance(error, UserError | RunError):
             raise
-        if isinstance(error, DeadWorkerError):
-            raise RunError(str(error)) from error
         cause = str(error) or type(error).__name__
         raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
 
@@ -119,7 +115,7 @@ def errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
 def _take_written_error(stages: Sequence[Stage[Any, Any]]) -> str | None:
     """Return the first message that a worker wrote down, and delete all of them."""
     for stage in stages:
-        directory = StageDirectory(stage.output, fingerprint="")
+        directory = OutputDirectory(stage.output)
         messages: list[str] = []
         with suppress(UserError, RunError):  # the store may be out of reach
             messages = read_errors(directory)

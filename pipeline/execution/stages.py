@@ -22,26 +22,15 @@ from .. import storage
 from ..errors import RunError, UserError
 from ..manifests import Manifest, StoredHead
 from ..parsing import parse_json
-from ..storage.directory import WORK
-from ..storage.stage import (
-    HEAD_FILE,
-    MANIFEST,
-    StageDirectory,
-    begin_stage,
-    read_any_manifest,
-    read_head,
-    write_manifest,
-)
+from ..storage.directory import WORK, OutputDirectory
+from ..storage.stage import HEAD_FILE, MANIFEST, begin_stage, read_head, write_manifest
 from .phases import Phase
-from .progress import Progress
 from .units import (
     WORK_FORMAT,
     OpenedStage,
     Unit,
     clear_errors,
     errors_written_down,
-    finished_units,
-    read_units,
     write_units,
 )
 
@@ -98,7 +87,7 @@ class Stage(Generic[S, M]):
 class _SetupFile(Generic[S]):
     fingerprint: str
     begun: float
-    """Seconds since the epoch; see `StageDirectory.opened`."""
+    """Seconds since the epoch; see `OpenedStage.opened`."""
     setup: S
     layout: int
     version: str
@@ -161,23 +150,23 @@ def opened_directory(stage: Stage[S, Any]) -> OpenedStage[S] | None:
     if storage.exists(storage.join(stage.output, MANIFEST)):
         return None
     path = storage.join(stage.output, SETUP)
-    if storage.exists(path):
-        setup = _read_setup(stage)
-        directory = OpenedStage(
-            stage.output,
-            setup.fingerprint,
-            setup.begun,
-            setup=setup.setup,
-            writers=table_writers(stage),
-        )
-        check_version(directory, installed_version(), setup.version)
-        if setup.layout != WORK_FORMAT:
-            raise RunError(f"{path} was written by another version of clozeworks.")
-        return directory
-    raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
+    if not storage.exists(path):
+        raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
+    stored = parse_json(storage.read_bytes(path), _SetupFile[stage.setup_type], path)
+    directory = OpenedStage(
+        stage.output,
+        stored.fingerprint,
+        stored.begun,
+        setup=stored.setup,
+        writers=table_writers(stage),
+    )
+    check_version(directory, installed_version(), stored.version)
+    if stored.layout != WORK_FORMAT:
+        raise RunError(f"{path} was written by another version of clozeworks.")
+    return directory
 
 
-def check_version(directory: StageDirectory, here: str, of_opener: str) -> None:
+def check_version(directory: OutputDirectory, here: str, of_opener: str) -> None:
     """Raise `UserError` if this machine has other versions than the one that opened a stage.
 
     It is written down, so that the run ends: an engine would try this machine again and again.
@@ -198,16 +187,8 @@ def installed_version() -> str:
     return f"clozeworks {version('clozeworks')}"
 
 
-def _read_setup(stage: Stage[S, Any]) -> _SetupFile[S]:
-    path = storage.join(stage.output, SETUP)
-    return parse_json(storage.read_bytes(path), _SetupFile[stage.setup_type], path)
-
-
-def finish_stage(stage: Stage[Any, M]) -> M:
-    """Write the manifest of a stage whose phases are done, unless it is there; return it."""
-    directory = opened_directory(stage)
-    if directory is None:
-        return cast(M, read_any_manifest(stage.output))
+def finish_stage(stage: Stage[S, M], directory: OpenedStage[S]) -> M:
+    """Write the manifest of a stage whose phases are done, and return it."""
     with errors_written_down(directory, "finish"):
         # Not from `stage.plan`, which would read the inputs again, perhaps on another machine.
         head = read_head(stage.output)
@@ -215,22 +196,3 @@ def finish_stage(stage: Stage[Any, M]) -> M:
             raise RunError(f"{directory.file(HEAD_FILE)} is missing: rerun to resume.")
         manifest = stage.manifest(directory, head)
         return write_manifest(directory, manifest, time.time() - directory.opened)
-
-
-def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:
-    """Return how far the current phase is; None between phases."""
-    for stage in stages:
-        directory = opened_directory(stage)
-        if directory is None:
-            continue  # finished
-        for phase in stage.phases():
-            units = read_units(directory, phase.name, phase.payload_type)
-            finished = finished_units(directory, phase.name)
-            if len(finished) < len(units):
-                return Progress(
-                    stage=stage.name,
-                    phase=phase.name,
-                    done_bytes=sum(units[number].cost for number in finished),
-                    total_bytes=sum(unit.cost for unit in units),
-                )
-    return None

@@ -25,8 +25,7 @@ import msgspec
 from .. import storage
 from ..errors import RunError, UserError
 from ..parsing import parse_json
-from ..storage.directory import WORK
-from ..storage.stage import StageDirectory
+from ..storage.directory import WORK, OutputDirectory
 
 NUM_READERS = 16
 """Records read at a time, because object stores are slow to answer."""
@@ -43,9 +42,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class OpenedStage(StageDirectory, Generic[S]):
+class OpenedStage(OutputDirectory, Generic[S]):
     """The output directory of an opened stage; travels to the workers."""
 
+    fingerprint: str
+    """Of the work: configuration, inputs, library versions."""
+    opened: float = 0.0
+    """When its work began or resumed, in seconds since the epoch: a process that outlives its run
+    must not mistake that run's plans for this one's."""
     setup: S = field(kw_only=True, compare=False)
     """Facts about the inputs that all phases need; see `stages.StagePlan`."""
     writers: Mapping[str, str] = field(kw_only=True, compare=False, default_factory=dict)
@@ -85,13 +89,13 @@ class _Stamped(Generic[T]):
     layout: int = 1
 
 
-def write_stamped(directory: StageDirectory, name: str, content: Any) -> None:
+def write_stamped(directory: OpenedStage[Any], name: str, content: Any) -> None:
     """Write plain values or dataclasses to a JSON file that only the same work reads back."""
     stamped = _Stamped(directory.fingerprint, content, WORK_FORMAT)
     directory.write_bytes(name, msgspec.json.encode(stamped))
 
 
-def read_stamped(directory: StageDirectory, name: str, kind: Any) -> Any:
+def read_stamped(directory: OpenedStage[Any], name: str, kind: Any) -> Any:
     """Return the content of a file; None if it belongs to other work or has another layout."""
     path = directory.file(name)
     stamped = parse_json(storage.read_bytes(path), _Stamped[kind], path, _ADVICE)
@@ -100,18 +104,18 @@ def read_stamped(directory: StageDirectory, name: str, kind: Any) -> Any:
     return stamped.content
 
 
-def write_units(directory: StageDirectory, phase: str, units: Sequence[Unit[Any]]) -> None:
+def write_units(directory: OpenedStage[Any], phase: str, units: Sequence[Unit[Any]]) -> None:
     """Write the plan of a phase."""
     write_stamped(directory, _plan_file(phase), units)
 
 
-def is_planned(directory: StageDirectory, phase: str) -> bool:
+def is_planned(directory: OutputDirectory, phase: str) -> bool:
     """Return whether a phase has a plan."""
     return storage.exists(directory.file(_plan_file(phase)))
 
 
 @lru_cache(maxsize=4)
-def read_units(directory: StageDirectory, phase: str, payload_type: Any) -> Sequence[Unit[Any]]:
+def read_units(directory: OpenedStage[Any], phase: str, payload_type: Any) -> Sequence[Unit[Any]]:
     """Return the units of a planned phase; a process reads them once for all that it does, until
     the stage is opened again.
     """
@@ -126,17 +130,17 @@ def read_units(directory: StageDirectory, phase: str, payload_type: Any) -> Sequ
 
 
 @lru_cache(maxsize=8)
-def unit_names(directory: StageDirectory, phase: str) -> Sequence[str]:
+def unit_names(directory: OpenedStage[Any], phase: str) -> Sequence[str]:
     """Return the names of the units of a planned phase, in order."""
     return [unit.name for unit in read_units(directory, phase, msgspec.Raw)]
 
 
-def write_record(directory: StageDirectory, phase: str, number: int, record: Record) -> None:
+def write_record(directory: OpenedStage[Any], phase: str, number: int, record: Record) -> None:
     """Mark a unit as done."""
     write_stamped(directory, f"{WORK}/{phase}/{number:05d}.json", record)
 
 
-def read_records(directory: StageDirectory, phase: str, kind: type[R]) -> list[R]:
+def read_records(directory: OpenedStage[Any], phase: str, kind: type[R]) -> list[R]:
     """Return the records of all units of a finished phase, in the order of its plan."""
     names = unit_names(directory, phase)
     records: list[R] = []
@@ -150,13 +154,13 @@ def read_records(directory: StageDirectory, phase: str, kind: type[R]) -> list[R
     return records
 
 
-def unfinished_units(directory: StageDirectory, phase: str, kind: type[Record]) -> list[int]:
+def unfinished_units(directory: OpenedStage[Any], phase: str, kind: type[Record]) -> list[int]:
     """Return the numbers of the units without a record, or whose files are missing."""
     records = _records(directory, phase, kind)
     return [number for number, record in enumerate(records) if record is None]
 
 
-def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R | None]:
+def _records(directory: OpenedStage[Any], phase: str, kind: type[R]) -> Iterator[R | None]:
     """Yield the record of each unit; None if it has none, or if one of its files is missing."""
     # One listing, so that no unit that has no record costs a request of an object store.
     finished = finished_units(directory, phase)
@@ -181,7 +185,7 @@ def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R
                 yield None
 
 
-def finished_units(directory: StageDirectory, phase: str) -> set[int]:
+def finished_units(directory: OutputDirectory, phase: str) -> set[int]:
     """Return the numbers of the units that have left a record."""
     # 00012.json, but not plan.json.
     files = storage.file_names(directory.file(f"{WORK}/{phase}"))
@@ -190,7 +194,7 @@ def finished_units(directory: StageDirectory, phase: str) -> set[int]:
 
 
 @contextmanager
-def errors_written_down(directory: StageDirectory, place: str) -> Iterator[None]:
+def errors_written_down(directory: OutputDirectory, place: str) -> Iterator[None]:
     """Write down the message of a `UserError` that the body raises, for the launching process.
 
     Raise `RunError` with the same message if it cannot be written down, because the disk is full
@@ -206,19 +210,26 @@ def errors_written_down(directory: StageDirectory, place: str) -> Iterator[None]
         raise
 
 
-def stop_units(directory: StageDirectory) -> None:
+def stop_units(directory: OutputDirectory) -> None:
     """Stop workers from starting further units. The next run clears the marker."""
     directory.write_bytes(f"{ERRORS}/stopped.txt", b"The run was interrupted.")
 
 
-def read_errors(directory: StageDirectory) -> list[str]:
+def read_errors(directory: OutputDirectory) -> list[str]:
     """Return the messages of the mistakes that workers have met."""
     folder = directory.file(ERRORS)
     files = storage.file_names(folder)
     return [storage.read_bytes(storage.join(folder, file)).decode() for file in files]
 
 
-def clear_errors(directory: StageDirectory) -> None:
+def raise_first_error(directory: OutputDirectory) -> None:
+    """Raise the `UserError` of a mistake that any worker has met."""
+    errors = read_errors(directory)
+    if errors:
+        raise UserError(errors[0])
+
+
+def clear_errors(directory: OutputDirectory) -> None:
     """Forget the mistakes of an earlier run."""
     directory.remove(ERRORS)
 

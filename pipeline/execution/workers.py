@@ -21,6 +21,7 @@ from importlib.abc import MetaPathFinder
 from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
 from ..config import RunOptions
+from ..errors import RunError
 
 # -P: what lies in the folder that a command is typed in is not imported.
 COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
@@ -36,20 +37,14 @@ Item = TypeVar("Item")
 Worker: TypeAlias = "subprocess.Popen[bytes]"
 
 
-class WorkError(Exception):
-    """The step raised in a worker; its message is the error's."""
-
-
-class DeadWorkerError(Exception):
-    """A worker process ended before its work did."""
-
-    def __init__(self, status: int = -signal.SIGKILL) -> None:
-        end = f"ended with exit status {status}"
-        if status < 0:  # as `subprocess.Popen.returncode` gives a signal
-            end = f"was killed by signal {-status}"
-        if status == -signal.SIGKILL:
-            end += " (out of memory?)"
-        super().__init__(f"A worker process {end}; rerun the same command to resume.")
+def dead_worker(status: int = -signal.SIGKILL) -> RunError:
+    """Return the error for a worker process that ended before its work did."""
+    end = f"ended with exit status {status}"
+    if status < 0:  # as `subprocess.Popen.returncode` gives a signal
+        end = f"was killed by signal {-status}"
+    if status == -signal.SIGKILL:
+        end += " (out of memory?)"
+    return RunError(f"A worker process {end}; rerun the same command to resume.")
 
 
 def num_workers(options: RunOptions) -> int:
@@ -84,10 +79,16 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
 def do_all(
     items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]
 ) -> None:
-    """Call `step` on every item in the `workers`, each taking the next item when it is done.
+    """Call `step` on every item in the `workers`, each taking the next item when it is done; in
+    this process if there are none.
 
-    Raises `WorkError` or `DeadWorkerError`.
+    Raises what `step` raises, a `RuntimeError` with its message if that was in a worker, and
+    `RunError` if a worker died.
     """
+    if not workers:
+        for item in items:
+            step(item)
+        return
     # All threads take from one iterator, which is safe: `next` on a sequence's iterator holds the
     # interpreter's lock.
     remaining = iter(items)
@@ -113,9 +114,9 @@ def _feed(worker: Worker, step: Callable[[Item], object], remaining: Iterator[It
             _send(requests, (step, item))
             message = pickle.load(replies)
             if message is not None:
-                raise WorkError(message)
+                raise RuntimeError(message)
     except (EOFError, OSError, pickle.UnpicklingError) as error:
-        raise DeadWorkerError(worker.wait(END_S)) from error
+        raise dead_worker(worker.wait(END_S)) from error
 
 
 def _send(pipe: BinaryIO, message: Any) -> None:

@@ -28,7 +28,6 @@ from ..ragged import offsets_in, offsets_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import read_columns, write_parquet
-from ..storage.stage import StageDirectory
 from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
@@ -154,7 +153,7 @@ _tokenizing = threading.Lock()
 
 
 @lru_cache(maxsize=1)
-def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryTokenizer]:
+def _tokenizer_of(directory: OpenedStage[InstancesSetup]) -> tuple[Vocabulary, DictionaryTokenizer]:
     """Load the vocabulary once for all the shards that a worker builds."""
     vocabulary = read_vocabulary(directory.path)
     return vocabulary, vocabulary.text_tokenizer()

@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 from .. import storage
 from ..errors import UserError
-from ..manifests import StoredHead
 from ..parsing import parse_json
-from .directory import WORK, OutputDirectory, digest_of, locked
+from .directory import WORK, OutputDirectory, locked
 
 State = Literal["new", "begun", "finished"]
 """Of the work that is asked for, in an output directory."""
@@ -78,30 +77,6 @@ def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
         if before != now:
             changes.append(f"{name} was {before}, now {now}")
     return changes
-
-
-def changed_head(stored: StoredHead, wanted: StoredHead, with_versions: bool) -> list[str]:
-    """Return how two heads differ, in words; other library versions count only for resuming."""
-    if stored.stage != wanted.stage:
-        return [f"it was written by `clozeworks {stored.stage}`"]
-    changes = changed_fields(stored.config, wanted.config)
-    if with_versions:
-        changes += changed_fields(stored.versions, wanted.versions)
-    if stored.inputs != wanted.inputs:
-        changed_input = _first_changed_input(stored.inputs, wanted.inputs)
-        changes.append(f"the inputs changed: {changed_input}")
-    return changes
-
-
-def _first_changed_input(stored: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:
-    stored_by_digest = {digest_of(each_input): each_input for each_input in stored}
-    wanted_by_digest = {digest_of(each_input): each_input for each_input in wanted}
-    only_in_one = sorted(stored_by_digest.keys() ^ wanted_by_digest.keys())
-    if not only_in_one:
-        return "their order"
-    changed_input = (stored_by_digest | wanted_by_digest)[only_in_one[0]]
-    # A file has a name; the output of another stage has that stage instead.
-    return str(changed_input.get("name", changed_input.get("stage")))
 
 
 def find_work(

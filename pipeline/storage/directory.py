@@ -18,10 +18,9 @@ import os
 import shutil
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -77,57 +76,43 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
 
     Errors name `output`, the path that the user gave, if it is not the directory itself.
     """
-    if _key(path) in _locks:  # held further out, where it is given up
+    output = output or path
+    descriptor = None
+    if not storage.is_remote(path):
+        descriptor = _lock(path, output)
+    with ExitStack() as held:
+        if descriptor is not None:
+            held.callback(os.close, descriptor)
+        else:
+            lease = Lease(path, output)
+            lease.take()
+            held.callback(lease.give_up)
         yield
-        return
-    lock(path, output)
-    try:
-        yield
-    finally:
-        unlock(path)
 
 
-_locks: dict[str, Callable[[], None]] = {}
-"""The directories that this process has locked, with what gives each lock up."""
-
-
-def _key(path: str) -> str:
-    return storage.absolute(path).rstrip("/")
-
-
-def _take_lease(path: str, output: str) -> None:
-    lease = Lease(path, output)
-    lease.take()
-    _locks[_key(path)] = lease.give_up
-
-
-def lock(path: str, output: str | None = None) -> None:
-    """Lock a directory until `unlock`, or until this process ends; see `locked`."""
-    if _key(path) in _locks:
-        return
-    if storage.is_remote(path):
-        _take_lease(path, output or path)
-        return
+def _lock(path: str, output: str) -> int | None:
+    """Lock a local directory until the descriptor that is returned is closed; None if its file
+    system has no locks.
+    """
     if os.path.isfile(path):
         raise UserError(f"{path} is a file, but `output` must be a directory.")
-    with unwritable_as_user_error(output or path):
-        os.makedirs(path, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY)
-    # On the folder itself: a lock file would remain after a kill.
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        use = "reading" if _share(descriptor) else "writing"
-        os.close(descriptor)
-        raise UserError(f"Another process is {use} {output or path}; wait until it ends.") from None
-    except OSError:  # a file system without locks
-        os.close(descriptor)
-        _take_lease(path, output or path)
-        return
-    _locks[_key(path)] = partial(os.close, descriptor)
-    if not _is_at(path, descriptor):  # its owner removed it between our open and our lock
-        unlock(path)
-        lock(path, output)
+    while True:
+        with unwritable_as_user_error(output):
+            os.makedirs(path, exist_ok=True)
+            descriptor = os.open(path, os.O_RDONLY)
+        # On the folder itself: a lock file would remain after a kill.
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            use = "reading" if _share(descriptor) else "writing"
+            os.close(descriptor)
+            raise UserError(f"Another process is {use} {output}; wait until it ends.") from None
+        except OSError:
+            os.close(descriptor)
+            return None
+        if _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)  # its owner removed it between our open and our lock
 
 
 def _is_at(path: str, descriptor: int) -> bool:
@@ -135,13 +120,6 @@ def _is_at(path: str, descriptor: int) -> bool:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def unlock(path: str) -> None:
-    """Give up the lock of a directory, if this process holds it."""
-    give_up = _locks.pop(_key(path), None)
-    if give_up is not None:
-        give_up()
 
 
 def _share(descriptor: int) -> bool:

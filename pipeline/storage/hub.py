@@ -98,25 +98,25 @@ def splits(name: str) -> list[str]:
     """Return the splits of a data set; raise `UserError` if it, or the configuration in its name,
     does not exist.
     """
-    named = _parse(name)
-    if is_saved(named.path):
-        return list(_saved_splits(named))
-    return list(_open_builder(_pinned(named)).splits)
+    _, available = _asked_and_available(_parse(name))
+    return available
 
 
 def named_split(name: str) -> str | None:
     """Return the split that a data set's name gives; raise `UserError` if it does not exist."""
     named = _parse(name)
-    if is_saved(named.path):
-        asked = _first(named.parts)
-        available = list(_saved_splits(named))
-    else:
-        opened = _open_builder(_pinned(named))
-        asked = opened.asked_split
-        available = list(opened.splits)
+    asked, available = _asked_and_available(named)
     if asked is None:
         return None
     return _choose("split", asked, available, None, named)
+
+
+def _asked_and_available(named: _Name) -> tuple[str | None, list[str]]:
+    """Return the split that a name gives, if any, and all that the data set has."""
+    if is_saved(named.path):
+        return _first(named.parts), list(_saved_splits(named))
+    opened = _open_builder(_pinned(named))
+    return opened.asked_split, list(opened.splits)
 
 
 def open_set(name: str, split: str | None = None) -> DataSet:

@@ -13,7 +13,7 @@ from .. import storage
 from ..errors import UserError
 from ..manifests import SCHEMA_VERSION, VERSION_KEY, DocumentsManifest, check_schema_version
 from ..schemas import DOCUMENTS
-from .stage import StageDirectory
+from .directory import OutputDirectory
 
 SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20
@@ -33,7 +33,7 @@ class Written:
 
 @contextmanager
 def write_parquet(
-    directory: StageDirectory, name: str, schema: pa.Schema, **options: Any
+    directory: OutputDirectory, name: str, schema: pa.Schema, **options: Any
 ) -> Iterator[tuple[pq.ParquetWriter, Written]]:
     """Open a Parquet file for writing; afterwards the second value has its size and digest.
 

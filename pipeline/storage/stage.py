@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, NamedTuple, cast
 
@@ -34,7 +34,7 @@ from ..manifests import (
     parse_manifest,
 )
 from ..parsing import parse_json
-from .claim import Found, State, changed_head, decide, other_file
+from .claim import Found, State, changed_fields, decide, other_file
 from .directory import WORK, OutputDirectory, canonical_json, digest_of
 
 MANIFEST = "manifest.json"
@@ -48,17 +48,6 @@ _SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
 _STAGE_FILES = re.compile(
     "|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD))])
 )
-
-
-@dataclass(frozen=True)
-class StageDirectory(OutputDirectory):
-    """The output directory of a data stage while it is unfinished; travels to the workers."""
-
-    fingerprint: str
-    """Of the work: configuration, inputs, library versions."""
-    opened: float = 0.0
-    """When its work began or resumed, in seconds since the epoch: a process that
-    outlives its run must not mistake that run's plans for this one's."""
 
 
 def write_manifest(
@@ -229,7 +218,7 @@ def look_at_stage(path: str, head: StoredHead, overwrite: bool) -> StageClaim:
     has_results = manifest is not None or _has_records(path)
     changes = None
     if stored is not None:
-        changes = changed_head(stored, head, with_versions=manifest is None)
+        changes = _changes(stored, head, with_versions=manifest is None)
     found = Found(
         changes=changes,
         is_finished=manifest is not None,
@@ -243,6 +232,32 @@ def look_at_stage(path: str, head: StoredHead, overwrite: bool) -> StageClaim:
     if damage:
         raise UserError(f"{damage}: recreate all of {path} with `overwrite`.")
     return StageClaim(state, structs.replace(manifest, already_finished=True))
+
+
+def _changes(stored: StoredHead, wanted: StoredHead, with_versions: bool) -> list[str]:
+    """Return how two heads differ, in words; other library versions count only for resuming."""
+    if stored.stage != wanted.stage:
+        return [f"it was written by `clozeworks {stored.stage}`"]
+    changes = changed_fields(stored.config, wanted.config)
+    if with_versions:
+        changes += changed_fields(stored.versions, wanted.versions)
+    if stored.inputs != wanted.inputs:
+        changed_input = _first_changed_input(stored.inputs, wanted.inputs)
+        changes.append(f"the inputs changed: {changed_input}")
+    return changes
+
+
+def _first_changed_input(
+    stored: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the name of the first input that only one of them has."""
+    before = {json.dumps(each_input, sort_keys=True): each_input for each_input in stored}
+    now = {json.dumps(each_input, sort_keys=True): each_input for each_input in wanted}
+    for text, each_input in {**before, **now}.items():
+        if text not in before or text not in now:
+            # A file has a name; the output of another stage has that stage instead.
+            return str(each_input.get("name", each_input.get("stage")))
+    return "their order"
 
 
 def begin_stage(path: str, head: StoredHead, overwrite: bool) -> Manifest | None:

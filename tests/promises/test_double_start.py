@@ -18,7 +18,7 @@ from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances import pipeline as build_stage
-from clozeworks.pipeline.storage.directory import lock, unlock
+from clozeworks.pipeline.storage.directory import locked
 from clozeworks.pipeline.vocabulary import pipeline as vocabulary_stage
 from instances_fixture import write_instances
 
@@ -26,9 +26,10 @@ pytestmark = pytest.mark.slow
 
 HOLD = """
 import sys
-from clozeworks.pipeline.storage.directory import lock
-lock(sys.argv[1])
-print('held', flush=True)
+from clozeworks.pipeline.storage.directory import locked
+with locked(sys.argv[1]):
+    print('held', flush=True)
+    sys.stdin.read()
 """
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {
@@ -108,7 +109,7 @@ def run(command: str, paths: dict[str, str]) -> int:
 def held(path: str) -> Iterator[None]:
     """Hold the lock of `path` in another process, which is killed at the end."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", f"{HOLD}sys.stdin.read()", path]
+    command = [sys.executable, "-c", HOLD, path]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as holder:
@@ -123,11 +124,11 @@ def test_a_second_start_is_refused(
     name: str, inputs: dict[str, str], tmp_path: Path, capsys, monkeypatch
 ):
     monkeypatch.setattr(sys, "argv", ["clozeworks"])
-    locked, command, others = COMMANDS[name]
+    output, command, others = COMMANDS[name]
     paths = {**inputs, "OUT": str(tmp_path / "out"), "OUT.tsv": str(tmp_path / "out.tsv")}
     starts = [command, f"{command} {others}"]
     starts += [f"{command} --overwrite"] if "overwrite" in _options(name) else []
-    with held(locked.replace("OUT", paths["OUT"])):
+    with held(output.replace("OUT", paths["OUT"])):
         for start in starts:
             capsys.readouterr()
             assert run(start, paths) == 2
@@ -140,7 +141,7 @@ def test_a_second_start_is_refused(
     may_fail = name in ("audit", "finetune")
     assert run(command, paths) in ((0, 1) if may_fail else (0,))
     assert list(tmp_path.glob("out*")) == [
-        Path(locked.replace("OUT", paths["OUT"]).removesuffix(".work"))
+        Path(output.replace("OUT", paths["OUT"]).removesuffix(".work"))
     ]
     assert not list(tmp_path.rglob("*.work")) and not list(tmp_path.rglob("tmp"))
 
@@ -172,12 +173,13 @@ def test_what_is_read_is_not_overwritten(
         pass
 
     def while_it_reads(*_: object) -> None:
-        with pytest.raises(UserError, match=f"is reading {inputs[read]}"):
-            lock(inputs[read])
+        refused = pytest.raises(UserError, match=f"is reading {inputs[read]}")
+        with refused, locked(inputs[read]):
+            pass
         raise SeenError
 
     monkeypatch.setattr(module, name, while_it_reads)
     with pytest.raises(SeenError):
         run(COMMANDS[command][1], {**inputs, "OUT": str(tmp_path / "out")})
-    lock(inputs[read])
-    unlock(inputs[read])
+    with locked(inputs[read]):
+        pass

@@ -304,13 +304,15 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
     expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
 
-    def stop_within(number: int, directory: OpenedStage[Any], now: Phase[Any, Any, Any]) -> None:
-        units = read_units(directory, now.name, now.payload_type)
-        num_finished = len(finished_units(directory, now.name))
-        if now.name == phase and num_finished == min(num_done, len(units) - 1):
-            now.do(directory, units[number])  # its files are there, its record is not
+    stopped = phase
+
+    def stop_within(number: int, directory: OpenedStage[Any], phase: Phase[Any, Any, Any]) -> None:
+        units = read_units(directory, phase.name, phase.payload_type)
+        num_finished = len(finished_units(directory, phase.name))
+        if phase.name == stopped and num_finished == min(num_done, len(units) - 1):
+            phase.do(directory, units[number])  # its files are there, its record is not
             raise MemoryError
-        do_unit(number, directory, now)
+        do_unit(number, directory, phase)
 
     monkeypatch.setattr(runner, "do_unit", stop_within)
     with pytest.raises(RunError):

@@ -107,11 +107,11 @@ def test_a_users_mistake_fails_the_job_with_its_message(tmp_path: Path, options:
 @RUNNERS
 def test_a_run_ends_with_the_work_done_or_the_mistake(tmp_path: Path, options: RunOptions):
     stage = NumberStage(output=str(tmp_path / "good"), more_work=square)
-    run_pipeline([RunStage(stage)], options)
+    run_pipeline([stage], options)
     assert (tmp_path / "good" / "manifest.json").exists()
     wrong = NumberStage(output=str(tmp_path / "wrong"), work=fail_on_three)
     with pytest.raises(UserError, match=r"^three is no good; take four$"):
-        run_pipeline([RunStage(wrong)], options)
+        run_pipeline([wrong], options)
 
 
 def test_a_worker_with_other_versions_is_refused(tmp_path: Path):

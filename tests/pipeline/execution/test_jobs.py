@@ -21,7 +21,7 @@ from apache_beam.runners.runner import PipelineState
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import jobs
-from clozeworks.pipeline.execution.beam import RunStage, run_pipeline
+from clozeworks.pipeline.execution.beam import run_pipeline
 from clozeworks.pipeline.execution.jobs import in_a_line
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.runner import run_stage
@@ -54,15 +54,20 @@ class RestartedJob(PipelineResult):
         self.cancelled.set()
 
 
+def every_pipeline_is(job: RestartedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run no pipeline, but watch this job, often."""
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
+    monkeypatch.setattr(jobs, "LOOK_S", 0.01)
+
+
 def run_with_a_mistake(job: RestartedJob, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = NumberStage(output=str(output), more_work=fail_on_three)
     directory, _ = open_stage(stage, stage.plan(), overwrite=False)
     with pytest.raises(UserError):
         do_unit(3, directory, Squares(fail_on_three))
-    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
-    monkeypatch.setattr(jobs, "LOOK_S", 0.1)
+    every_pipeline_is(job, monkeypatch)
     with pytest.raises(RunError, match="cancelled"):
-        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+        run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_a_job_that_tries_a_users_mistake_again_is_cancelled(
@@ -112,34 +117,32 @@ def test_a_job_that_failed_on_spark_says_where_to_look(
             raise RuntimeError("Pipeline job failed in state FAILED: unknown error")
 
     stage = NumberStage(output=str(tmp_path), more_work=square)
-    monkeypatch.setattr(beam.Pipeline, "run", lambda _: FailedJob(service))
+    every_pipeline_is(FailedJob(service), monkeypatch)
     with pytest.raises(RunError, match=r"on Spark, .* look into the stderr of driver-7, which"):
-        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+        run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_a_job_without_mistakes_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     stage = NumberStage(output=str(tmp_path), more_work=square)
     open_stage(stage, stage.plan(), overwrite=False)
     job = RestartedJob()
-    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
-    monkeypatch.setattr(jobs, "LOOK_S", 0.01)
+    every_pipeline_is(job, monkeypatch)
 
     def end() -> None:
         run_stage(stage, RunOptions(workers=1))
         job.cancelled.set()
 
     threading.Timer(1.0, end).start()
-    run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+    run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_a_job_that_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     stage = NumberStage(output=str(tmp_path), more_work=square)
     run_stage(stage, RunOptions(workers=1))
     job = RestartedJob(state=PipelineState.DONE)
-    monkeypatch.setattr(beam.Pipeline, "run", lambda _: job)
-    monkeypatch.setattr(jobs, "LOOK_S", 0.01)
+    every_pipeline_is(job, monkeypatch)
     begun = time.monotonic()
-    run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+    run_pipeline([stage], IN_THIS_PROCESS)
     assert time.monotonic() - begun < 30 and not job.cancelled.is_set()
 
 
@@ -148,10 +151,9 @@ def test_a_job_that_ends_before_its_work_is_done_has_failed(
 ):
     stage = NumberStage(output=str(tmp_path), more_work=square)
     open_stage(stage, stage.plan(), overwrite=False)
-    monkeypatch.setattr(beam.Pipeline, "run", lambda _: RestartedJob(state=PipelineState.DONE))
-    monkeypatch.setattr(jobs, "LOOK_S", 0.01)
+    every_pipeline_is(RestartedJob(state=PipelineState.DONE), monkeypatch)
     with pytest.raises(RunError, match="ended before its work was done"):
-        run_pipeline([RunStage(stage)], IN_THIS_PROCESS)
+        run_pipeline([stage], IN_THIS_PROCESS)
 
 
 def test_an_error_is_reported_by_its_cause_alone():

@@ -14,12 +14,11 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.pipeline import IngestStage
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.phases import Phase, do_unit, plan_phase
-from clozeworks.pipeline.execution.progress import Progress, progress_shown
+from clozeworks.pipeline.execution.progress import Progress, progress_of, progress_shown
 from clozeworks.pipeline.execution.stages import (
     finish_stage,
     open_stage,
     opened_directory,
-    progress_of,
     table_writers,
 )
 from clozeworks.pipeline.execution.tables import TemporaryTable
@@ -50,7 +49,9 @@ def test_steps_may_be_taken_one_by_one_in_other_processes(tmp_path: Path):
         assert directory is not None
         for number in plan_phase(directory, phase):
             do_unit(number, directory, phase)
-    assert squares_of(finish_stage(stage)) == 2 * SQUARES
+    directory = opened_directory(stage)
+    assert directory is not None
+    assert squares_of(finish_stage(stage, directory)) == 2 * SQUARES
     assert opened_directory(stage) is None
 
 
@@ -61,7 +62,7 @@ def test_opening_again_keeps_what_is_done(tmp_path: Path):
     assert again.fingerprint == directory.fingerprint
     assert plan_phase(again, Squares(square)) == [4, 2, 1, 0]  # the most expensive first
     do_all(stage, again)
-    assert squares_of(finish_stage(stage)) == SQUARES
+    assert squares_of(finish_stage(stage, again)) == SQUARES
 
 
 def test_a_process_that_outlives_a_run_reads_the_plan_of_the_next(tmp_path: Path):
@@ -72,18 +73,18 @@ def test_a_process_that_outlives_a_run_reads_the_plan_of_the_next(tmp_path: Path
         elsewhere = opened_directory(stage)  # as a cluster's worker finds it
         assert elsewhere == directory
     do_all(stage, directory)
-    assert squares_of(finish_stage(stage)) == SQUARES[:3]
+    assert squares_of(finish_stage(stage, directory)) == SQUARES[:3]
 
 
-def test_finishing_again_changes_nothing(tmp_path: Path):
+def test_opening_a_finished_stage_changes_nothing(tmp_path: Path):
     stage, directory = opened(tmp_path)
     do_all(stage, directory)
-    manifest = finish_stage(stage)
+    manifest = finish_stage(stage, directory)
     written = (tmp_path / "manifest.json").read_bytes()
-    assert finish_stage(stage).fingerprint == manifest.fingerprint
-    assert (tmp_path / "manifest.json").read_bytes() == written
     _, found = open_stage(stage, stage.plan(), overwrite=False)
     assert found is not None and found.already_finished
+    assert found.fingerprint == manifest.fingerprint
+    assert (tmp_path / "manifest.json").read_bytes() == written
 
 
 def test_a_stage_that_was_not_opened_says_rerun(tmp_path: Path):
@@ -98,7 +99,7 @@ def test_workers_take_a_half_opened_stage_for_unopened(tmp_path: Path):
         opened_directory(stage)
     _, directory = opened(tmp_path)
     do_all(stage, directory)
-    assert squares_of(finish_stage(stage)) == SQUARES
+    assert squares_of(finish_stage(stage, directory)) == SQUARES
 
 
 def test_a_worker_with_another_version_is_refused(tmp_path: Path):
@@ -127,7 +128,7 @@ def test_a_stage_is_not_finished_before_its_units(tmp_path: Path):
     stage, directory = opened(tmp_path)
     do_unit(4, directory, Squares(square))
     with pytest.raises(UserError, match=r"files of squares unit-0 in .* are missing"):
-        finish_stage(stage)
+        finish_stage(stage, directory)
     assert not (tmp_path / "manifest.json").exists()
     assert read_errors(directory)  # for the launching process
 
@@ -223,31 +224,37 @@ def test_progress_is_that_of_the_first_unfinished_phase(tmp_path: Path):
     assert (shown.phase, shown.done_bytes) == ("more", 0)
     do_all(stage, directory)
     assert progress_of([stage]) is None
-    finish_stage(stage)
+    finish_stage(stage, directory)
     opened(tmp_path / "other")
     shown = progress_of([stage, other])  # of the stage behind the finished one
     assert shown is not None and shown.phase == "squares"
 
 
-def test_progress_that_cannot_be_read_is_not_shown():
-    was_read = threading.Event()
+WAS_READ = threading.Event()
 
-    def read() -> Progress:
-        was_read.set()
+
+@dataclass(frozen=True, kw_only=True)
+class _OutOfReach(NumberStage):
+    def phases(self) -> Iterator[Phase[None, Any, Any]]:
+        WAS_READ.set()
         raise RunError("the store is out of reach")
 
+
+def test_progress_that_cannot_be_read_is_not_shown(tmp_path: Path):
     def fail(progress: Progress) -> None:
         pytest.fail(f"showed {progress}")
 
-    with progress_shown(read, fail, "out"):
-        assert was_read.wait(60)
+    opened(tmp_path)
+    stage = _OutOfReach(output=str(tmp_path))
+    with progress_shown([stage], fail):
+        assert WAS_READ.wait(60)
     num_threads = threading.active_count()
-    with progress_shown(read, None, "out"):  # nobody looks
+    with progress_shown([stage], None):  # nobody looks
         assert threading.active_count() == num_threads
 
 
 def test_the_time_taken_is_that_since_opening(tmp_path: Path):
     stage, directory = opened(tmp_path)
     do_all(stage, directory)
-    finish_stage(stage)
+    finish_stage(stage, directory)
     assert 0 <= json.loads((tmp_path / "timings.json").read_text())["seconds"] < 600

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import number_stage
@@ -11,6 +12,7 @@ import pytest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import units
 from clozeworks.pipeline.execution.units import (
+    OpenedStage,
     Record,
     Unit,
     clear_errors,
@@ -26,26 +28,25 @@ from clozeworks.pipeline.execution.units import (
     write_record,
     write_units,
 )
-from clozeworks.pipeline.storage.stage import StageDirectory
 from number_stage import Done, number_units
 
 PHASE = "squares"
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> StageDirectory:
-    directory = StageDirectory(str(tmp_path), "this work")
+def directory(tmp_path: Path) -> OpenedStage[None]:
+    directory = OpenedStage(str(tmp_path), "this work", setup=None)
     write_units(directory, PHASE, number_units(3))
     return directory
 
 
-def test_a_plan_comes_back_as_it_was(directory: StageDirectory):
+def test_a_plan_comes_back_as_it_was(directory: OpenedStage[None]):
     assert is_planned(directory, PHASE) and not is_planned(directory, "more")
     assert list(read_units(directory, PHASE, int)) == number_units(3)
     assert unit_names(directory, PHASE) == ["unit-0", "unit-1", "unit-2"]
 
 
-def test_payloads_may_be_dataclasses(directory: StageDirectory):
+def test_payloads_may_be_dataclasses(directory: OpenedStage[None]):
     inner = Unit("inner", cost=1, payload=[1, 2])
     write_units(directory, "nested", [Unit("outer", cost=1, payload=inner)])
     [outer] = read_units(directory, "nested", Unit[list[int]])
@@ -53,11 +54,11 @@ def test_payloads_may_be_dataclasses(directory: StageDirectory):
 
 
 def test_a_plan_of_other_work_or_of_another_version_is_refused(
-    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+    directory: OpenedStage[None], monkeypatch: pytest.MonkeyPatch
 ):
     message = r"squares/plan\.json is missing or was written by another version\. Rerun with `over"
     with pytest.raises(UserError, match=message):
-        read_units(StageDirectory(directory.path, "other work"), PHASE, int)
+        read_units(replace(directory, fingerprint="other work"), PHASE, int)
     with pytest.raises(UserError, match=r"more/plan\.json is missing"):
         read_units(directory, "more", int)
     monkeypatch.setattr(units, "WORK_FORMAT", units.WORK_FORMAT + 1)
@@ -65,13 +66,13 @@ def test_a_plan_of_other_work_or_of_another_version_is_refused(
         read_units(directory, PHASE, int)
 
 
-def test_a_damaged_plan_is_refused_with_advice(directory: StageDirectory):
+def test_a_damaged_plan_is_refused_with_advice(directory: OpenedStage[None]):
     Path(directory.file(".work/squares/plan.json")).write_bytes(b'{"fingerprint": "this')
     with pytest.raises(UserError, match=r"plan\.json is damaged.*Rerun with `overwrite`"):
         read_units(directory, PHASE, int)
 
 
-def test_records_come_in_the_order_of_the_plan(directory: StageDirectory):
+def test_records_come_in_the_order_of_the_plan(directory: OpenedStage[None]):
     assert unfinished_units(directory, PHASE, Done) == [0, 1, 2]
     for number in (2, 0, 1):
         write_record(directory, PHASE, number, Done(number * 10))
@@ -80,7 +81,7 @@ def test_records_come_in_the_order_of_the_plan(directory: StageDirectory):
     assert finished_units(directory, PHASE) == {0, 1, 2}
 
 
-def test_a_unit_whose_file_is_missing_is_unfinished(directory: StageDirectory):
+def test_a_unit_whose_file_is_missing_is_unfinished(directory: OpenedStage[None]):
     files = ("train.parquet", ".work/keys/unit-1.arrow")
     for file in files:
         directory.write_bytes(file, b"rows")
@@ -96,7 +97,7 @@ def test_a_unit_whose_file_is_missing_is_unfinished(directory: StageDirectory):
 
 
 def test_records_of_another_version_are_done_again(
-    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+    directory: OpenedStage[None], monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as older:
         older.setattr(units, "WORK_FORMAT", units.WORK_FORMAT - 1)
@@ -105,13 +106,13 @@ def test_records_of_another_version_are_done_again(
     assert unfinished_units(directory, PHASE, Done) == [0, 1]
 
 
-def test_only_numbered_files_are_records(directory: StageDirectory):
+def test_only_numbered_files_are_records(directory: OpenedStage[None]):
     for name in ("plan.json", "x.json", "00001.json.tmp"):
         directory.write_bytes(f".work/more/{name}", b"{}")
     assert finished_units(directory, "more") == set()
 
 
-def test_a_mistake_is_written_down_for_the_launching_process(directory: StageDirectory):
+def test_a_mistake_is_written_down_for_the_launching_process(directory: OpenedStage[None]):
     with pytest.raises(UserError, match="no good"), errors_written_down(directory, "squares-3"):
         raise UserError("three is no good – é")
     assert read_errors(directory) == ["three is no good – é"]
@@ -125,7 +126,7 @@ def test_a_mistake_is_written_down_for_the_launching_process(directory: StageDir
 
 
 def test_a_mistake_that_cannot_be_written_down_ends_the_run(
-    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+    directory: OpenedStage[None], monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from clozeworks.pipeline.errors import RunError
 from clozeworks.pipeline.execution import workers
-from clozeworks.pipeline.execution.workers import DeadWorkerError, WorkError, do_all, started
+from clozeworks.pipeline.execution.workers import do_all, started
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def fail_on_one(item: int) -> None:
 
 def test_an_error_ends_the_work_of_all_at_once(capfd: pytest.CaptureFixture[str]):
     begun = time.monotonic()
-    with started(2) as processes, pytest.raises(WorkError, match=r"^one is no good$"):
+    with started(2) as processes, pytest.raises(RuntimeError, match=r"^one is no good$"):
         do_all([0, 1, 2], fail_on_one, processes)
     assert time.monotonic() - begun < 20
     assert "in fail_on_one" in capfd.readouterr().err  # the traceback, for the log
@@ -98,14 +99,14 @@ def end_by(item: int) -> None:
 def test_a_death_is_reported_by_its_cause(item: int, message: str):
     with (
         started(2) as processes,
-        pytest.raises(DeadWorkerError, match=f"^A worker process {message};"),
+        pytest.raises(RunError, match=f"^A worker process {message};"),
     ):
         do_all([item], end_by, processes)
 
 
 def test_a_worker_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", "import sys; sys.exit(7)"))
-    with started(2) as processes, pytest.raises(DeadWorkerError, match="exit status 7"):
+    with started(2) as processes, pytest.raises(RunError, match="exit status 7"):
         do_all([1, 2, 3], end_by, processes)
 
 

@@ -14,6 +14,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import SCHEMA_VERSION, VERSION_KEY, DocumentsManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage import shards
+from clozeworks.pipeline.storage.directory import OutputDirectory
 from clozeworks.pipeline.storage.shards import (
     checked,
     open_shard,
@@ -22,7 +23,7 @@ from clozeworks.pipeline.storage.shards import (
     shard_paths,
     write_parquet,
 )
-from clozeworks.pipeline.storage.stage import StageDirectory, read_manifest
+from clozeworks.pipeline.storage.stage import read_manifest
 from manifest_fixture import write_manifest
 
 NAME = "train-00000-of-00001.parquet"
@@ -40,7 +41,7 @@ TABLE = pa.table(
 
 def test_files_carry_the_version_beside_other_metadata(tmp_path: Path):
     schema = DOCUMENTS.with_metadata({"clozeworks.seed": "0"})
-    with write_parquet(StageDirectory(str(tmp_path), "f"), NAME, schema) as (writer, _):
+    with write_parquet(OutputDirectory(str(tmp_path)), NAME, schema) as (writer, _):
         writer.write_table(TABLE)
     metadata = pq.read_schema(tmp_path / NAME).metadata
     assert metadata == {b"clozeworks.seed": b"0", VERSION_KEY: str(SCHEMA_VERSION).encode()}
@@ -75,12 +76,12 @@ def test_a_later_version_is_refused(version: str | None, message: str | None, tm
 
 
 def write_shard(directory: Path) -> None:
-    with write_parquet(StageDirectory(str(directory), "f"), NAME, DOCUMENTS) as (writer, _):
+    with write_parquet(OutputDirectory(str(directory)), NAME, DOCUMENTS) as (writer, _):
         writer.write_table(TABLE)
 
 
 def test_a_written_shard_knows_its_size_and_digest(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "f")
+    directory = OutputDirectory(str(tmp_path))
     with write_parquet(directory, NAME, DOCUMENTS, compression="none") as (writer, written):
         writer.write_table(TABLE)
     content = (tmp_path / NAME).read_bytes()
@@ -94,7 +95,7 @@ def test_a_written_shard_knows_its_size_and_digest(tmp_path: Path):
 
 
 def test_a_shard_that_fails_half_way_is_absent(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "f")
+    directory = OutputDirectory(str(tmp_path))
     with (
         pytest.raises(ZeroDivisionError),
         write_parquet(directory, NAME, DOCUMENTS) as (writer, written),
@@ -213,7 +214,7 @@ class Recorded(io.FileIO):
 def test_a_shard_is_read_by_no_thread_of_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """One that gives a buffer back while the interpreter ends aborts the process."""
     schema = TABLE.schema
-    with write_parquet(StageDirectory(str(tmp_path), "f"), NAME, schema) as (writer, _):
+    with write_parquet(OutputDirectory(str(tmp_path)), NAME, schema) as (writer, _):
         for _ in range(20):
             writer.write_table(TABLE)
     monkeypatch.setattr(shards.storage, "open_input", Recorded)
