@@ -11,7 +11,7 @@ from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .documents.pipeline import IngestStage
 from .execution.progress import ShowProgress
-from .execution.runner import check_runner, run_on_beam, run_planned
+from .execution.runner import check_runner, fitting, run_on_beam, run_planned
 from .execution.stages import Stage, open_stage
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
@@ -77,9 +77,11 @@ def make_corpus(
         for index, stage in enumerate(stages):
             # Those before it are finished, so it can be planned here and now. It begins here too,
             # so that most mistakes are found before the pipeline starts.
-            _, manifest = open_stage(stage, stage.plan(), overwrite=False)
+            plan = stage.plan()
+            _, manifest = open_stage(stage, plan, overwrite=False)
             if manifest is None:
-                manifests += run_on_beam(stages[index:], options, progress)
+                fitted = fitting(stage, plan, options)
+                manifests += run_on_beam(stages[index:], fitted, progress)
                 break
             manifests.append(manifest)
         return CorpusManifests(*manifests)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -13,7 +14,7 @@ from ..storage.stage import look_at_stage
 from .phases import do_unit, plan_phase
 from .progress import ShowProgress, progress_shown
 from .stages import Stage, StagePlan, finish_stage, open_stage
-from .units import OpenedStage, Unit, clear_errors, read_errors
+from .units import OpenedStage, clear_errors, read_errors
 from .workers import do_all, num_workers, started
 
 SMALL_BYTES = 8 << 20
@@ -55,11 +56,12 @@ def run_planned(
     directory, manifest = open_stage(stage, plan, options.overwrite)
     if manifest is not None:
         return manifest
+    options = fitting(stage, plan, options)
     if options.beam_options:
         [manifest] = run_on_beam([stage], options, show_progress)
         return cast(M, manifest)
     with progress_shown([stage], show_progress), _errors_of_workers([stage]):
-        _run_phases(stage, directory, _num_workers(stage, plan.units, options))
+        _run_phases(stage, directory, num_workers(options))
     return finish_stage(stage, directory)
 
 
@@ -74,21 +76,18 @@ def run_on_beam(
         return run_pipeline(stages, options)
 
 
-def _num_workers(stage: Stage[Any, Any], units: Sequence[Unit[Any]], options: RunOptions) -> int:
-    """Return how many workers to start: none for a single one, and where more would gain nothing,
-    as each has to start.
-    """
-    only_one_unit = len(list(stage.phases())) == 1 and len(units) <= 1
-    is_small = not options.workers and sum(unit.cost for unit in units) < SMALL_BYTES
-    number = num_workers(options)
-    if only_one_unit or is_small or number == 1:
-        return 0
-    return number
+def fitting(stage: Stage[Any, Any], plan: StagePlan[Any], options: RunOptions) -> RunOptions:
+    """Return the options with a single worker if more would gain nothing, as each has to start."""
+    only_one_unit = len(list(stage.phases())) == 1 and len(plan.units) <= 1
+    is_small = not options.workers and sum(unit.cost for unit in plan.units) < SMALL_BYTES
+    if only_one_unit or is_small:
+        return replace(options, workers=1)
+    return options
 
 
-def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_started: int) -> None:
-    """Run the phases in worker processes, or in this process if none are started."""
-    with started(num_started) as workers:
+def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_processes: int) -> None:
+    """Run the phases in worker processes, or in this process instead of a single one."""
+    with started(num_processes if num_processes > 1 else 0) as workers:
         for phase in stage.phases():
             numbers = plan_phase(directory, phase)
             do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -360,12 +361,12 @@ with locked(sys.argv[1]):
 
 @pytest.mark.parametrize(
     ("workers", "num_bytes", "expected"),
-    [(0, runner.SMALL_BYTES - 1, 0), (0, runner.SMALL_BYTES, 3), (2, 10, 2), (1, 1 << 40, 0)],
+    [(0, runner.SMALL_BYTES - 1, 1), (0, runner.SMALL_BYTES, 0), (2, 10, 2), (1, 1 << 40, 1)],
 )
-def test_little_input_is_read_without_workers_unless_told_otherwise(
-    workers: int, num_bytes: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_little_input_is_read_by_one_worker_unless_told_otherwise(
+    workers: int, num_bytes: int, expected: int, tmp_path: Path
 ):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     stage = NumberStage(output=str(tmp_path), more_work=square)
     units = [Unit("a", num_bytes - 1, 0), Unit("b", 1, 1)]
-    assert runner._num_workers(stage, units, RunOptions(workers=workers)) == expected
+    plan = replace(stage.plan(), units=units)
+    assert runner.fitting(stage, plan, RunOptions(workers=workers)).workers == expected
