@@ -36,7 +36,7 @@ sequence of its own, ``[CLS] document [SEP]``, and sees none of the others:
 
 import pyarrow as pa
 
-SENTENCE_ENDS = tuple(".?!…。！？।॥৷۔؟։።។။")
+SENTENCE_ENDS = tuple(".?!…。！？．｡‼⁇⁈⁉‽।॥৷۔؟։።។။")
 """The punctuation that ends a sentence, in any script; closing quotes and brackets may follow."""
 
 DOCUMENTS = pa.schema(
