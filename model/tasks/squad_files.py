@@ -130,7 +130,7 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     naming the file and the field that is missing or of the wrong type, or the question whose id is
     repeated.
     """
-    if is_hub(path) or path.suffix in TABLES:
+    if is_hub(path) or path.suffix.lower() in TABLES:
         content = _parse_rows(path, labelled)
     else:
         check_file(path)
