@@ -88,7 +88,7 @@ _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b"
     r"[^\]]{0,2000}\]"
     r"|\s?\[footnote\b[^\[\]]{0,2000}(?:\]|$)"
-    r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}[a-z]?|\*{1,3})\](?!\w)|\{\d{1,4}\}"
+    r"|\s?\[(?:(?:EN#|FN ?|note )?[1-9]\d{0,2}[a-z]?|\*{1,3})\](?!\w)|\{\d{1,4}\}"
     # Behind a word, or before a note. Other letters are an editor's: "It was [a] great day, and [I]
     # went".
     r"|(?-i:(?<=\S)\[[A-Z]\](?!\w)|\A\[[A-Z]\](?= [A-Z]))",
