@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import AUTO, detect, read_sample, refusal
+from ...pipeline.encodings import AUTO, check_line_ends, detect, read_sample, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
 from ...pipeline.text_streams import recoded
@@ -255,6 +255,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         where = f"{name}, line {number}"
         if number == 1:
             line = line.removeprefix(_UTF8_BOM)
+            check_line_ends(line, name)
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
