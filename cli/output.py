@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Level = Literal["progress", "notice", "warning", "error"]
 PREFIXES = {"warning": "Warning: ", "error": "Error: "}
 PLAIN_EVERY_S = 60.0
+LEAST_WIDTH = 80
 """Between two lines of progress, without a terminal."""
 
 
@@ -79,7 +80,10 @@ def make_console(**settings: Any) -> "Console":
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-    return SafeConsole(markup=False, emoji=False, **settings)
+    console = SafeConsole(markup=False, emoji=False, **settings)
+    # In fewer columns (some set COLUMNS=0) rich leaves out the ends of cells, or all of them.
+    console.width = max(console.width, LEAST_WIDTH)
+    return console
 
 
 def print_table(columns: "Iterable[str | Column]", rows: "Iterable[Iterable[str | Text]]") -> None:

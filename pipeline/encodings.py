@@ -283,6 +283,13 @@ def _utf_8_share(sample: bytes) -> float:
     return num_in_utf_8 / _num_non_ascii(sample)
 
 
+def check_line_ends(sample: bytes, path: str) -> None:
+    """Raise `UserError` if lines end in CR alone, as on old Macs: all would be read as one."""
+    if b"\r" in sample.rstrip() and b"\n" not in sample:
+        command = f"tr '\\r' '\\n' < {shlex.quote(path)}"
+        raise UserError(f"The lines of {path} end in CR, not LF or CRLF. Convert it: {command}")
+
+
 def refusal(path: str, detection: Detection) -> UserError:
     """Return the error about a text whose encoding is in doubt, with a command that converts it."""
     if detection.encoding == UTF_8:

@@ -33,7 +33,7 @@ MEANINGS = {
 }
 """What the columns of documents and instances mean, as data cards say it."""
 
-SENTENCE_ENDS = tuple(".?!…。！？।॥৷۔؟։።។။")
+SENTENCE_ENDS = tuple(".?!…。！？．｡‼⁇⁈⁉‽।॥৷۔؟։።។။")
 """The punctuation that ends a sentence, in any script; closing quotes and brackets may follow."""
 
 

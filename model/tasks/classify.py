@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -190,9 +191,9 @@ def _sorted_numbers(first_seen: Mapping[str, str], column: str) -> tuple[str, ..
 
     Raises `UserError` if one number is written in two ways, such as 1 and 01.
     """
-    text_of_number: dict[float, str] = {}
+    text_of_number: dict[Decimal, str] = {}
     for text, where in first_seen.items():
-        other = text_of_number.setdefault(float(text), text)
+        other = text_of_number.setdefault(Decimal(text), text)
         if other != text:
             raise UserError(
                 f"{where}: the label {shown(text)} in {column} is the same number as "

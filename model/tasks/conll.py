@@ -77,15 +77,15 @@ def read_conll(
     Rows of a table without tags are left out and counted if `labelled`. Raises `UserError` naming
     file and line for an invalid tag, and for a line whose number of columns differs from the first.
     """
-    if is_hub(path) or path.suffix in TABLES:
+    if is_hub(path) or path.suffix.lower() in TABLES:
         yield from _read_table(path, labelled, form, encoding)
         return
     check_file(path)
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         raise UserError(f"{path} is a .csv file; give CoNLL columns, JSON Lines or Parquet.")
     with open_text(path, encoding) as file:
         lines = text_lines(file, str(path))
-        if path.suffix == ".conllu":
+        if path.suffix.lower() == ".conllu":
             lines = _word_and_tag_lines(lines)
         yield from _read_lines(lines, labelled, form)
 
@@ -232,7 +232,7 @@ def _columns(line: str) -> list[str]:
     # Between tabs a word may contain spaces. Only spaces separate otherwise: other white space of
     # Unicode, such as a no-break space, is part of a word.
     if "\t" in line:
-        return line.split("\t")
+        return line.rstrip(" ").split("\t")
     return re.split(" +", line.strip(" "))
 
 

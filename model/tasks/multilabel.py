@@ -24,7 +24,7 @@ from .head import Answer, Outputs, Scores, hf_labels
 from .label_head import SequenceClassifier, example_logits
 from .metrics import ZERO, class_figures
 from .options import TaskOptions
-from .tables import TableRow, UnusableRowError, shown
+from .tables import TableRow, UnusableRowError, class_name, shown
 from .text_table import TextExample, TextTable, read_own_table
 
 MAX_CLASSES = 5000
@@ -136,14 +136,14 @@ def _labels_of(row: TableRow, column: str, separator: str) -> list[str]:
             f"{row.where}: the labels in {column} are missing.", "without labels"
         )
     if isinstance(value, list):
-        parts = [str(part) for part in value]
+        parts = [part for part in value if part is not None]
     elif isinstance(value, str):
         parts = value.split(separator)
     else:
         raise UserError(
             f"{row.where}: the labels in {column} are {shown(value)}, neither a list nor text."
         )
-    return [part.strip() for part in parts if part.strip()]
+    return [name for name in map(class_name, parts) if name]
 
 
 def read_multilabel(files: Sequence[Path], options: TaskOptions) -> MultiLabel:

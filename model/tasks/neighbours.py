@@ -21,7 +21,7 @@ def read_pairs(path: Path, encoding: str = AUTO) -> Iterator[TableRow]:
     >>> [row.values for row in _neighbours(iter(["a", "b", "c", "d", "e"]), "")]
     [{'anchor': 'a', 'positive': 'b'}, {'anchor': 'c', 'positive': 'd'}]
     """
-    if path.suffix == PLAIN_TEXT:
+    if path.suffix.lower() == PLAIN_TEXT:
         check_file(path)
         with open_text(path, encoding) as file:
             yield from _pairs_of_lines(text_lines(file, str(path)))

@@ -24,6 +24,7 @@ from .tables import TableRow, UnusableRowError, shown
 from .tagged import Entity, Sentence, bio_tags
 
 SPAN_COLUMNS = ("spans", "entities", "label", "labels", "annotations")
+_PRODIGY_REFUSALS = ("reject", "ignore")
 # The blocks that google-research's BERT cuts at each character.
 _IDEOGRAPH = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
 
@@ -92,7 +93,11 @@ def sentence_of_row(row: TableRow, labelled: bool, oddities: Counter[str]) -> Se
     if not isinstance(text, str):
         raise UserError(f"{row.where}: the text is {shown(text)}.")
     sentence = sentence_of_text(text)
-    return with_spans(sentence, _spans(row), oddities) if labelled else sentence
+    if not labelled:
+        return sentence
+    if row.values.get("answer") in _PRODIGY_REFUSALS:
+        raise UnusableRowError(f"{row.where}: the annotator refused it.", "refused by an annotator")
+    return with_spans(sentence, _spans(row), oddities)
 
 
 def span_of(sentence: Sentence, first: int, after: int) -> tuple[int, int]:
@@ -117,28 +122,35 @@ def _fields(row: TableRow) -> dict[str, object]:
 def _spans(row: TableRow) -> list[Span]:
     for name in SPAN_COLUMNS:
         if name in row.values:
-            return [_span(value, row.where) for value in _listed(row.values[name], row.where)]
+            return [_span(value, row.where) for value in _listed(row.values[name], row)]
     raise UnusableRowError(
         f"{row.where}: there are no {SPAN_COLUMNS[0]} beside the text.", "without spans"
     )
 
 
-def _listed(values: object, where: str) -> list[object]:
+def _listed(values: object, row: TableRow) -> list[object]:
     if values is None:
-        raise UnusableRowError(f"{where}: the spans are empty.", "without spans")
+        raise UnusableRowError(f"{row.where}: the spans are empty.", "without spans")
     if not isinstance(values, list):
-        raise UserError(f"{where}: the spans are {shown(values)}, not a list.")
-    if values and isinstance(values[0], dict) and "result" in values[0]:
-        # Label Studio: of several annotators the first; relations and choices are not spans.
-        return _marked(values[0]["result"], where)
+        raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
+    is_task = isinstance(row.values.get("data"), dict)
+    if is_task or (values and isinstance(values[0], dict) and "result" in values[0]):
+        return _marked(values, row.where)
     return values
 
 
-def _marked(results: object, where: str) -> list[object]:
-    if not isinstance(results, list):
-        raise UserError(f"{where}: the result is {shown(results)}, not a list.")
-    values = [result.get("value") for result in results if isinstance(result, dict)]
-    return [value for value in values if isinstance(value, dict) and "start" in value]
+def _marked(annotations: list[object], where: str) -> list[object]:
+    """Return the spans of a task of Label Studio: of several annotators the first one's."""
+    for annotation in annotations:
+        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+            continue
+        results = annotation.get("result")
+        if not isinstance(results, list):
+            raise UserError(f"{where}: the result is {shown(results)}, not a list.")
+        # Relations and choices are not spans.
+        values = [result.get("value") for result in results if isinstance(result, dict)]
+        return [value for value in values if isinstance(value, dict) and "start" in value]
+    raise UnusableRowError(f"{where}: nobody has annotated it.", "without annotations")
 
 
 def _span(value: object, where: str) -> Span:
@@ -153,7 +165,7 @@ def _span(value: object, where: str) -> Span:
     if isinstance(label, list) and len(label) == 1:
         (label,) = label
     if type(start) is int and type(end) is int and isinstance(label, str) and label:
-        return Span(start, end, label)
+        return Span(start, end, label.strip())
     raise UserError(
         f'{where}: a span is {shown(value)}, not such as [0, 5, "PER"] or '
         '{"start": 0, "end": 5, "label": "PER"}.'

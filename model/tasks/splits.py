@@ -61,7 +61,7 @@ def _candidates(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     files: list[Path] = []
     for file in sorted(folder.iterdir()):
         is_ignored = file.name.startswith(".") or file.name.endswith(BACKUPS)
-        has_suffix = not suffixes or file.suffix in suffixes
+        has_suffix = not suffixes or file.suffix.lower() in suffixes
         if has_suffix and not is_ignored and file.is_file():
             files.append(file)
     # Universal Dependencies have the plain text of each file in CoNLL-U beside it.

@@ -130,7 +130,7 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     naming the file and the field that is missing or of the wrong type, or the question whose id is
     repeated.
     """
-    if is_hub(path) or path.suffix in TABLES:
+    if is_hub(path) or path.suffix.lower() in TABLES:
         content = _parse_rows(path, labelled)
     else:
         check_file(path)
@@ -192,7 +192,11 @@ def _parse_rows(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
         if labelled:
             if values.answers is None:
                 raise UserError(f"{row.where} has no column answers.")
-            answers = map(GoldAnswer, values.answers.text, values.answers.answer_start)
+            texts = values.answers.text
+            starts = values.answers.answer_start
+            if len(texts) != len(starts):
+                raise UserError(f"{row.where}: {len(texts)} answers have {len(starts)} starts.")
+            answers = map(GoldAnswer, texts, starts)
             question = _LabelledQuestion(
                 id=values.id, question=values.question, answers=tuple(answers)
             )

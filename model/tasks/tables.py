@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import AUTO, detect, read_sample, refusal
+from ...pipeline.encodings import AUTO, check_line_ends, detect, read_sample, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
 from ...pipeline.text_streams import recoded
@@ -60,18 +61,13 @@ class TableRow(NamedTuple):
         return value
 
     def label(self, column: str) -> str:
-        """Return the label in `column` as text; whole floats lose their decimal point.
+        """Return the label in `column` as `class_name` writes it.
 
         Raises `UserError` if it is empty, or neither text nor a number.
-
-        >>> [TableRow("", {"label": value}).label("label") for value in ("yes", 3, "3.0", 2.5)]
-        ['yes', '3', '3', '2.5']
         """
-        # JSON Lines and Parquet have numbers, and pandas makes a column with gaps one of floats,
-        # which it writes into a CSV too: the class 3 must be the same everywhere.
         value = self.value(column)
         is_nan = isinstance(value, float) and math.isnan(value)  # how pandas writes a gap
-        if value is None or value == "" or is_nan:
+        if value is None or not str(value).strip() or is_nan:
             raise UnusableRowError(
                 f"{self.where}: the label in {column} is empty.", "without a label"
             )
@@ -83,9 +79,7 @@ class TableRow(NamedTuple):
                 f"{self.where}: the label in {column} is {shown(value)}, neither text nor a "
                 f"number{advice}."
             )
-        if isinstance(value, float) and value.is_integer():
-            return str(int(value))
-        return _WHOLE_FLOAT.sub(r"\1", str(value))
+        return class_name(value)
 
     def number(self, column: str) -> float:
         """Return the number in `column`; raises `UserError` if it holds none."""
@@ -109,6 +103,20 @@ class TableRow(NamedTuple):
         return next((name for name in names if name in self.values), None)
 
 
+def class_name(label: str | float) -> str:
+    """Return a label as text, composed (NFC) and without white space around it; whole floats lose
+    their decimal point.
+
+    >>> [class_name(label) for label in (" yes", 3, "3.0", 2.5)]
+    ['yes', '3', '3', '2.5']
+    """
+    # JSON Lines and Parquet have numbers, and pandas makes a column with gaps one of floats, which
+    # it writes into a CSV too: the class 3 must be the same everywhere.
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return _WHOLE_FLOAT.sub(r"\1", unicodedata.normalize("NFC", str(label).strip()))
+
+
 def read_rows(
     path: Path,
     headerless: Headerless | None = None,
@@ -128,7 +136,7 @@ def read_rows(
         yield from _hub_rows(path)
         return
     check_file(path)
-    match path.suffix:
+    match path.suffix.lower():
         case ".tsv":
             yield from _tsv_rows(path, headerless, max_short_share, encoding)
         case ".csv":
@@ -247,6 +255,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         where = f"{name}, line {number}"
         if number == 1:
             line = line.removeprefix(_UTF8_BOM)
+            check_line_ends(line, name)
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:

@@ -35,6 +35,7 @@ from .records import Input, InputRange, OpenFile, RawDocument
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
+_ZIP_HEADER = b"PK\3\4"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _NOT_A_ZIP = (
     zipfile.BadZipFile,
@@ -159,6 +160,8 @@ def _zip_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
         infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
         if input_range.start == 0 and not any(_is_text(_zip_path(info)) for info in infos):
             counters.skip("archive_without_text", input_range.name)
+        if input_range.start == 0 and infos and infos[0].header_offset > 0:
+            _count_preceding(file, infos[0].header_offset, input_range.name, counters)
         for info in infos:
             if info.is_dir() or not _begins_in(input_range, info):
                 continue
@@ -177,6 +180,15 @@ def _zip_members(input_range: InputRange, file: BinaryIO, counters: Counters) ->
             tell = cast(BinaryIO, archive.fp).tell
             blocks = bounded_blocks(read, tell, location, counters, damage="damaged_member")
             yield path, stream_of(blocks)
+
+
+def _count_preceding(file: BinaryIO, offset: int, name: str, counters: Counters) -> None:
+    """Count an archive before that at `offset`, as of two that were joined: only the last one's
+    members are listed. Other bytes there are a program that unpacks it.
+    """
+    file.seek(0)
+    if file.read(len(_ZIP_HEADER)) == _ZIP_HEADER:
+        counters.skip("damaged_archive", f"{name}: what precedes byte {offset} is not listed")
 
 
 def _begins_in(input_range: InputRange, info: zipfile.ZipInfo) -> bool:

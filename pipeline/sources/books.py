@@ -28,7 +28,6 @@ from typing import BinaryIO
 from ..config import IngestConfig
 from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
 from ..execution.counters import Counters
-from ..schemas import SENTENCE_ENDS
 from . import gutenberg
 from .compression import stem_of, text_stream
 from .drama import without_drama
@@ -79,7 +78,7 @@ _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 # As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
 _NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
-_ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
+_ENDS_PROSE = tuple(":;,\"'”’»)]—–-*」")
 # A blank between two Chinese or Japanese characters is where lines were joined.
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _WORD = re.compile(r"[^\W_]")
@@ -283,7 +282,8 @@ def _decoded(chunk: bytes, counters: Counters) -> str:
     U+FFFC goes, because it would be taken for the `GAP` of a removal.
     """
     if b"\r" in chunk:  # rare, and the search is cheaper than the replacements
-        chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        # "\r\r\n" is what Windows makes of "\r\n".
+        chunk = re.sub(rb"\r{0,2}\n|\r", b"\n", chunk)
     chunk = chunk.removesuffix(b"\n")
     try:
         text = chunk.decode("utf-8")
@@ -484,13 +484,14 @@ def _is_prose(text: str, lines: list[str]) -> bool:
     text = text.strip()
     if not _WORD.search(text):
         return False
-    if _is_in_capitals(text) and text[-1] not in "!?\"'”’":
+    if _is_in_capitals(text) and text[-1] not in "!?\"'”’“‘»«":
         return False
     if gutenberg.is_imprint(text):
         return False
     if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
         return False
-    if not text.endswith(_ENDS_PROSE) and _reads_like_a_title(text):
+    ends_prose = ends_sentence(text) or text.endswith(_ENDS_PROSE)
+    if not ends_prose and _reads_like_a_title(text):
         return False
     # A table of contents has a page number at the end of most lines.
     if not _has_page_number(lines[-1]):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from .sentences import normalise
 
 URL = "url"
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 _NO_NAME = re.compile(r"[^\w.-]+")
 
@@ -134,21 +136,27 @@ def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
 
 
 def _item_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_dictionary(kind):
         return kind.value_type
     return kind
 
 
-def partition_of(path: str) -> dict[str, str]:
-    """Return what the names of a file's folders say.
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds text."""
+    is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return is_string or pa.types.is_string_view(kind)
 
-    >>> partition_of("lake/dt=2026-11-01/region=eu/part-0.parquet")
-    {'dt': '2026-11-01', 'region': 'eu'}
+
+def partition_of(path: str) -> dict[str, str]:
+    """Return what the names of a file's folders say, as Hive and Spark write them.
+
+    >>> partition_of("lake/dt=2026-11-01/region=eu%20west/part-0.parquet")
+    {'dt': '2026-11-01', 'region': 'eu west'}
     """
     return {
-        found[1]: found[2]
+        found[1]: unquote(found[2])
         for folder in path.split("/")[:-1]
-        if (found := _PARTITION.fullmatch(folder))
+        if (found := _PARTITION.fullmatch(folder)) and found[2] != _NO_VALUE
     }
 
 

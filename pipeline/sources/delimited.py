@@ -193,6 +193,7 @@ def _documents(
     config: IngestConfig,
     counters: Counters,
 ) -> Iterator[RawDocument]:
+    header = _names(header)
     table = Table(
         name=input_range.name,
         stem=stem_of(input_range.name, ".csv", ".tsv"),
@@ -224,6 +225,11 @@ def _rows_by_column(
             counters.skip("wrong_number_of_columns", table.location(offset))
 
 
+def _names(fields: Iterable[str]) -> list[str]:
+    """Return the names in a header, without the spaces that some write after each comma."""
+    return [name.strip() for name in fields]
+
+
 def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> None:
     (whole,) = file.as_one_range()
     with open_file(file.path) as stream:
@@ -233,7 +239,8 @@ def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> Non
             rows = tsv_rows(lines)
         else:
             rows = csv_rows(lines, file.name, Counters())
-        _, header = next(rows, _NO_ROW)
+        _, fields = next(rows, _NO_ROW)
+    header = _names(fields)
     columns = Columns.of(config)
     for name in columns.text:
         if name not in header:

@@ -20,6 +20,7 @@ from .fragments import (
     without_reference_marks,
 )
 from .sentences import ends_sentence
+from .wikitext.formulas import raised
 from .wikitext.names import NAMES
 from .wikitext.repair import GAP, items_of
 
@@ -33,7 +34,8 @@ SHORTEST_UNENDED_LINE_BYTES = 120
 _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
 _QUOTES = tuple("\"“”„«»‘'「『《")
-_MARKUP_STARTS = tuple("|!{}<#*=")
+# The last two are how WikiExtractor before 3.0 writes items of lists, and headings.
+_MARKUP_STARTS = (*"|!{}<#*=", "BULLET::::", "Section::::")
 # "!Kung is …", "#1 Record is …", "|x| is …": the mark belongs to a word.
 _MARKED_WORD = re.compile(r"[!#*]{1,2}\w|\|[^\W_]{1,20}\|\s")
 # "mini|hochkant=1.2|Die Familie …": the options and the caption of a picture.
@@ -75,6 +77,7 @@ _HTML = re.compile(
     r"|nowiki|code|tt|blockquote|poem|abbr|cite|li|ul|ol|references)(?![\w-])[^<>\n]{0,300}>",
     re.IGNORECASE,
 )
+_RAISED = re.compile(r"<sup>([^<>\n]{1,20})</sup>", re.IGNORECASE)
 _LINE_BREAK = re.compile(r"\s?<br\b[^<>\n]{0,100}>\s?", re.IGNORECASE)
 # Begins with the mark, not with the space before it, of which there are more.
 _STRAY_PUNCTUATION = re.compile(r"[,、.;](?<=[ ,、].)(?:\s|$)")
@@ -281,6 +284,7 @@ def repair_line(line: str) -> str:
     if "&" in line:
         line = resolve_entities(line)
     if "<" in line:
+        line = _RAISED.sub(lambda match: raised(match[1]) or match[0], line)
         line = _HTML.sub("", _LINE_BREAK.sub(" ", line))
     if "[" in line:
         line = _without_brackets(line)

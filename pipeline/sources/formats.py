@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
-from ..encodings import detect, read_sample, refusal
+from ..encodings import check_line_ends, detect, read_sample, refusal
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..storage import hub
@@ -39,7 +39,8 @@ MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 640 << 20
 LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
-TEXT_FORMATS = ("text", "gutenberg", "jsonl", "csv", "tsv")
+TABLE_FORMATS = ("jsonl", "csv", "tsv")
+TEXT_FORMATS = ("text", "gutenberg", *TABLE_FORMATS)
 """The formats whose encoding is detected; that of dumps is declared, and the others are UTF-8."""
 NUM_READERS = 16
 """Files whose encoding is detected at a time, because object stores are slow to answer."""
@@ -113,6 +114,8 @@ def detect_encoding(
             sample = read_sample(decompressed(stream, file.name, Counters()))
         else:
             sample = read_sample(stream, file.num_bytes)
+    if file.format in TABLE_FORMATS:
+        check_line_ends(sample, file.path)
     detection = detect(sample, config.encoding)
     if detection.doubt:
         raise refusal(file.path, detection)

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from ..execution.counters import Counters
-from ..schemas import SENTENCE_ENDS
+from .sentences import ends_sentence
 
 _MARK = re.compile(
     r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
@@ -88,7 +88,7 @@ _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b"
     r"[^\]]{0,2000}\]"
     r"|\s?\[footnote\b[^\[\]]{0,2000}(?:\]|$)"
-    r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}[a-z]?|\*{1,3})\](?!\w)|\{\d{1,4}\}"
+    r"|\s?\[(?:(?:EN#|FN ?|note )?[1-9]\d{0,2}[a-z]?|\*{1,3})\](?!\w)|\{\d{1,4}\}"
     # Behind a word, or before a note. Other letters are an editor's: "It was [a] great day, and [I]
     # went".
     r"|(?-i:(?<=\S)\[[A-Z]\](?!\w)|\A\[[A-Z]\](?= [A-Z]))",
@@ -133,7 +133,7 @@ _LONGEST_FRONT_PARAGRAPH = 20_000
 _FEWEST_PROSE_LINES = 3
 _FULL_LINE = 55
 _LONGEST_IMPRINT = 300
-_ENDS_PROSE = (*SENTENCE_ENDS, *":;\"'”’»]-—")
+_ENDS_PROSE = tuple(":;\"'”’»]-—")
 
 LANGUAGES = {
     "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh",
@@ -339,7 +339,9 @@ def _is_first_prose(block: Block) -> bool:
         return False
     if len(text) > _LONGEST_FRONT_PARAGRAPH:
         return True
-    if len(text) < _FIRST_PROSE_CHARACTERS or not text.endswith(_ENDS_PROSE):
+    if len(text) < _FIRST_PROSE_CHARACTERS:
+        return False
+    if not (ends_sentence(text) or text.endswith(_ENDS_PROSE)):
         return False
     # The lines of a title page are in capitals, or full of names and numbers.
     num_lower = sum(map(str.islower, text))

@@ -28,8 +28,10 @@ LONGEST_CALL = 20_000
 # refuses them), soft hyphens, zero-width spaces, byte order marks and marks of writing direction.
 # The joiners U+200C and U+200D stay: Persian and the Indic scripts are misspelt without them.
 _JUNK = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e"
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u180e\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+    # With the line break that it allowed.
+    r"|\xad\s*"
 )
 
 # Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row
@@ -45,7 +47,7 @@ _MAY_COMBINE = (
 )
 _SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
 
-_CLOSERS = " '\"”’»)]}_*」』）】"
+_CLOSERS = " '\"”’»“‘«›‹)]}_*」』）】》〉"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
 

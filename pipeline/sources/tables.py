@@ -20,10 +20,10 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from ..storage.hub import DataSet
-from .columns import Columns, outermost, type_at, with_partition
+from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .ingested import is_ingested, read_ingested
-from .lines import LONGEST_LINE_BYTES
+from .lines import LONGEST_LINE_BYTES, decode
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import Table, row_documents
 
@@ -253,8 +253,7 @@ def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str
         if kind is None:
             shown = ", ".join(schema.names)
             raise UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if not (is_text or pa.types.is_string_view(kind)):
+        if not is_text(kind):
             raise UserError(
                 f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
             )
@@ -270,7 +269,7 @@ def _numbered(
 ) -> NumberedBatches:
     """Yield the batches up to the first one that is damaged, which is counted as `damage`."""
     with counted_damage(damage, location, counters):
-        for batch in batches:
+        for batch in map(_as_strings, batches):
             yield first_row, batch
             first_row += batch.num_rows
 
@@ -320,7 +319,7 @@ def _documents(
     columns = _columns_to_read(columns_of_table, table.name, table.columns)
     joined = config.documents == "blank-line"
     if config.documents == "auto" and len(columns_of_table) == 1:
-        joined = _holds_sentences(first_batch)
+        joined = _holds_sentences(first_batch, table)
     rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
     yield from row_documents(rows, table, counters, joined=joined)
 
@@ -330,8 +329,7 @@ def _rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row and its number; a row with too long a text is counted instead."""
     for first_row, batch in batches:
-        batch = _without_views(batch)
-        numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
+        numbers: Sequence[int] = range(first_row, first_row + batch.num_rows)
         # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
         num_bytes = np.zeros(batch.num_rows, dtype=np.int64)
         for name in columns:
@@ -340,9 +338,11 @@ def _rows(
         if not fits.all():
             for number in compress(numbers, ~fits):
                 counters.skip("oversized_row", table.location(number))
-            numbers = compress(numbers, fits)
+            numbers = list(compress(numbers, fits))
             batch = batch.filter(pa.array(fits))
-        values_by_column = [_values(batch.column(name)) for name in columns]
+        values_by_column: list[list[Any]] = []
+        for name in columns:
+            values_by_column.append(_values(batch.column(name), numbers, table, counters))
         for number, *values in zip(numbers, *values_by_column, strict=True):
             yield number, dict(zip(columns, values, strict=True))
 
@@ -357,32 +357,47 @@ def _bytes_of_rows(column: pa.Array) -> np.ndarray:
     return np.array([column.slice(row, 1).nbytes for row in range(len(column))], dtype=np.int64)
 
 
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _as_strings(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the same rows with strings for string views, which Arrow can neither filter nor
-    measure.
+    measure, and for strings in a dictionary (categories of pandas).
     """
     for index, field in enumerate(batch.schema):
-        if pa.types.is_string_view(field.type):
+        is_dictionary = pa.types.is_dictionary(field.type) and is_text(field.type.value_type)
+        if is_dictionary or pa.types.is_string_view(field.type):
             strings = batch.column(index).cast(pa.large_string())
             batch = batch.set_column(index, field.name, strings)
     return batch
 
 
-def _holds_sentences(batch: pa.RecordBatch) -> bool:
+def _holds_sentences(batch: pa.RecordBatch, table: Table) -> bool:
     """Return whether the rows of a batch, of one column, are a sentence each."""
-    texts = [text for text in _values(batch.column(0)) if text]
+    values = _values(batch.column(0), range(batch.num_rows), table, Counters())
+    texts = [text for text in values if text]
     if len(texts) < 2 or any("\n" in text for text in texts):
         return False
     return median(map(len, texts)) < SENTENCE_CHARACTERS
 
 
-def _values(column: pa.Array) -> list[Any]:
-    """Return a column as Python values; invalid UTF-8 becomes U+FFFD."""
+def _values(
+    column: pa.Array, numbers: Sequence[int], table: Table, counters: Counters
+) -> list[Any]:
+    """Return a column as Python values; invalid UTF-8 becomes U+FFFD, and is counted."""
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        values: list[Any] = column.cast(pa.large_binary()).to_pylist()
-        for index, raw in enumerate(values):
-            if raw is not None:
-                values[index] = raw.decode("utf-8", "replace")
+        values: list[Any] = []
+        for number, scalar in zip(numbers, column, strict=True):
+            values.append(_value(scalar, table.location(number), counters))
         return values
+
+
+def _value(scalar: pa.Scalar, location: str, counters: Counters) -> Any:
+    if not scalar.is_valid:
+        return None
+    if is_text(scalar.type):
+        return decode(scalar.as_buffer().to_pybytes(), location, counters)
+    if isinstance(scalar, pa.StructScalar):
+        return {name: _value(item, location, counters) for name, item in scalar.items()}
+    if isinstance(scalar, pa.ListScalar):
+        return [_value(item, location, counters) for item in scalar.values]
+    return scalar.as_py()

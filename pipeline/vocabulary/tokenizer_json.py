@@ -11,7 +11,7 @@ from ..parsing import parse_json
 from .apostrophes import Replacement, rules_of
 from .byte_level import CHARACTERS
 from .tokenize import Normalization
-from .vocabulary import ByteLevel, Vocabulary, checked_tokens
+from .vocabulary import ByteLevel, Vocabulary, checked_tokens, is_ordinary
 
 ADVICE = "Only BERT's WordPiece and ModernBERT's byte-level BPE are supported."
 
@@ -68,6 +68,7 @@ class _PreTokenizer(Struct, tag_field="type", tag="BertPreTokenizer"):
 class _AddedToken(Struct):
     content: str
     id: int
+    special: bool = False
 
 
 class _TokenizerFile(Struct):
@@ -176,6 +177,10 @@ def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
         raise UserError(
             f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {ADVICE}"
         )
+    for added in tokenizer.added_tokens or []:
+        # tokenizers finds them anywhere in a text, even within words.
+        if not added.special and is_ordinary(added.content):
+            raise UserError(f"{path} adds the token {added.content!r} to its model's. {ADVICE}")
     tokens = _in_order(tokenizer.model.vocab, tokenizer.added_tokens, path)
     normalization = normalization_of(normalizer.lowercase, normalizer.strip_accents)
     normalization = normalization._replace(apostrophes=apostrophes, composes=composes)

@@ -79,7 +79,7 @@ class Vocabulary:
         """Bool [vocab_size]: tokens that represent text, unlike [MASK] or [unused7]."""
         if self.byte_level:
             return np.array([token in self.byte_level.pieces for token in self.tokens])
-        return np.array([_is_ordinary(token) for token in self.tokens])
+        return np.array([is_ordinary(token) for token in self.tokens])
 
     @cached_property
     def continues(self) -> np.ndarray:
@@ -141,7 +141,8 @@ class Vocabulary:
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def _is_ordinary(token: str) -> bool:
+def is_ordinary(token: str) -> bool:
+    """Return whether a WordPiece token represents text, unlike [MASK] or [unused7]."""
     return not (len(token) > 2 and token[0] == "[" and token[-1] == "]")
 
 
@@ -163,6 +164,6 @@ def checked_tokens(tokens: list[str], path: str) -> tuple[str, ...]:
         raise UserError(
             f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}."
         )
-    if not any(map(_is_ordinary, tokens)):
+    if not any(map(is_ordinary, tokens)):
         raise UserError(f"{path} has only special tokens, which cannot represent text.")
     return tuple(tokens)

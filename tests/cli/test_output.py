@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.cli.output import make_console, printable
+from clozeworks.cli.output import make_console, print_table, printable
 from clozeworks.cli.results import _as_cell
 from command_fixture import error_of
 
@@ -32,6 +32,13 @@ def test_a_console_shows_controls_and_writes_its_own():
     console.print(f"[red]{HOSTILE}", style="bold")
     shown = "␛]8;;http://evil␇T\N{REPLACEMENT CHARACTER}2J␍␡"
     assert file.getvalue() == f"\x1b[1m[red]{shown}\x1b[0m\n"
+
+
+@pytest.mark.parametrize("num_columns", ["0", "20", "nonsense"])
+def test_a_table_is_whole_whatever_the_terminal_says(num_columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", num_columns)
+    print_table(["source", "documents"], [["a source of some length", "12"]])
+    assert "a source of some length" in capsys.readouterr().out
 
 
 def test_documents_are_shown_without_their_controls(sources, tmp_path, capsys):

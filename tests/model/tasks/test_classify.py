@@ -74,6 +74,21 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "labels, classes",
+    [
+        (["pos", " neg", "pos ", "neg"], ["neg", "pos"]),
+        (["caf\u00e9", "bar", "cafe\u0301", "bar"], ["bar", "caf\u00e9"]),
+        ([2**53, 2**53 + 1, 2**53, 2**53 + 1], [str(2**53), str(2**53 + 1)]),
+        ([["1", None], ["2.0 "], [1.0], [2]], ["1", "2"]),
+    ],
+)
+def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
+    rows = [json.dumps({"text": "x", "label": label}) for label in labels]
+    path = write(tmp_path / "TRAIN.JSONL", "\n".join(rows))
+    assert classify(path).settings()["labels"] == classes
+
+
+@pytest.mark.parametrize(
     "content, message",
     [
         ("a,b\nx,1\n", "has no column 'text', only a, b; choose with `text` and `label`"),

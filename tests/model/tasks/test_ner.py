@@ -148,7 +148,7 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
     ]  # fmt: skip
     assert documents[0][0].tags == ("I-ORG", "O")
     assert documents[0][0].lines == ("EU NNP I-NP I-ORG", "says VBZ I-VP O")
-    two = write(tmp_path / "two.conll", "\ufeffa b\tB-x\n\tO\n\t\nc\u00a0d\tO\r\n")
+    two = write(tmp_path / "two.conll", "\ufeffa b\tB-x \n\tO\n\t\nc\u00a0d\tO\r\n")
     documents = list(read_conll(two, labelled=True))
     assert [
         [(sentence.words, sentence.tags) for sentence in document] for document in documents

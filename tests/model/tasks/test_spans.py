@@ -131,6 +131,27 @@ def test_spans_that_are_none_are_named_by_line(tmp_path: Path, row: dict, messag
         list(read_conll(path, labelled=True))
 
 
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"text": TEXT, "spans": OBJECTS, "answer": "reject"}, "refused"),
+        ({"text": TEXT, "spans": [], "answer": "ignore"}, "refused"),
+        ({"data": {"text": TEXT}, "annotations": []}, "nobody has annotated it"),
+        (
+            {"data": {"text": TEXT}, "annotations": [{"result": [], "was_cancelled": True}]},
+            "nobody has annotated it",
+        ),
+    ],
+)
+def test_what_no_annotator_accepted_is_left_out(tmp_path: Path, row: dict, reason: str):
+    path = write_rows(tmp_path / "train.jsonl", [row])
+    with pytest.raises(UserError, match=f"line 1: .*{reason}"):
+        list(read_conll(path, labelled=True))
+    write_rows(path, [row, FORMS["prodigy"]])
+    assert len(list(read_conll(path, labelled=True))) == 1
+    assert len(list(read_conll(path, labelled=False))) == 2
+
+
 NAMES = ("Ana", "Bob Ray", "Cy")
 PLACES = ("Riga", "Port Said")
 WORDS = ["ana", "bob", "ray", "cy", "riga", "port", "said", "(", ")", "."]

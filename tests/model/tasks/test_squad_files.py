@@ -261,6 +261,9 @@ def test_rows_that_are_no_questions_are_named(tmp_path):
     assert len(read_questions(path, labelled=False).questions) == 1
     with pytest.raises(UserError, match=r"a\.jsonl, line 1 has no column answers"):
         read_questions(path, labelled=True)
+    write(path, json.dumps({**row, "answers": {"text": ["a", "b"], "answer_start": [4]}}) + "\n")
+    with pytest.raises(UserError, match="line 1: 2 answers have 1 starts"):
+        read_questions(path, labelled=True)
     write(path, json.dumps({**row, "context": 3}) + "\n")
     with pytest.raises(UserError, match=r"line 1 is not a question as in SQuAD .*context"):
         read_questions(path, labelled=False)

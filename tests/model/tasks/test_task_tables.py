@@ -182,6 +182,7 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
             "line 1: the column sentence holds 3, not text",
         ),
         ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
+        ("a.tsv", "sentence\tlabel\rfine\t1\r", "a.tsv end in CR, not LF or CRLF"),
         (
             "a.jsonl",
             '{"sentence": "b", "label": true}\n',

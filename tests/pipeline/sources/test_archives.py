@@ -392,6 +392,16 @@ def test_the_novels_are_read_from_their_archive() -> None:
                 break
 
 
+def test_of_joined_zips_the_first_is_counted_as_lost() -> None:
+    for before, bad in (
+        (zipped({"a.txt": "It is a."}), {"damaged_archive": 1}),
+        (b"#!/bin/sh", {}),
+    ):
+        counters = Counters()
+        assert ids(read(before + zipped({"b.txt": "It is b."}), "a.zip", counters)) == ["a/b"]
+        assert counters.bad == bad
+
+
 def test_a_zip_without_its_first_bytes_counts_the_member_that_they_cost(tmp_path: Path) -> None:
     # On disk: to seek before the beginning is another error there than in memory.
     path = tmp_path / "a.zip"

@@ -72,6 +72,29 @@ def test_an_acronym_is_no_heading_in_a_script_without_capitals(text: str) -> Non
     assert paragraphs_of(f"{text}\n\nTHE END OF NASA\n\n{text}\n") == [text, text]
 
 
+@pytest.mark.parametrize(
+    "speech",
+    [
+        "„Ja, so ist es.“",
+        "»So ist es.«",
+        "‚Nein.‘",
+        "„HALT!“",
+        "《对。》",
+        "『そうだ。』",
+        "何⁉",
+        "はい．",
+    ],
+)
+def test_a_short_speech_is_prose_whatever_its_marks(speech: str) -> None:
+    assert paragraphs_of(f"He came.\n\n{speech}\n\nHe left.") == ["He came.", speech, "He left."]
+
+
+def test_line_ends_of_windows_written_twice_are_one_each() -> None:
+    line = "the wind went on and on over the grey and empty fields of the north,"
+    text = "\r\r\n".join([line, line, "and was gone.", "", line, "and was there."])
+    assert paragraphs_of(text) == [f"{line} {line} and was gone.", f"{line} and was there."]
+
+
 def test_a_paragraph_a_line_stays_so() -> None:
     paragraphs = [
         f"Paragraph {number}. " + "It goes on for a while, as paragraphs do. " * 5

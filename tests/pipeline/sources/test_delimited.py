@@ -65,7 +65,7 @@ def test_quoted_fields_hold_delimiters_quotes_and_line_breaks():
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_the_header_shows_the_delimiter(delimiter):
-    header = delimiter.join(["title", '"one, two; three"', "text"])
+    header = delimiter.join(["title", '"one, two; three"', " text "])
     (document,) = read(f"{header}\n{delimiter.join(['A', '', chr(34) + PROSE + chr(34)])}\n")
     assert (document.title, document.paragraphs) == ("A", [PROSE])
 

@@ -58,6 +58,8 @@ def test_a_row_of_links_is_no_prose():
         ("|x| is the absolute value of a number in most books.", True),
         ("|10||20|| is the rest of a row of a table of numbers.", False),
         ("# an item of a list that ends as a sentence does, with a stop.", False),
+        (f"BULLET::::- {PROSE}", False),
+        ("Section::::Applications of anthroposophy in the world.", False),
         (f"mini|hochkant=1.2|{PROSE} {PROSE} {PROSE}", False),
         (f"thumb|200px|{PROSE} {PROSE}", False),
         (PROSE, True),
@@ -230,6 +232,8 @@ def test_entities_need_their_semicolon_and_labels_may_have_brackets():
         repair_line("Black&section &amp; 3&times as &eacute;.") == "Black&section & 3&times as é."
     )
     assert repair_line("See [https://x.org The [old] report] here.") == "See The [old] report here."
+    raised = "The 4<sup>th</sup> is 10<sup>6</sup> m<sup>2</sup>."
+    assert repair_line(raised) == "The 4th is 10⁶ m²."
 
 
 def test_halves_of_surrogate_pairs_are_no_reason_to_fail():

@@ -124,6 +124,7 @@ def test_a_cast_of_characters_is_left_out(heading: str) -> None:
         ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
         ("He set a=1 and b=2, or =twice=.", "He set a=1 and b=2, or twice."),
         ("For what other[6a] family[12] is it?", "For what other family is it?"),
+        ("The code is a[0] = b[i];", "The code is a[0] = b[i];"),
         # Signatures of notes.
         (
             "[27] Read _pathon_ with cod. Hav. See Dindorf. B.",

@@ -106,6 +106,7 @@ def test_whitespace_and_invisible_characters() -> None:
     )
     assert normalise("می\u200cخواهم") == "می\u200cخواهم"
     assert normalise("two  spaces") == "two spaces"
+    assert normalise("a hy\u00ad\nphen at a line's end") == "a hyphen at a line's end"
 
 
 @pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)

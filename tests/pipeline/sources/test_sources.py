@@ -154,6 +154,10 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/nothing*"], "nothing\\* matches no file"),
         (["pictures"], "pictures has no file in a known format"),
         (["all/README"], "^all/README is not in a known format"),
+        (
+            ["mac.csv"],
+            r"lines of mac.csv end in CR, not LF or CRLF. Convert it: tr '\\r' '\\n' < mac",
+        ),
         (["hf:all"], r"`output` \S*out is inside the source all"),
         (["all"], r"`output` \S*out is inside the source all"),
         (["out"], "^`output` out is the source out: choose another, or it would be read too.$"),
@@ -173,6 +177,7 @@ def test_mistakes_of_the_user(
         "pictures/a.jpg",
     ):
         write(tmp_path / name, TEXT)
+    write(tmp_path / "mac.csv", b"text\rIt is.\r")
     (tmp_path / "empty").mkdir()
     (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")
     datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk("saved")

@@ -49,10 +49,11 @@ def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     assert not counters.bad
 
 
-def test_a_dictionary_of_one_long_text_is_a_bomb(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_dictionary_of_one_long_text_is_a_bomb(tmp_path: Path, kind: pa.DataType) -> None:
     numbers = pa.array([0] * 5000, pa.int32())
     texts = pa.DictionaryArray.from_arrays(numbers, [PROSE * 1000])
-    path = written(tmp_path, {"text": texts.cast(pa.string())}, row_group_size=10_000)
+    path = written(tmp_path, {"text": texts.cast(kind)}, row_group_size=10_000)
     assert path.stat().st_size < 10_000
     counters = Counters()
     num_read = sum(1 for _ in read(path, counters))
@@ -178,8 +179,26 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", [pa.string(), pa.string_view()])
 def test_invalid_utf8_is_read_with_replacement(tmp_path: Path, kind: pa.DataType) -> None:
     raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string()).cast(kind)
-    documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Counters()))
+    path = written(tmp_path, {"text": raw, "label": [1, 2]})
+    counters = Counters()
+    documents = list(read(path, counters))
     assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
+    assert counters.examples["invalid_utf8"] == ["data/part.parquet, row 0"]
+
+
+def test_invalid_utf8_within_lists_and_structs_is_read_with_replacement(tmp_path: Path) -> None:
+    raw = pa.array([b"Caf\xe9.", b"Yes."]).view(pa.string())
+    bodies = pa.StructArray.from_arrays([raw], ["body"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), bodies)
+    path = written(tmp_path, {"parts": lists, "label": [1]})
+    (document,) = read(path, Counters(), text_column="parts.body")
+    assert document.paragraphs == ["Caf\ufffd.", "Yes."]
+
+
+def test_texts_that_are_categories_of_pandas(tmp_path: Path) -> None:
+    texts = pa.array([PROSE, None, PROSE]).dictionary_encode()
+    path = written(tmp_path, {"text": texts, "label": [1, 2, 3]})
+    assert [document.paragraphs for document in read(path, Counters())] == [[PROSE], [PROSE]]
 
 
 def test_mistakes_of_the_user(tmp_path: Path) -> None:

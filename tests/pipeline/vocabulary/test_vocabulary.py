@@ -7,6 +7,7 @@ import pickle
 import unicodedata
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -207,7 +208,7 @@ def test_windows_line_ends_and_bom():
     assert load_vocabulary({"vocab.txt": content.encode()}, "v").tokens == (*SPECIALS, "a")
 
 
-def changed_json(part: str, name: str, value: object) -> dict[str, bytes]:
+def changed_json(part: str, name: Any, value: object) -> dict[str, bytes]:
     content = json.loads(vocabulary_files(vocabulary_of())["tokenizer.json"])
     content[part][name] = value
     return {"tokenizer.json": json.dumps(content).encode()}
@@ -244,6 +245,10 @@ def changed_json(part: str, name: str, value: object) -> dict[str, bytes]:
             "model.vocab.*: expected int, got null",
         ),
         ({"tokenizer.json": b'{"model": "WordPiece"}'}, "model: expected object, got str"),
+        (
+            changed_json("added_tokens", 0, {"content": "e-mail", "id": 9}),
+            "adds the token 'e-mail'",
+        ),
         (as_vocab_txt(*SPECIALS, "[unused0]"), "only special tokens"),
     ],
 )
