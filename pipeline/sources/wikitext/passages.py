@@ -212,7 +212,9 @@ class _Structures:
                 if words[:1] in _MERGING:
                     words = _set_apart(words, out[-1][-1:])
                 out.append(words)
-            out.append(parts[close + 1])
+            following = parts[close + 1]
+            # A line that begins with a blank is preformatted text: "{{quote|…}} It was" is not.
+            out.append(following.lstrip(" ") if words.endswith("\n") else following)
             index = close + 2
         return "".join(out)
 

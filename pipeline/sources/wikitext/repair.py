@@ -45,9 +45,16 @@ _BEFORE_A_WORD = "|".join(
     for word in ("at", "by", "from", "of", "bei", "von", "nach", "par", "por", "pronounced", "as")
 )
 # "The first stage fell at {{coord|30|12|N|74|7|W}} and", "described by {{cite Q|Q1}} in": a word
-# follows, not a footnote. It begins with the mark, of which there are fewer than prepositions.
-_PLACE = re.compile(rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)")
-_SPOKEN_WORD = re.compile(rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .))(?= \w)")
+# follows, not a footnote; not a name, which a flag precedes. It begins with the mark, of which
+# there are fewer than prepositions.
+_PLACE = re.compile(
+    rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)(?! [A-ZÀ-ÖØ-ÞА-Я])"
+)
+_SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between", "and", "or", "sound")
+_BEFORE_A_SOUND = "|".join(f"(?<= {word} .)" for word in _SOUND_FOLLOWS)
+_SPOKEN_WORD = re.compile(
+    rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|{_BEFORE_A_SOUND})(?= \w)"
+)
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
 )

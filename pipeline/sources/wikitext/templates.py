@@ -166,6 +166,8 @@ def render_template(
     if renderer is None:
         return MISSING
     words = renderer(arguments, language)
+    if words is None and not arguments:
+        words = countries().get(language, {}).get(name)  # {{AUT}}, not {{aut|Linnaeus}}
     if words is None:
         return MISSING
     return words or REMOVED
@@ -439,11 +441,13 @@ def _convert(arguments: Arguments, language: str) -> str | None:
 
 def _value(arguments: Arguments, language: str) -> str | None:
     """Words of ``val|6.7|0.2|e=5|u=m``: number, uncertainty, exponent, unit."""
-    if not arguments.get("1"):
+    number, uncertainty = (arguments.get(key, "") for key in ("1", "2"))
+    # Two uncertainties and ranges begin with a sign.
+    if not number or uncertainty.startswith(("+", "-", "–", "−")):
         return None
-    words = _format_number(arguments["1"], language)
-    if arguments.get("2"):
-        words += f" ± {arguments['2']}"
+    words = arguments.get("p", "") + _format_number(number, language)
+    if uncertainty:
+        words += f" ± {uncertainty}"
     if arguments.get("e"):
         words += f" × 10^{arguments['e']}"
     unit = arguments.get("u") or arguments.get("ul") or ""
@@ -479,11 +483,11 @@ def _date(arguments: Arguments, language: str) -> str | None:
     Ages, which such templates also show, are left out.
     """
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
-    if _NUMERIC_DATE.fullmatch(first) and not month:
+    day_first = arguments.get("df", "").lower() in _YES or month == "dmy"
+    if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
         first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
     if not month or " " in first:
         return first or None
-    day_first = arguments.get("df", "").lower() in _YES
     date = _format_date(first, month, last, language, day_first=day_first)
     if not date and month.isdecimal():
         return None
@@ -592,6 +596,8 @@ def _last_argument(arguments: Arguments, language: str) -> str:
 
     A third argument in lower case is that wiki's code: ``не переведено|Имя|Надпись|en|Name``.
     """
+    if named := _first_value(arguments, ("текст", "надо", "треба")):
+        return named
     if arguments.get("3", "").islower():
         return _first_value(arguments, ("2", "1"))
     return _first_value(arguments, ("3", "2", "1"))
@@ -615,6 +621,17 @@ _ACCIDENTALS = {
     "♯": ("sharp", "#", "♯", "&#35;"),
     "♮": ("natural", "n", "♮"),
 }
+
+
+def _ordinal(arguments: Arguments, language: str) -> str | None:
+    """Words of ``ordinal|3`` in English: "3rd"."""
+    number = arguments.get("1", "")
+    if not number.isdecimal():
+        return None
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
+    if number[-2:] in ("11", "12", "13"):
+        ending = "th"
+    return number + ending
 
 
 def _exponent_of_ten(arguments: Arguments, language: str) -> str:
@@ -729,6 +746,7 @@ RULES: dict[str, Renderer] = {
     "convert": _convert,
     "date": _date,
     "joined": partial(_joined, ""),
+    "ordinal": _ordinal,
     "language_text": _language_text,
     "last_argument": _last_argument,
     "listed": partial(_joined, ", "),
