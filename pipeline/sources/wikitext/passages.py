@@ -131,7 +131,7 @@ def _is_passage(paragraph: str) -> bool:
 # A table begins and ends on a line of its own, so that "{|" within a template is none.
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
 _FRACTION = re.compile(r"\d+/\d")
-_MERGING = frozenset("*#:;|!=0123456789")
+_MERGING = frozenset(" *#:;|!=0123456789")
 """First characters of words that mean something else after a line break, or after a digit."""
 # What may be the words around an unknown template, which cost the most.
 _SENTENCE_START = re.compile(r"(?<=[.!?]) |(?<=[。！？])|\n")

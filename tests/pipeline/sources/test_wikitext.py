@@ -214,6 +214,7 @@ def test_the_name_of_the_page() -> None:
         ("The [[Media:A.ogg|sound]] and [[:File:A.png|map]] are.", "The sound and map are."),
         ("He said <q>yes</q> and left.", 'He said "yes" and left.'),
         ("It was. {{quote|It is cold.}} He left.", "It was.\nIt is cold.\nHe left."),
+        ("{{spaces|4}}It is here.", "It is here."),
     ],
 )
 def test_characters_are_shown_as_a_reader_sees_them(markup: str, text: str) -> None:
