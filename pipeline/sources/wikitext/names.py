@@ -1,5 +1,5 @@
-"""Load ``names.toml``: namespaces, templates, languages, units, numbers and dates of wikis; and
-``countries.toml``.
+"""Load ``names.toml``: namespaces, templates, languages, units, numbers and dates of wikis;
+``countries.toml`` and ``language_names.toml``.
 """
 
 from functools import cache
@@ -13,6 +13,8 @@ class TemplateGroup(Struct, frozen=True):
 
     names: tuple[str, ...]
     shows: tuple[str, ...] = ()
+    joint: str = ""
+    unless: tuple[str, ...] = ()
     rule: str = ""
 
 
@@ -20,6 +22,9 @@ class NumberFormat(Struct, frozen=True):
     """The way a language writes numbers and dates; None if it is not listed."""
 
     thousands: str | None = None
+    groups_from: int = 4
+    """How many digits a number has at least whose digits are grouped."""
+    digits: str = ""
     date: str | None = None
     month: str = ""
     months: tuple[str, ...] = ()
@@ -44,8 +49,9 @@ class Names(Struct, frozen=True):
     picture_options: tuple[str, ...]
     templates: dict[str, tuple[TemplateGroup, ...]]
     languages: dict[str, str]
-    language_labels: dict[str, dict[str, str]]
+    more_languages: dict[str, str]
     units: dict[str, str]
+    height_datums: dict[str, str]
     range_words: dict[str, str]
     formats: dict[str, NumberFormat]
 
@@ -55,19 +61,43 @@ NAMES = toml.decode(Path(__file__).with_name("names.toml").read_bytes(), type=Na
 
 @cache
 def countries() -> dict[str, dict[str, str]]:
-    """Return the names of countries by language, then by code in small letters."""
-    text = Path(__file__).with_name("countries.toml").read_bytes()
-    table = toml.decode(text, type=_CountryTable)
-    names: dict[str, dict[str, str]] = {language: {} for language in table.languages}
-    for line in table.names.strip().split("\n"):
-        code, *names_of_country = line.split(" | ")
-        for language, name in zip(table.languages, names_of_country, strict=True):
-            names[language][code] = name
+    """Return the names of countries by language, then by code or name in small letters."""
+    names = _read_table("countries.toml")
+    for names_of_language in names.values():
+        names_of_language |= {name.lower(): name for name in names_of_language.values()}
     return names
 
 
-class _CountryTable(Struct, frozen=True):
-    """The content of ``countries.toml``: a line a country, of its code and its names."""
+@cache
+def language_labels() -> dict[str, dict[str, str]]:
+    """Return what a wiki puts in front of foreign text, by the wiki's language, then by the text's.
+
+    >>> language_labels()["de"]["en"], language_labels()["fr"]["en"]
+    ('englisch ', 'en anglais : ')
+    """
+    labels = _read_table("language_names.toml")
+    names = NAMES.languages | NAMES.more_languages
+    labels["en"] = {code: f"{name}: " for code, name in names.items()}
+    return labels
+
+
+def _read_table(file_name: str) -> dict[str, dict[str, str]]:
+    text = Path(__file__).with_name(file_name).read_bytes()
+    table = toml.decode(text, type=_Table)
+    names: dict[str, dict[str, str]] = {language: {} for language in table.languages}
+    forms = table.forms or ("{}",) * len(table.languages)
+    for line in table.names.strip().split("\n"):
+        code, *names_of_line = line.split(" | ")
+        for language, form, name in zip(table.languages, forms, names_of_line, strict=True):
+            if name:
+                names[language][code] = form.format(name)
+    return names
+
+
+class _Table(Struct, frozen=True):
+    """A table of names in many languages: a line is a code and its name in each language."""
 
     languages: tuple[str, ...]
     names: str
+    forms: tuple[str, ...] = ()
+    """What is made of each language's names; "{}" is the name."""

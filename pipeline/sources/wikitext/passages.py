@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
 from ...execution.counters import LOST_TO_TEMPLATE, Counters
+from ...languages import language_tag
 from ...schemas import SENTENCE_ENDS
 from ..fragments import introduction_gap, is_navigation, resolve_entities, without_reference_marks
 from .names import NAMES
@@ -79,6 +80,7 @@ def wikitext_to_paragraphs(
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
     """
+    language = language_tag(language)
     dropped: Dropped = defaultdict(list)
     # With a line break in front, every line begins after one.
     text = resolve_tags("\n" + _without_controls(markup), dropped)
@@ -129,7 +131,7 @@ def _is_passage(paragraph: str) -> bool:
 # A table begins and ends on a line of its own, so that "{|" within a template is none.
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
 _FRACTION = re.compile(r"\d+/\d")
-_MERGING = frozenset("*#:;|!=0123456789")
+_MERGING = frozenset(" *#:;|!=0123456789")
 """First characters of words that mean something else after a line break, or after a digit."""
 # What may be the words around an unknown template, which cost the most.
 _SENTENCE_START = re.compile(r"(?<=[.!?]) |(?<=[。！？])|\n")
@@ -141,6 +143,8 @@ _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
     re.IGNORECASE,
 )
+# A link to a file is text; "[[:File:A.jpg|the picture]]".
+_LINKED_FILE = re.compile(r"\s*(?::|media:)", re.IGNORECASE)
 # Old articles link the same article of another Wikipedia at their end: "[[de:Berlin]]".
 _INTERLANGUAGE = re.compile(
     r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:"
@@ -208,7 +212,9 @@ class _Structures:
                 if words[:1] in _MERGING:
                     words = _set_apart(words, out[-1][-1:])
                 out.append(words)
-            out.append(parts[close + 1])
+            following = parts[close + 1]
+            # A line that begins with a blank is preformatted text: "{{quote|…}} It was" is not.
+            out.append(following.lstrip(" ") if words.endswith("\n") else following)
             index = close + 2
         return "".join(out)
 
@@ -283,7 +289,7 @@ class _Structures:
             return MISSING
         if close != index + 2:
             target, pipe, label = self._inside(index, close, depth).partition("|")
-        if "." in target and _FILE_NAMES.search(target):
+        if "." in target and _FILE_NAMES.search(target) and not _LINKED_FILE.match(target):
             self.dropped["files_and_categories"].append(f"{target} {label}")
             return REMOVED
         if PARAGRAPH_BREAK in label:

@@ -45,14 +45,23 @@ _BEFORE_A_WORD = "|".join(
     for word in ("at", "by", "from", "of", "bei", "von", "nach", "par", "por", "pronounced", "as")
 )
 # "The first stage fell at {{coord|30|12|N|74|7|W}} and", "described by {{cite Q|Q1}} in": a word
-# follows, not a footnote. It begins with the mark, of which there are fewer than prepositions.
-_PLACE = re.compile(rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)")
-_SPOKEN_WORD = re.compile(rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .))(?= \w)")
+# follows, not a footnote; not a name, which a flag precedes. It begins with the mark, of which
+# there are fewer than prepositions.
+_PLACE = re.compile(
+    rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)(?! [A-ZÀ-ÖØ-ÞА-Я])"
+)
+_SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between", "and", "or", "sound")
+_BEFORE_A_SOUND = "|".join(f"(?<= {word} .)" for word in _SOUND_FOLLOWS)
+_SPOKEN_WORD = re.compile(
+    rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|{_BEFORE_A_SOUND})(?= \w)"
+)
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
 )
 _DASHES = "–—-"
 _SIGNS = "–−-+±×~≈<>=$€£¥"
+# What follows a noun without a blank in Japanese and Korean: "{{JPN}}は".
+_PARTICLES = (*"はがをにのとでもへや은는이가을를의와과도",)
 _OPENING_QUOTES = '「『“„«‘"'
 
 
@@ -153,19 +162,17 @@ def _gap(match: re.Match[str]) -> str:
     after = text[match.end() : match.end() + 3]
     begins_sentence = not before.strip() or before.rstrip()[-1] in ".!?:"
     if begins_sentence:
-        needs_words = after.strip()[:1].islower()
+        needs_words = after.strip()[:1].islower() or after[:1] in _PARTICLES
     elif before[-1].isspace() or before[-1] in _OPENING_QUOTES:
         needs_words = True
     elif before[-1].isdigit() or before[-1] in _SIGNS:
         # "3{{Bruch|1|2}} Zoll" is not "3 Zoll".
         needs_words = after.strip()[:1].isalnum()
+    elif before[-1] in "、，":
+        needs_words = after[:1].isalpha()
     else:
-        needs_words = _is_unspaced(before[-1]) and _is_unspaced(after[:1])
+        # A part of the word, as in "H{{Tiefgestellt|2}}O" and "E{{flat}} minor". A footnote is
+        # followed by a blank, and few footnotes follow a word of one or two letters.
+        is_short = len(before.split()[-1]) <= 2
+        needs_words = before[-1].isalpha() and (is_short or after[:1].isalpha())
     return GAP if needs_words else ""
-
-
-def _is_unspaced(character: str) -> bool:
-    """Return whether it is a letter of a script without spaces: Chinese, Thai and neighbours."""
-    if not character.isalpha():
-        return False
-    return "\u0e00" <= character <= "\u0fff" or "\u2e80" <= character <= "\u9fff"

@@ -165,6 +165,8 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     end = match.end()
     if name == "br":
         return "\n", end
+    if name == "q":
+        return '"', end
     if name in _BREAKING_TAGS:
         return PARAGRAPH_BREAK, end
     attributes = match[3]

@@ -20,7 +20,7 @@ from msgspec import Struct
 from ...errors import UserError
 from ...parsing import parse_toml_option
 from .formulas import raised
-from .names import NAMES, NumberFormat, TemplateGroup, countries
+from .names import NAMES, NumberFormat, TemplateGroup, countries, language_labels
 from .repair import MISSING, PRONUNCIATION, REMOVED
 
 Arguments = dict[str, str]
@@ -32,13 +32,16 @@ They are "" if there is nothing to show, None if the renderer does not know the 
 """
 
 _SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
-_PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]+)?")
 _NO_FORMAT = NumberFormat()
+_NUMERIC_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _YES = ("y", "yes", "1", "true")
-_NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
+_NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=")
 # "e6km2": the exponent of ten, and a unit.
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
+# "m3/s", "mol-1"
+_EXPONENT_OF_UNIT = re.compile(r"(?<=[a-z])-?\d(?!\w)")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
 _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
@@ -50,12 +53,14 @@ _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
 # "lang-grc-gre", "Vol-ru": a word, and the code of a language, perhaps with its script.
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 _FRENCH_NUMERAL = re.compile(
-    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?| [a-zéû]{3,9})?)"
+    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde|d|de)(?: siècle| millénaire| s\.?| [a-zéû]{3,9})?)"
     r"(?: av\. j\.-c\.)?-?"
 )
 # A field in a pattern of ``names.toml``: "{#1|value:0}" is the first of the arguments 1 and value,
 # written as a number; 0 if there is neither.
 _FIELD = re.compile(r"\{(#?)([\w|]+)(?::(\w*))?\}")
+# "{1}<, {2}>": the text between angle brackets is shown if its arguments are all given.
+_OPTIONAL_PART = re.compile("<([^<>]*)>")
 
 
 def parse_arguments(body: str) -> tuple[str, Arguments]:
@@ -65,29 +70,31 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
     ('convert', {'1': '5', '2': 'km', 'abbr': 'on'})
     """
     head, *fields = body.split("|")
+    name = template_name(head)
     arguments: Arguments = {}
     position = 0
     for field in fields:
-        # A URL with "=" in it is not a name: names have only letters, digits and blanks.
-        named = _NAMED.match(field) if "=" in field else None
+        # A URL with "=" in it is not a name: names have only letters, digits and blanks. The
+        # arguments of functions, such as ``#if:``, have no names.
+        named = _NAMED.match(field) if "=" in field and ":" not in name else None
         if named:
             arguments[named[1]] = field[named.end() :].strip()
         else:
             position += 1
             arguments[str(position)] = field.strip()
-    return template_name(head), arguments
+    return name, arguments
 
 
 def template_name(head: str) -> str:
     """Return the name before the first pipe, lower-cased, without the template namespace.
 
-    The text of a function that changes its case, such as ``uc:``, keeps its own.
+    The text of a function, such as ``uc:`` or ``#if:``, keeps its case.
     """
     head = head.replace(REMOVED, "").strip()
     function, colon, text = head.partition(":")
-    if colon and function.lower() in _CASE_FUNCTIONS:
+    if colon and function.lower() in _FUNCTIONS:
         return f"{function.lower()}:{text.strip()}"
-    name = head.replace("_", " ").strip().lower()
+    name = " ".join(head.replace("_", " ").lower().split())
     name = name.removeprefix("template:").removeprefix("subst:")
     return name.rstrip("? ")
 
@@ -125,7 +132,7 @@ def find_renderer(name: str, language: str) -> Renderer | None:
         return partial(_literal, _CASE_FUNCTIONS[function](value))
     if colon and function in _PARSER_FUNCTIONS:
         return partial(_PARSER_FUNCTIONS[function], value.strip())
-    if len(name) == 3 and (country := countries().get(language, {}).get(name)):
+    if country := countries().get(language, {}).get(name):
         return partial(_flag, name, country)
     if _language_of(name):
         return partial(_foreign, name)
@@ -141,8 +148,8 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
         era = " av. J.-C." if "j.-c." in name else ""
         return partial(_with_noun, numeral[1].upper() + numeral[2] + era)
     if language == "de" and name.endswith("s") and name[:-1] in NAMES.languages:
-        # ``{{enS|text}}`` is text in English.
-        return _TEXT
+        # ``{{enS|text}}`` reads "englisch text".
+        return partial(_foreign, f"lang-{name[:-1]}")
     return None
 
 
@@ -159,6 +166,8 @@ def render_template(
     if renderer is None:
         return MISSING
     words = renderer(arguments, language)
+    if words is None and not arguments:
+        words = countries().get(language, {}).get(name)  # {{AUT}}, not {{aut|Linnaeus}}
     if words is None:
         return MISSING
     return words or REMOVED
@@ -174,11 +183,33 @@ def _first_value(arguments: Arguments, names: Sequence[str]) -> str:
 
 def _first_fitting(shows: Sequence[str], arguments: Arguments, language: str) -> str | None:
     """Words of the first of some patterns for which all arguments are there."""
+
+    def resolve(optional_part: re.Match[str]) -> str:
+        has_all = _filled(optional_part[1], arguments, language) is not None
+        return optional_part[1] if has_all else ""
+
     for pattern in shows:
+        if "<" in pattern:
+            pattern = _OPTIONAL_PART.sub(resolve, pattern)
         words = _filled(pattern, arguments, language)
         if words is not None:
             return words
     return None
+
+
+def _all_fitting(
+    shows: Sequence[str], joint: str, arguments: Arguments, language: str
+) -> str | None:
+    """Words of all patterns for which all arguments are there, joined by `joint`."""
+    fitting = [_filled(pattern, arguments, language) for pattern in shows]
+    return joint.join(filter(None, fitting)) or None
+
+
+def _unless(
+    names: Sequence[str], renderer: Renderer, arguments: Arguments, language: str
+) -> str | None:
+    """Words of a template that shows others if it has an argument of these names."""
+    return None if _first_value(arguments, names) else renderer(arguments, language)
 
 
 def _filled(pattern: str, arguments: Arguments, language: str) -> str | None:
@@ -238,31 +269,73 @@ def _if_true(expression: str, arguments: Arguments, language: str) -> str | None
     return _if("1" if value else "", arguments, language)
 
 
+def _switch(value: str, arguments: Arguments, language: str) -> str:
+    """Words of ``#switch:b|a|b=x|#default=y``: "x"; a case without words has those of the next."""
+    *_, last = ("", *arguments.values())
+    default = "" if "=" in last else last
+    is_found = False
+    for field in arguments.values():
+        case, equals, words = map(str.strip, field.partition("="))
+        is_found = is_found or case == value
+        if equals and is_found:
+            return words
+        if case == "#default":
+            default = words
+    return default
+
+
+def _plural(number: str, arguments: Arguments, language: str) -> str | None:
+    if len(arguments) != 2:
+        return None  # a language with more than two forms
+    return arguments["1" if number == "1" else "2"]
+
+
 def _expression(expression: str, arguments: Arguments, language: str) -> str | None:
     value = _evaluate(expression)
-    return None if value is None else _format_number(f"{value:.12g}", language)
+    return None if value is None else f"{value:.12g}"
 
 
 def _evaluate(expression: str) -> float | None:
-    """Return the value of a number, or of one operation on two; None if it is anything else."""
-    parsed = _EXPRESSION.fullmatch(expression)
-    if parsed is None:
+    """Return the value of an expression of numbers; None if it has anything else.
+
+    >>> _evaluate("2 * (3 + 4) - 10 / 4 round 0")
+    11.0
+    """
+    text = "".join(expression.split())
+    if len(text) > _LONGEST_EXPRESSION:
         return None
-    left, sign, right = parsed.groups()
-    if sign is None:
-        return float(left)
-    if sign in ("/", "div") and not float(right):
-        return None
-    return float(_OPERATIONS[sign](float(left), float(right)))
+    while inner := _INNERMOST.search(text):
+        value = _evaluate(inner[1])
+        if value is None:
+            return None
+        text = f"{text[: inner.start()]}{value:.12g}{text[inner.end() :]}"
+    for operation in _OPERATIONS_BY_PRECEDENCE:
+        while match := operation.search(text):
+            left, sign, right = match.groups()
+            try:
+                value = float(_OPERATIONS[sign](float(left), float(right)))
+            except ArithmeticError:
+                return None
+            text = f"{text[: match.start()]}{value:.12g}{text[match.end() :]}"
+    return float(text) if re.fullmatch(_DECIMAL, text) else None
 
 
-_DECIMAL = r"([-+]?\d{1,15}(?:\.\d{1,15})?)"
-_OPERATIONS: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
+def _rounded(number: float, digits: float) -> Decimal:
+    """Return a number rounded as MediaWiki does: halves away from zero."""
+    return Decimal(str(number)).quantize(Decimal(1).scaleb(-int(digits)), ROUND_HALF_UP)
+
+
+_LONGEST_EXPRESSION = 200
+_INNERMOST = re.compile(r"\(([^()]*)\)")
+_DECIMAL = r"(?:(?<!\d)[-+])?\d{1,15}(?:\.\d{1,15})?"
+_OPERATIONS: dict[str, Callable[[float, float], float | Decimal]] = {
     "*": operator.mul,
     "/": operator.truediv,
     "div": operator.truediv,
+    "mod": operator.mod,
+    "+": operator.add,
+    "-": operator.sub,
+    "round": _rounded,
     "=": operator.eq,
     "<>": operator.ne,
     "!=": operator.ne,
@@ -271,55 +344,72 @@ _OPERATIONS: dict[str, Callable[[float, float], float]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
-_EXPRESSION = re.compile(
-    rf"\s*{_DECIMAL}\s*(?:({'|'.join(map(re.escape, sorted(_OPERATIONS, reverse=True)))})"
-    rf"\s*{_DECIMAL}\s*)?"
-)
+_OPERATIONS_BY_PRECEDENCE = [
+    re.compile(rf"({_DECIMAL})({signs})({_DECIMAL})")
+    for signs in (r"\*|/|div|mod", r"\+|-", "round", "<>|!=|<=|>=|=|<|>")
+]
 _PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, str], str | None]] = {
     "#if": _if,
     "#ifeq": _if_equal,
     "#ifexpr": _if_true,
     "#expr": _expression,
+    "#switch": _switch,
+    "plural": _plural,
 }
+_FUNCTIONS = frozenset((*_CASE_FUNCTIONS, *_PARSER_FUNCTIONS))
 
 
-def _language_of(name: str) -> str | None:
-    """Return the language code in a template's name, None if there is none.
+def _language_of(name: str) -> tuple[str, str] | None:
+    """Return the prefix and the language code of a template's name, None if there is no code.
 
     It is in ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text.
     """
     if name in NAMES.languages:
-        return name
+        return "", name
     tagged = _LANGUAGE_TAGGED.fullmatch(name)
     if tagged is None:
         return None
     prefix, code = tagged.groups()
     # Any word before a known code, such as "Vol-ru"; after "lang" any code.
     if prefix == "lang" or code in NAMES.languages:
-        return code
+        return prefix, code
     return None
 
 
 def _foreign(name: str, arguments: Arguments, language: str) -> str | None:
-    """Words of ``lang-fr|...``: text in another language."""
-    code = _language_of(name) or ""
-    if name == code and not arguments:
+    """Words of ``lang-fr|...``: text in another language, after its name: "French: ..."."""
+    prefix, code = _language_of(name) or ("", "")
+    if not prefix and not arguments:
         return ""  # ``{{fr}}`` alone is a flag, or an abbreviation of the language
-    return _in_language(name, code, arguments.get("1"), language)
+    label = ""
+    if prefix in _LABELLING_PREFIXES and not name[-1].isdecimal():
+        wiki = f"{language}-short" if name.endswith("-short") else language
+        label = language_labels().get(wiki, {}).get(code, "")
+    if given := arguments.get("label"):
+        label = "" if given == "none" else f"{given}: "
+    shows = _FOREIGN.get(language, ("{label:}{1}",))
+    return _first_fitting(shows, {**arguments, "label": label}, language)
 
 
-def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
-    if not text:
-        return None
-    label = NAMES.languages.get(code, "")
-    # English templates put the name of the language in front: "French: ..."
-    if language == "en" and label and name.startswith("lang"):
-        return f"{label}: {text}"
-    return text
+_LABELLING_PREFIXES = ("lang", "k", "ny")
+_FOREIGN = {
+    "en": (
+        "{label:}{1}<, romanized: {translit|romanization|2}><, lit. &#39;{lit|translation|3}&#39;>",
+    ),
+}
 
 
 def _language_text(arguments: Arguments, language: str) -> str | None:
-    return _in_language("langx", arguments.get("1", ""), arguments.get("2"), language)
+    """Words of ``langx|fr|...``."""
+    return _foreign(f"lang-{arguments.get('1', '')}", _without_first(arguments), language)
+
+
+def _without_first(arguments: Arguments) -> Arguments:
+    """Return the arguments with those without a name moved up by one: 2 is 1."""
+    moved = {name: value for name, value in arguments.items() if not name.isdecimal()}
+    for position in range(2, len(arguments) + 1):
+        moved[str(position - 1)] = arguments.get(str(position), "")
+    return moved
 
 
 def _convert(arguments: Arguments, language: str) -> str | None:
@@ -351,11 +441,13 @@ def _convert(arguments: Arguments, language: str) -> str | None:
 
 def _value(arguments: Arguments, language: str) -> str | None:
     """Words of ``val|6.7|0.2|e=5|u=m``: number, uncertainty, exponent, unit."""
-    if not arguments.get("1"):
+    number, uncertainty = (arguments.get(key, "") for key in ("1", "2"))
+    # Two uncertainties and ranges begin with a sign.
+    if not number or uncertainty.startswith(("+", "-", "–", "−")):
         return None
-    words = _format_number(arguments["1"], language)
-    if arguments.get("2"):
-        words += f" ± {arguments['2']}"
+    words = arguments.get("p", "") + _format_number(number, language)
+    if uncertainty:
+        words += f" ± {uncertainty}"
     if arguments.get("e"):
         words += f" × 10^{arguments['e']}"
     unit = arguments.get("u") or arguments.get("ul") or ""
@@ -367,7 +459,8 @@ def _unit(code: str) -> str:
     scaled = _SCALED_UNIT.fullmatch(code)
     if scaled:
         return f"{_SCALES[scaled[1]]} {_unit(scaled[2])}"
-    return NAMES.units.get(code.lower(), code)
+    unit = NAMES.units.get(code.lower(), code)
+    return _EXPONENT_OF_UNIT.sub(lambda exponent: exponent[0].translate(_SUPERSCRIPTS), unit)
 
 
 def _quantity(arguments: Arguments, language: str) -> str | None:
@@ -390,22 +483,26 @@ def _date(arguments: Arguments, language: str) -> str | None:
     Ages, which such templates also show, are left out.
     """
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
-    if not month:
+    day_first = arguments.get("df", "").lower() in _YES or month == "dmy"
+    if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
+        first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
+    if not month or " " in first:
         return first or None
-    day_first = arguments.get("df", "").lower() in _YES
     date = _format_date(first, month, last, language, day_first=day_first)
-    if date:
-        return date
-    if month.isdecimal():
+    if not date and month.isdecimal():
         return None
-    return f"{first} {month} {last}".strip()
+    date = date or f"{first} {month} {last}".strip()
+    if language == "fr" and date.startswith("1 "):
+        date = f"1er{date[1:]}"
+    return date
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
     """Words of ``as of|2013|June|8``: the month is a number or an English word."""
     if arguments.get("alt"):
         return arguments["alt"]
-    if language not in ("en", "simple"):
+    preposition = "since" if arguments.get("since") else "as of"
+    if language != "en":
         return None
     arguments = {"df": "y", **arguments}
     months = [name[:3] for name in NAMES.formats["en"].months]
@@ -415,23 +512,28 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
     date = _date(arguments, language)
     if not date:
         return None
-    as_of = "as of" if arguments.get("lc") else "As of"
-    return f"{as_of} {date}"
+    if not arguments.get("lc"):
+        preposition = preposition.capitalize()
+    return f"{preposition} {date}{arguments.get('post', '')}"
 
 
 def _format_number(value: str, language: str) -> str:
     """Group the digits of a plain number: "2381741" reads "2,381,741" in English."""
-    separator = NAMES.formats.get(language, _NO_FORMAT).thousands
+    style = NAMES.formats.get(language, _NO_FORMAT)
+    separator = style.thousands
     plain = value.replace(" ", "")
     if separator is None or not _PLAIN_NUMBER.fullmatch(plain):
         return value
     whole, _, fraction = plain.partition(".")
-    grouped = f"{int(whole):,}".replace(",", separator)
-    if not fraction:
-        return grouped
-    # Languages that group digits with commas have a decimal point, all others a decimal comma.
-    decimal_point = "." if separator == "," else ","
-    return grouped + decimal_point + fraction
+    number = whole
+    if len(whole.lstrip("-")) >= style.groups_from:
+        number = f"{int(whole):,}".replace(",", separator)
+    if fraction:
+        # Languages that group digits with commas have a decimal point, all others a decimal comma.
+        number += ("." if separator == "," else ",") + fraction
+    if style.digits:
+        number = number.translate(str.maketrans("0123456789", style.digits))
+    return number
 
 
 def _format_date(
@@ -449,8 +551,6 @@ def _format_date(
     >>> _format_date("1900", "3", "", "en")
     'March 1900'
     """
-    if language == "simple":
-        language = "en"
     style = NAMES.formats.get(language, _NO_FORMAT)
     if style.date is None or not month.isdecimal():
         return None
@@ -496,6 +596,8 @@ def _last_argument(arguments: Arguments, language: str) -> str:
 
     A third argument in lower case is that wiki's code: ``не переведено|Имя|Надпись|en|Name``.
     """
+    if named := _first_value(arguments, ("текст", "надо", "треба")):
+        return named
     if arguments.get("3", "").islower():
         return _first_value(arguments, ("2", "1"))
     return _first_value(arguments, ("3", "2", "1"))
@@ -519,6 +621,21 @@ _ACCIDENTALS = {
     "♯": ("sharp", "#", "♯", "&#35;"),
     "♮": ("natural", "n", "♮"),
 }
+
+
+def _ordinal(arguments: Arguments, language: str) -> str | None:
+    """Words of ``ordinal|3`` in English: "3rd"."""
+    number = arguments.get("1", "")
+    if not number.isdecimal():
+        return None
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
+    if number[-2:] in ("11", "12", "13"):
+        ending = "th"
+    return number + ending
+
+
+def _exponent_of_ten(arguments: Arguments, language: str) -> str:
+    return f"10{_raised(arguments, language)}"
 
 
 def _raised(arguments: Arguments, language: str) -> str:
@@ -545,14 +662,16 @@ def _author_year(arguments: Arguments, language: str) -> str | None:
 
 
 def _ship(prefix: str, arguments: Arguments, language: str) -> str | None:
-    """Words of ``USS|Kidd|DD-661``, where a third argument says what is shown: 2 the name, 6 the
-    name and the number.
+    """Words of ``USS|Kidd|DD-661``, where a third argument says what is shown: 2 the name, 3 the
+    prefix and the name, 6 the name and the number.
     """
     name = arguments.get("1", "")
     number = arguments.get("2", "")
     style = arguments.get("3", "")
     if style == "2":
         return name or None
+    if style == "3":
+        return f"{prefix} {name}".strip()
     if style == "6":
         return f"{name} ({number})" if number else name
     if style:
@@ -563,8 +682,7 @@ def _ship(prefix: str, arguments: Arguments, language: str) -> str | None:
 
 def _any_ship(arguments: Arguments, language: str) -> str | None:
     """Words of ``ship|HMS|Victory``, whose first argument may be empty."""
-    shifted = {str(number): arguments.get(str(number + 1), "") for number in range(1, 4)}
-    return _ship(arguments.get("1", ""), shifted, language) or None
+    return _ship(arguments.get("1", ""), _without_first(arguments), language) or None
 
 
 def _coordinates(arguments: Arguments, language: str) -> str:
@@ -582,10 +700,10 @@ def _stress(arguments: Arguments, language: str) -> str | None:
 def _labelled(arguments: Arguments, language: str) -> str | None:
     """Words of ``j|de|Neustadt``: "niem. Neustadt"; ``j|de`` alone is the label."""
     code = arguments.get("1", "")
-    label = NAMES.language_labels.get(language, {}).get(code)
+    label = language_labels().get(language, {}).get(code)
     if label is None:
         return code if "2" not in arguments and code not in NAMES.languages else None
-    return f"{label} {arguments.get('2', '')}".strip()
+    return f"{label}{arguments.get('2', '')}".strip(": ")
 
 
 def _percentage(arguments: Arguments, language: str) -> str | None:
@@ -593,9 +711,15 @@ def _percentage(arguments: Arguments, language: str) -> str | None:
     share = _evaluate(f"{part}/{whole}")
     if share is None or (digits and not re.fullmatch(r"\d", digits)):
         return None
-    last_digit = Decimal(1).scaleb(-int(digits or 0))
-    # As MediaWiki rounds: halves away from zero.
-    return f"{Decimal(str(100 * share)).quantize(last_digit, ROUND_HALF_UP)}%"
+    return f"{_rounded(100 * share, int(digits or 0))}%"
+
+
+def _height_above_sea(arguments: Arguments, language: str) -> str | None:
+    """Words of ``Höhe|540|DE-NHN``: "540 m ü. NHN"."""
+    if "1" not in arguments:
+        return None
+    datum = NAMES.height_datums.get(arguments.get("2", "").lower(), "")
+    return f"{arguments['1']} m {datum}".strip()
 
 
 def _height(arguments: Arguments, language: str) -> str | None:
@@ -610,6 +734,7 @@ RULES: dict[str, Renderer] = {
     "coordinates": _coordinates,
     "country": _country,
     "height": _height,
+    "height_above_sea": _height_above_sea,
     "labelled": _labelled,
     "percentage": _percentage,
     "raised": _raised,
@@ -621,9 +746,12 @@ RULES: dict[str, Renderer] = {
     "convert": _convert,
     "date": _date,
     "joined": partial(_joined, ""),
+    "ordinal": _ordinal,
     "language_text": _language_text,
     "last_argument": _last_argument,
     "listed": partial(_joined, ", "),
+    "keys": partial(_joined, "+"),
+    "power_of_ten": _exponent_of_ten,
     "quantity": _quantity,
     "spaced": partial(_joined, " "),
     "value": _value,
@@ -638,8 +766,12 @@ def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
     renderers: dict[str, Renderer] = {}
     for group in groups:
         renderer = partial(_first_fitting, group.shows)
-        if group.rule:
+        if group.joint:
+            renderer = partial(_all_fitting, group.shows, group.joint)
+        elif group.rule:
             renderer = RULES[group.rule]
+        if group.unless:
+            renderer = partial(_unless, group.unless, renderer)
         renderers.update(dict.fromkeys(group.names, renderer))
     return renderers
 

@@ -111,7 +111,8 @@ def test_only_the_tags_of_mediawiki_are_tags() -> None:
         ("the 4<sup>th</sup> and M<sup>me</sup> and 2<sup>e</sup>", "the 4th and Mme and 2e"),
         ("5{{frac|1|2}} and 3{{fraction|1|8}} inches", "5 1/2 and 3 1/8 inches"),
         ("about {{frac|1|2}} and {{frac|3|1|2}} inches", "about 1/2 and 3 1/2 inches"),
-        ("Es sind 3{{bruch|1|2}} Zoll", f"Es sind 3{GAP} Zoll"),
+        ("Es sind 3{{bruch|1|2}} Zoll", "Es sind 3 1/2 Zoll"),
+        ("Es sind 3{{zahl|1|2}} Zoll", f"Es sind 3{GAP} Zoll"),
         ("It rose by ±{{unknown|2}} units", f"It rose by ±{GAP} units"),
     ],
 )
@@ -210,6 +211,10 @@ def test_the_name_of_the_page() -> None:
         ('The <syntaxhighlight lang="c" inline>a[0]</syntaxhighlight> is.', "The a[0] is."),
         ("It lies at <maplink zoom=1 />, far.", f"It lies at {GAP}, far."),
         ("See [[a|b|c]].", "See c."),
+        ("The [[Media:A.ogg|sound]] and [[:File:A.png|map]] are.", "The sound and map are."),
+        ("He said <q>yes</q> and left.", 'He said "yes" and left.'),
+        ("It was. {{quote|It is cold.}} He left.", "It was.\nIt is cold.\nHe left."),
+        ("{{spaces|4}}It is here.", "It is here."),
     ],
 )
 def test_characters_are_shown_as_a_reader_sees_them(markup: str, text: str) -> None:
@@ -264,6 +269,95 @@ def test_a_box_or_picture_that_lost_a_bracket_costs_its_line(broken: str) -> Non
     ],
 )  # fmt: skip
 def test_newer_templates(language: str, markup: str, text: str) -> None:
+    assert clean(markup, language) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "markup", "text"),
+    [
+        # names of languages
+        ("en", "The {{langx|ru|Лев|translit=Lev|lit=lion}}",
+         "The Russian: Лев, romanized: Lev, lit. 'lion'"),
+        ("en", "{{lang-la|a|label=none}}, {{langx|mi|b|label=Old}}", "a, Old: b"),
+        ("en", "A {{zh|s=中国|p=Zhōngguó}} is", "A simplified Chinese: 中国; pinyin: Zhōngguó is"),
+        ("en", "A {{zh|s=中国|labels=no}} is", f"A {GAP} is"),
+        ("de", "{{csS|Praha}}, {{zh|c=北京|p=Běijīng}}",
+         "tschechisch Praha, chinesisch 北京, Pinyin Běijīng"),
+        ("fr", "Le {{lang-en|Act}} est", "Le en anglais : Act est"),
+        ("pt", "O {{langx|en|Act}} é", "O em inglês: Act é"),
+        ("ru", "{{lang-en|Act}}, {{lang-en2|Bill}}", "англ. Act, Bill"),
+        ("cs", "To {{vjazyce|en}} ''Act'' je", "To anglicky Act je"),
+        ("fi", "Se {{k-en|Act}} on", "Se engl. Act on"),
+        ("ja", "彼は{{lang-en|Act}}（{{lang-fr-short|Acte}}）と", "彼は英語: Act（仏: Acte）と"),
+        ("fa", "شرکت {{به انگلیسی|Act}} در", "شرکت به انگلیسی: Act در"),
+        # countries
+        ("en", "{{URS}} and {{fb|FRA}}, {{ESP}}", "Soviet Union and France, Spain"),
+        ("es", "De {{ESP}} y {{selb|Italia}}", "De España y Italia"),
+        ("fr", "De {{France}} et {{États-Unis}}", "De France et États-Unis"),
+        ("ru", "Из {{USA}} и {{Россия}}", "Из США и Россия"),
+        ("de", "aus {{DE-BY}} und {{AUT}} nach {{ITA|#}} Italien",
+         "aus Bayern und Österreich nach Italien"),
+        # numbers, units, dates
+        ("en", "{{val|9.8|ul=m/s2}}, {{val|6|e=23|u=mol-1}}", "9.8 m/s², 6 × 10^23 mol⁻¹"),
+        ("en", "{{convert|3|m3/s}}, {{10^|6}}, {{nts|12345}}", "3 m³/s, 10⁶, 12,345"),
+        ("en", "{{CAD|5000}}, {{KRW|5000}}, {{US$|5|1990}}", f"CA$5,000, ₩5,000, {GAP}"),
+        ("en", "{{as of|2019|since=y}}, {{as of|2020|lc=y|post=,}}", "Since 2019, as of 2020,"),
+        ("en", "{{OldStyleDate|3 March|1703|20 February}}", "3 March [O.S. 20 February] 1703"),
+        ("es", "{{formatnum:1234}} y {{formatnum:12345}}", "1234 y 12.345"),
+        ("fa", "{{formatnum:12345}} نفر", "۱۲٬۳۴۵ نفر"),
+        ("ru", "{{formatnum:1.5}} и {{дата|1.2.2003}}", "1,5 и 1 февраля 2003"),
+        ("fr", "Le {{date|1|mai|1900}} à {{heure|14|30}}", "Le 1er mai 1900 à 14 h 30"),
+        ("fr", "Au {{s mini-|xix|e}}, le {{2d|régiment}}", "Au xixe siècle, le 2d régiment"),
+        ("de", "auf {{Höhe|3798|AT|link=1}}, {{Bruch|3|4}}", "auf 3798 m ü. A., 3/4"),
+        ("pt", "em {{AC|44}} e {{PBPE|trem|comboio}}",
+         "em 44 a.C. e trem (português brasileiro) ou comboio (português europeu)"),
+        ("en", "{{date|2010-05-03|mdy}}, {{ordinal|12}}, {{nth|22}}", "May 3, 2010, 12th, 22nd"),
+        ("en", "{{val|p=~|5|u=km}}, {{val|5|+4|-3}}", f"~5 km, {GAP}"),
+        # ships, keys, signs
+        ("en", "{{USS|Kidd|DD-661|3}}, a {{sclass|Fletcher|destroyer}}",
+         "USS Kidd, a Fletcher-class destroyer"),
+        ("en", "A {{sclass|Iowa|battleship|3}} is", f"A {GAP} is"),
+        ("en", "Press {{keypress|Ctrl|C}} in E{{flat}}", "Press Ctrl+C in E♭"),
+        ("en", "The {{linktext|山|口}} of {{bibleverse||John|3:16|NIV}}", "The 山口 of John 3:16"),
+        ("en", "{{nihongo|Ran|乱||war}} or {{nihongo3|dance|民踊|min'yō}}",
+         "Ran (乱, war) or min'yō (民踊, dance)"),
+        # links to other wikis, quotations
+        ("uk", "Учень {{нп|Джон|Сміт|en|John}} був", "Учень Сміт був"),
+        ("ru", "{{нп4|Луна|Луны|en|Moon}}, {{Не переведено|надо=Джон|текст=Джона}}", "Луны, Джона"),
+        ("zh", "畫家{{link-en|史密斯|Smith|老史密斯}}在", "畫家老史密斯在"),
+        ("pl", "Był {{link-interwiki|Jan (malarz)|Q=Q1|tekst=Jan}} tam", "Był Jan tam"),
+        ("ro", "Era {{ill-wd|Q1||Ion}} acolo", "Era Ion acolo"),
+        ("ar", "الرسام {{وصلة إنترويكي|تر=Otto|لغ=de|عر=أوتو}} هنا", "الرسام أوتو هنا"),
+        ("de", 'Von {{"|neuen Zeiten}} sprach', "Von „neuen Zeiten“ sprach"),
+        ("fr", "Il dit {{citation étrangère|en|Yes}} et", "Il dit « Yes » et"),
+        # notes
+        ("pl", "Utwór{{u|Nie.}} jest{{kto?}} znany", "Utwór jest znany"),
+        ("he", "העיר{{הערה|מפקד.}} נוסדה", "העיר נוסדה"),
+        ("nb", "Det{{trenger referanse}} er {{språk|en|town}}", "Det er town"),
+        # functions
+        ("en", "{{#switch:b|a|b=x|c=y|z}}, {{#switch: q | a=x | #default = d }}", "x, d"),
+        ("en", "{{#expr: 1990 + 2 * (3 + 12)}} has {{plural:2|town|towns}}", "2020 has towns"),
+        ("en", "{{#expr: 10/4 round 0}}, {{#ifeq:a|A|x|y}}, {{#if:x|a=b}}", "3, y, a=b"),
+    ],
+)  # fmt: skip
+def test_templates_as_each_wiki_shows_them(language: str, markup: str, text: str) -> None:
+    assert clean(markup, language) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "markup", "text"),
+    [
+        ("de", "Die Formel H{{unbekannt|2}}O steht.", f"Die Formel H{GAP}O steht."),
+        ("en", "In E{{unknown}} minor it is.", f"In E{GAP} minor it is."),
+        ("en", "The town{{unknown}} is old.", "The town is old."),
+        ("ja", "参加し、{{unknown}}は参加した。", f"参加し、{GAP}は参加した。"),
+        ("ja", "{{unknown}}は参加した。", f"{GAP}は参加した。"),
+        ("ja", "面積は{{unknown}}km²だ。", f"面積は{GAP}km²だ。"),
+        ("en", "It stands for {{IPA|a}} in words.", f"It stands for {GAP} in words."),
+        ("en", "He came from {{flagicon|FRA}} France.", "He came from France."),
+    ],
+)
+def test_what_is_not_a_footnote_leaves_a_gap(language: str, markup: str, text: str) -> None:
     assert clean(markup, language) == text
 
 
@@ -367,9 +461,9 @@ def test_numbers_and_dates_follow_the_language() -> None:
     assert clean("Сын ёсць {{birth date|1900|5|3}} там.", "be") == f"Сын ёсць {GAP} там."
     assert (
         clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr")
-        == "Au XIXe siècle, le 1 janvier 1900."
+        == "Au XIXe siècle, le 1er janvier 1900."
     )
-    assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: Москва ist."
+    assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: russisch Москва ist."
 
 
 @pytest.mark.parametrize(
@@ -396,7 +490,8 @@ def test_numbers_and_dates_follow_the_language() -> None:
         ("fr", "{{Quand|De nombreux [[hôte]]s}} du {{Lien|fr=Groupe}} "
          "(parus en {{date||janvier|2005|en art}}).",
          "De nombreux hôtes du Groupe (parus en janvier 2005)."),
-        ("de", "Die {{enS|United States}} in {{Höhe|540|DE-NN}}.", "Die United States in 540 m."),
+        ("de", "Die {{enS|United States}} in {{Höhe|540|DE-NN}}.",
+         "Die englisch United States in 540 m ü. NN."),
         ("de", "Der {{Datum|1|2|1900}}, {{birth date|1900|2|1}}.", f"Der {GAP}, 1. Februar 1900."),
         ("es", "En el {{siglo|V|a|s}} nació el {{fecha|3|5|1900}}.",
          "En el siglo V a. C. nació el 3 de mayo de 1900."),
@@ -407,13 +502,14 @@ def test_numbers_and_dates_follow_the_language() -> None:
         ("pl", "To {{ang.|x}} {{w języku|en|town}} {{odn|A|2010}}.", f"To {GAP} town."),
         ("ru", "Город ({{lang-en2|Moscow}}, {{s|5 км}}) в {{число|12345}} {{нет АИ|1|2|2010}}.",
          "Город (Moscow, 5 км) в 12 345."),
-        ("bg", "{{lang-en|X}} е {{цитат2|y}} {{факт}} тук.", f"X е {GAP} тук."),
+        ("bg", "{{lang-en|X}} е {{цитат2|y}} {{факт}} тук.", f"на английски: X е {GAP} тук."),
         ("ja", "彼は{{ilq|そうだ}}と{{要出典範囲|述べ|date=x}}た。{{la|Europa}}は。",
          "彼は「そうだ」と述べた。Europaは。"),
         ("zh", "王（{{bd|1900年|1月1日|1990年|2月2日|catIdx=W}}），{{link-en|中文|English}}，"
          "{{tsl|en|A|乙}}。",
          "王（1900年1月1日—1990年2月2日），中文，乙。"),
-        ("ko", "{{llang|en|Seoul}}은 {{국기|대한민국}}이다.{{출처}}", "Seoul은 대한민국이다."),
+        ("ko", "{{llang|en|Seoul}}은 {{국기|대한민국}}이다.{{출처}}",
+         "영어: Seoul은 대한민국이다."),
         ("sv", "Den {{språk|en|town}} är {{källa behövs|datum=x}} här.", "Den town är här."),
         ("en", "It {{citation|title=x}} is {{en icon}} here {{ru|Москва}}.", "It is here Москва."),
     ],
