@@ -299,7 +299,7 @@ def _evaluate(expression: str) -> float | None:
     """Return the value of an expression of numbers; None if it has anything else.
 
     >>> _evaluate("2 * (3 + 4) - 10 / 4 round 0")
-    11.0
+    12.0
     """
     text = "".join(expression.split())
     if len(text) > _LONGEST_EXPRESSION:

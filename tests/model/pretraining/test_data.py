@@ -32,7 +32,7 @@ def test_mistakes_are_named(tmp_path):
     ):
         data.open_instances(str(tmp_path))
     path = write_instances(tmp_path / "cut")
-    with pytest.raises(UserError, match="no test rows"):
+    with pytest.raises(UserError, match="has no split test, only train and validation"):
         data.open_instances(str(path), "test")
     shard = path / "train-00001-of-00002.parquet"
     content = shard.read_bytes()
