@@ -4,23 +4,22 @@ differ in little, the acceptable one should have the higher score.
 Nothing is fine-tuned; `likelihood` says how a sentence is scored.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest
 
 from ...pipeline.errors import UserError
+from ..mirror import local_copy
 from ..tasks.tables import TableRow, read_rows
 from .likelihood import SentenceScorer
 
 COLUMNS = ("sentence_good", "sentence_bad")
 GROUPS = ("field", "linguistics_term", "phenomenon")
 """Columns by which accuracy is reported, where a file has them; BLiMP has the first two."""
-Z_95 = 1.959964
-"""Standard deviations on either side that hold 95% of a normal distribution."""
 
 
 class MinimalPair(NamedTuple):
@@ -44,12 +43,11 @@ class Accuracy(NamedTuple):
     @classmethod
     def of(cls, is_right: Sequence[bool]) -> "Accuracy":
         """Return the accuracy over some pairs."""
-        pairs = len(is_right)
-        accuracy = sum(is_right) / pairs
-        spread = Z_95**2 / pairs
-        centre = accuracy + spread / 2
-        half = math.sqrt(spread * (accuracy * (1 - accuracy) + spread / 4))
-        return cls(pairs, accuracy, (centre - half) / (1 + spread), (centre + half) / (1 + spread))
+        result = binomtest(sum(is_right), len(is_right))
+        interval = result.proportion_ci(method="wilson")
+        return cls(
+            len(is_right), float(result.statistic), float(interval.low), float(interval.high)
+        )
 
 
 def evaluate_minimal_pairs(
@@ -98,7 +96,7 @@ def read_minimal_pairs(
     data: str | Path, columns: tuple[str, str] = COLUMNS
 ) -> Iterator[MinimalPair]:
     """Yield the pairs of a table, or of all JSON Lines in a folder, by name."""
-    files = [Path(data)]
+    files = [local_copy(data)]
     if files[0].is_dir():
         files = sorted(files[0].glob("*.jsonl"))
         if not files:
