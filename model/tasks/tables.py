@@ -369,7 +369,7 @@ def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
     if len(fields) != len(columns):
         raise UserError(
             f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
-            f"({listed(columns)})."
+            f"({listed(columns)}): does a text contain the separator?"
         )
     return TableRow(where, dict(zip(columns, fields, strict=True)))
 
