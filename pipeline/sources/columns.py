@@ -35,6 +35,7 @@ class Columns:
     source: str = ""
     has_own_ids: bool = False
     """Whether the user named the column of ids: they then tell the documents of all files apart."""
+    has_own_titles: bool = False
 
     @classmethod
     def of(cls, config: IngestConfig) -> Self:
@@ -46,6 +47,7 @@ class Columns:
             language=config.language_column or "",
             source=config.source_column or "",
             has_own_ids=config.id_column is not None,
+            has_own_titles=config.title_column is not None,
         )
 
     def others(self) -> Iterator[str]:
@@ -53,6 +55,17 @@ class Columns:
         for name in (self.id, URL, self.title, self.language, self.source):
             if name and name not in self.text:
                 yield name
+
+    def empty_in(self, row: Mapping[str, object]) -> Iterator[str]:
+        """Yield which of the columns that the user named beside the text hold nothing in a row."""
+        named = {"language": self.language, "source": self.source}
+        if self.has_own_ids:
+            named["id"] = self.id
+        if self.has_own_titles:
+            named["title"] = self.title
+        for kind, name in named.items():
+            if name and not self.read(row, name):
+                yield kind
 
     def check_unique(self, names: Sequence[str], path: str) -> None:
         """Raise `UserError` if the table at `path` has several columns of a name that is read."""

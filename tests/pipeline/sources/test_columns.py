@@ -73,6 +73,16 @@ def test_columns_lie_in_others_in_lists_and_in_the_names_of_folders(form, tmp_pa
     assert all(document.id.startswith("part-0#") for document in both)
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_rows_without_a_value_in_a_named_column_are_counted(form, tmp_path):
+    path = write(tmp_path, form)
+    counters = Counters()
+    read(path, counters, text_column="headline", id_column="pmdi", source_column="region")
+    assert counters.counts == {"rows_without_id": 2}
+    read(path, counters := Counters(), text_column="headline")
+    assert not counters.counts
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [
