@@ -57,7 +57,11 @@ class Columns:
                 yield name
 
     def empty_in(self, row: Mapping[str, object]) -> Iterator[str]:
-        """Yield which of the columns that the user named beside the text hold nothing in a row."""
+        """Yield which of the columns that the user named hold nothing in a row: ``all_texts`` if
+        one of several for the text does not.
+        """
+        if len(self.text) > 1 and not all(any(values_at(row, name)) for name in self.text):
+            yield "all_texts"
         named = {"language": self.language, "source": self.source}
         if self.has_own_ids:
             named["id"] = self.id

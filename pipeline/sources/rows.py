@@ -78,8 +78,8 @@ def row_documents(
     `LONGEST_JOINED` characters end a document too; its id has the number of its first row.
     `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
     ``rows_without_text``, ``rows_without_prose`` and ``lines_left_out``, and of a column that the
-    user named ``rows_without_id``, ``rows_without_title``, ``rows_without_language`` and
-    ``rows_without_source``.
+    user named ``rows_without_all_texts``, ``rows_without_id``, ``rows_without_title``,
+    ``rows_without_language`` and ``rows_without_source``.
     """
     if joined:
         yield from _joined_documents(rows, table, counters)

@@ -79,6 +79,8 @@ def test_rows_without_a_value_in_a_named_column_are_counted(form, tmp_path):
     counters = Counters()
     read(path, counters, text_column="headline", id_column="pmdi", source_column="region")
     assert counters.counts == {"rows_without_id": 2}
+    read(path, counters := Counters(), text_column="headline,payload.body")
+    assert counters.counts == {"rows_without_all_texts": 1}
     read(path, counters := Counters(), text_column="headline")
     assert not counters.counts
 
