@@ -1,0 +1,289 @@
+"""Render templates that need more than a pattern, each by a rule that ``names.toml`` names."""
+
+import re
+from functools import partial
+
+from .figures import SUPERSCRIPTS, format_date, format_number, unit_words
+from .foreign import country, labelled, language_text, without_first
+from .formulas import raised
+from .functions import evaluate, rounded
+from .names import NAMES
+from .patterns import Arguments, Renderer, first_value
+
+_NUMERIC_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}")
+_NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
+_YES = ("y", "yes", "1", "true")
+_COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
+
+
+def _convert(arguments: Arguments, language: str) -> str | None:
+    """Words of ``convert``: the value as given with its own unit; the converted one is left out."""
+    # A range is ``5|to|7|km``, a compound of units ``5|ft|7|in``, both followed by the unit to
+    # convert to, which may be missing:
+    #   position           1    2    3    4    5
+    #   range              5    to   7    km   mi        the value moves on by 2
+    #   compound           5    ft   7    in   m         it does if the fourth is such a unit
+    #   plain              5    km   mi
+    words = ""
+    position = 1
+    while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
+        words += format_number(value, language).replace("+", " ")
+        following = arguments.get(str(position + 1), "")
+        if following.lower() in NAMES.range_words:
+            words += NAMES.range_words[following.lower()]
+            position += 2
+            continue
+        if following:
+            words += f" {unit_words(following)}"
+        second_unit = arguments.get(str(position + 3), "")
+        if second_unit.lower() not in _COMPOUND_UNITS:
+            return words
+        words += " "
+        position += 2
+    return words.strip() or None
+
+
+def _value(arguments: Arguments, language: str) -> str | None:
+    """Words of ``val|6.7|0.2|e=5|u=m``: number, uncertainty, exponent, unit."""
+    number, uncertainty = (arguments.get(key, "") for key in ("1", "2"))
+    # Two uncertainties and ranges begin with a sign.
+    if not number or uncertainty.startswith(("+", "-", "–", "−")):
+        return None
+    words = arguments.get("p", "") + format_number(number, language)
+    if uncertainty:
+        words += f" ± {uncertainty}"
+    if arguments.get("e"):
+        words += f" × 10^{arguments['e']}"
+    unit = arguments.get("u") or arguments.get("ul") or ""
+    return f"{words} {unit_words(unit)}".strip()
+
+
+def _quantity(arguments: Arguments, language: str) -> str | None:
+    """Words of ``unité|5|km|2``: a number, and units each with its exponent."""
+    words = format_number(arguments.get("1", ""), language)
+    position = 2
+    while unit := arguments.get(str(position)):
+        exponent = arguments.get(str(position + 1), "")
+        if not re.fullmatch(r"[-−]?\d*", exponent):
+            return None
+        words += f" {unit}{exponent.translate(SUPERSCRIPTS)}"
+        position += 2
+    return words or None
+
+
+def _date(arguments: Arguments, language: str) -> str | None:
+    """Words of a date in three arguments, year or day first, the month a number or a word; or in
+    one.
+
+    Ages, which such templates also show, are left out.
+    """
+    first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
+    day_first = arguments.get("df", "").lower() in _YES or month == "dmy"
+    if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
+        first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
+    if not month or " " in first:
+        return first or None
+    date = format_date(first, month, last, language, day_first=day_first)
+    if not date and month.isdecimal():
+        return None
+    date = date or f"{first} {month} {last}".strip()
+    if language == "fr" and date.startswith("1 "):
+        date = f"1er{date[1:]}"
+    return date
+
+
+def _as_of(arguments: Arguments, language: str) -> str | None:
+    """Words of ``as of|2013|June|8``: the month is a number or an English word."""
+    if arguments.get("alt"):
+        return arguments["alt"]
+    preposition = "since" if arguments.get("since") else "as of"
+    if language != "en":
+        return None
+    arguments = {"df": "y", **arguments}
+    months = [name[:3] for name in NAMES.formats["en"].months]
+    month = arguments.get("2", "")[:3].capitalize()  # it may be short: "Sept"
+    if month in months:
+        arguments["2"] = str(months.index(month) + 1)
+    date = _date(arguments, language)
+    if not date:
+        return None
+    if not arguments.get("lc"):
+        preposition = preposition.capitalize()
+    return f"{preposition} {date}{arguments.get('post', '')}"
+
+
+def _century(arguments: Arguments, language: str) -> str | None:
+    """Words of ``siglo|V|a|s``, where "s" is for the word that Spanish else leaves to the text, and
+    ``séc|V``.
+    """
+    numeral = arguments.get("1")
+    if not numeral:
+        return None
+    era = {"a": " a. C.", "d": " d. C."}.get(arguments.get("2", ""), "")
+    century = "século "
+    if language == "es":
+        century = {"s": "siglo ", "S": "Siglo "}.get(arguments.get("3", ""), "")
+    return f"{century}{numeral}{era}"
+
+
+def _percentage(arguments: Arguments, language: str) -> str | None:
+    part, whole, digits = (arguments.get(key, "") for key in ("1", "2", "3"))
+    share = evaluate(f"{part}/{whole}")
+    if share is None or (digits and not re.fullmatch(r"\d", digits)):
+        return None
+    return f"{rounded(100 * share, int(digits or 0))}%"
+
+
+def _height(arguments: Arguments, language: str) -> str | None:
+    """Words of ``height|ft=6|in=2``: the value as given; the converted one is left out."""
+    words = [f"{arguments[unit]} {unit}" for unit in ("ft", "in", "m", "cm") if arguments.get(unit)]
+    return " ".join(words) or None
+
+
+def _height_above_sea(arguments: Arguments, language: str) -> str | None:
+    """Words of ``Höhe|540|DE-NHN``: "540 m ü. NHN"."""
+    if "1" not in arguments:
+        return None
+    datum = NAMES.height_datums.get(arguments.get("2", "").lower(), "")
+    return f"{arguments['1']} m {datum}".strip()
+
+
+def _ordinal(arguments: Arguments, language: str) -> str | None:
+    """Words of ``ordinal|3`` in English: "3rd"."""
+    number = arguments.get("1", "")
+    if not number.isdecimal():
+        return None
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
+    if number[-2:] in ("11", "12", "13"):
+        ending = "th"
+    return number + ending
+
+
+def _raised(arguments: Arguments, language: str) -> str:
+    text = first_value(arguments, ("lt", "label", "text", "1"))
+    return raised(text) or text
+
+
+def _exponent_of_ten(arguments: Arguments, language: str) -> str:
+    return f"10{_raised(arguments, language)}"
+
+
+def _joined(separator: str, arguments: Arguments, language: str) -> str:
+    return separator.join(value for key, value in arguments.items() if key.isdecimal() and value)
+
+
+def _last_argument(arguments: Arguments, language: str) -> str:
+    """Text after a size, or after the title of a page that another wiki has.
+
+    A third argument in lower case is that wiki's code: ``не переведено|Имя|Надпись|en|Name``.
+    """
+    if named := first_value(arguments, ("текст", "надо", "треба")):
+        return named
+    if arguments.get("3", "").islower():
+        return first_value(arguments, ("2", "1"))
+    return first_value(arguments, ("3", "2", "1"))
+
+
+def _author_year(arguments: Arguments, language: str) -> str | None:
+    """Words of ``harvtxt|Smith|Jones|2004|p=12``: "Smith & Jones (2004, p. 12)"."""
+    *authors, year = [value for key, value in arguments.items() if key.isdecimal() and value]
+    if not authors:
+        return None
+    names = authors[0]
+    if len(authors) > 3:
+        names += " et al."
+    elif len(authors) > 1:
+        names = f"{', '.join(authors[:-1])} & {authors[-1]}"
+    place = ""
+    if arguments.get("p"):
+        place = f", p. {arguments['p']}"
+    elif arguments.get("pp"):
+        place = f", pp. {arguments['pp']}"
+    return f"{names} ({year}{place})"
+
+
+def ship(prefix: str, arguments: Arguments, language: str) -> str | None:
+    """Words of ``USS|Kidd|DD-661``, where a third argument says what is shown: 2 the name, 3 the
+    prefix and the name, 6 the name and the number.
+    """
+    name = arguments.get("1", "")
+    number = arguments.get("2", "")
+    style = arguments.get("3", "")
+    if style == "2":
+        return name or None
+    if style == "3":
+        return f"{prefix} {name}".strip()
+    if style == "6":
+        return f"{name} ({number})" if number else name
+    if style:
+        return None
+    words = f"{prefix} {name}".strip()
+    return f"{words} ({number})" if number else words
+
+
+def _any_ship(arguments: Arguments, language: str) -> str | None:
+    """Words of ``ship|HMS|Victory``, whose first argument may be empty."""
+    return ship(arguments.get("1", ""), without_first(arguments), language) or None
+
+
+def _audio(arguments: Arguments, language: str) -> str:
+    text = arguments.get("2", "")
+    return "" if text.strip(" :()").lower() in NAMES.audio_labels else text
+
+
+def _accidental(arguments: Arguments, language: str) -> str | None:
+    sign = arguments.get("1", "").lower()
+    for shown, names in _ACCIDENTALS.items():
+        if sign in names:
+            return shown
+    return None
+
+
+_ACCIDENTALS = {
+    "♭": ("flat", "b", "♭"),
+    "♯": ("sharp", "#", "♯", "&#35;"),
+    "♮": ("natural", "n", "♮"),
+}
+
+
+def _coordinates(arguments: Arguments, language: str) -> str:
+    """Text of ``Coordinate|text=Ulm``; the names of formats and icons are in capitals."""
+    text = arguments.get("text", "")
+    return "" if text.isupper() or not text[:1].isalpha() else text
+
+
+def _stress(arguments: Arguments, language: str) -> str | None:
+    if "2" in arguments:
+        return None
+    return f"{arguments.get('1', '')}\u0301"
+
+
+RULES: dict[str, Renderer] = {
+    "accidental": _accidental,
+    "author_year": _author_year,
+    "coordinates": _coordinates,
+    "country": country,
+    "height": _height,
+    "height_above_sea": _height_above_sea,
+    "labelled": labelled,
+    "percentage": _percentage,
+    "raised": _raised,
+    "ship": _any_ship,
+    "stress": _stress,
+    "as_of": _as_of,
+    "audio": _audio,
+    "century": _century,
+    "convert": _convert,
+    "date": _date,
+    "joined": partial(_joined, ""),
+    "ordinal": _ordinal,
+    "language_text": language_text,
+    "last_argument": _last_argument,
+    "listed": partial(_joined, ", "),
+    "keys": partial(_joined, "+"),
+    "power_of_ten": _exponent_of_ten,
+    "quantity": _quantity,
+    "spaced": partial(_joined, " "),
+    "value": _value,
+}
+"""The rules that ``names.toml`` names."""
