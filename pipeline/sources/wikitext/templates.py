@@ -9,7 +9,7 @@ leaves a mark, so that the sentence can be repaired or left out.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain
 from types import MappingProxyType
 
@@ -25,6 +25,8 @@ from .patterns import Arguments, Renderer, all_fitting, first_fitting, first_val
 from .repair import MISSING, PRONUNCIATION, REMOVED
 from .rules import RULES, ship
 
+NUM_CACHED = 4096
+"""Names of templates whose kind is remembered: a few hundred are most of a wiki's."""
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=")
 _FRENCH_NUMERAL = re.compile(
     r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde|d|de)(?: siècle| millénaire| s\.?| [a-zéû]{3,9})?)"
@@ -54,6 +56,7 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
     return name, arguments
 
 
+@lru_cache(NUM_CACHED)
 def template_name(head: str) -> str:
     """Return the name before the first pipe, lower-cased, without the template namespace.
 
@@ -68,6 +71,7 @@ def template_name(head: str) -> str:
     return name.rstrip("? ")
 
 
+@lru_cache(NUM_CACHED)
 def mark_of_silent(name: str, language: str) -> str | None:
     """Return the mark for a footnote, note to editors, box or pronunciation.
 
@@ -86,6 +90,7 @@ def mark_of_silent(name: str, language: str) -> str | None:
     return None
 
 
+@lru_cache(NUM_CACHED)
 def find_renderer(name: str, language: str) -> Renderer | None:
     """Return the function that renders a template, None if its words are not known.
 
