@@ -86,6 +86,17 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
+def test_a_run_that_only_the_first_rank_sees_finished_is_refused(instances, tmp_path, monkeypatch):
+    changes = {"device": "cpu"}
+    outputs = [tmp_path / "one machine", tmp_path / "another"]
+    assert pretrain(make_config(**changes), [instances], outputs[0])["status"] == "finished"
+    (second,) = start_ranks(monkeypatch, 2, repr(SHORT | changes), instances, outputs)
+    with pytest.raises(UserError, match="were not started alike: `output`"):
+        pretrain(make_config(**changes), [instances], outputs[0])
+    assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
+
+
+@pytest.mark.slow
 def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()

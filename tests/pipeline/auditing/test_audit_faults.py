@@ -225,6 +225,23 @@ def test_a_split_other_than_the_requested_one_is_named(tmp_path):
     )
 
 
+def test_a_vocabulary_of_another_language_is_named(tmp_path):
+    manifest = build(tmp_path)
+
+    def forget_words(rows):
+        for row in rows:
+            # What is masked stays as it is, so that the masks do.
+            for position in range(1, len(row["input_ids"]), 8):
+                is_masked = position in row["masked_lm_positions"]
+                if not is_masked and row["input_ids"][position] > FULL_STOP:
+                    row["input_ids"][position] = VOCABULARY.unk_id
+
+    assert checks_of(audit(tmp_path, manifest))["unknown tokens"].verdict == "ok"
+    spoil(tmp_path, manifest, forget_words)
+    check = checks_of(audit(tmp_path, manifest))["unknown tokens"]
+    assert check.verdict == "bad" and "learned from these documents" in check.complaint
+
+
 def test_a_vocabulary_that_hardly_occurs_is_named(tmp_path):
     def use_few_words(rows):
         for row in rows:
