@@ -335,7 +335,7 @@ def test_newer_templates(language: str, markup: str, text: str) -> None:
         ("he", "העיר{{הערה|מפקד.}} נוסדה", "העיר נוסדה"),
         ("nb", "Det{{trenger referanse}} er {{språk|en|town}}", "Det er town"),
         # functions
-        ("en", "{{#switch:b|a|b=x|c=y|z}}, {{#switch: q | a=x | #default = d }}", "x, d"),
+        ("en", "{{#switch:a|a|b=x|c=y|z}}, {{#switch: q | a=x | #default = d }}", "x, d"),
         ("en", "{{#expr: 1990 + 2 * (3 + 12)}} has {{plural:2|town|towns}}", "2020 has towns"),
         ("en", "{{#expr: 10/4 round 0}}, {{#ifeq:a|A|x|y}}, {{#if:x|a=b}}", "3, y, a=b"),
     ],
