@@ -143,8 +143,8 @@ class IngestConfig:
     )
     keep_lines: bool = option(
         False,
-        "Leave nothing out of plain text as a heading or table, and join only full lines that are "
-        "no items of a list: for notes, forms and logs.",
+        "Leave nothing out of plain text as a heading or table, and join a line with the next only "
+        "if it is full and no item of a list begins there: for notes, forms and logs.",
         group="Reading",
     )
     templates: str = option(

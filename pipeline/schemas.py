@@ -19,7 +19,7 @@ MEANINGS = {
     # Instances, a row for each: ``[CLS] A [SEP] B [SEP]``.
     "input_ids": "tokens with masks, from [CLS] to the last [SEP], not padded",
     "segment_b_start": "index of B's first token; the row's length if there is no B",
-    # Packed instances have several documents in a row, each of which is a sequence of its own,
+    # Packed instances have several documents in a row. Each is a sequence of its own,
     # ``[CLS] document [SEP]``, and sees none of the others.
     SEQUENCE_STARTS: "indices of the tokens where a document starts",  # ascending, from 0 on
     "documents": "their rows in the documents",  # of the shard of the same number

@@ -43,12 +43,12 @@ class TaskData(ABC, Generic[ExampleT]):
         """Return a key; examples with the same key stay on the same side of a train/dev split."""
 
     def stratum(self, example: ExampleT) -> object:
-        """Return the class of an example, of which both sides of a train/dev split get a share."""
+        """Return the class of an example; both sides of a train/dev split get a share of each."""
         return None
 
     def dev_examples(self, examples: list[ExampleT]) -> list[ExampleT]:
-        """Return the examples by which a model is measured, if those of training would not tell a
-        good one from a bad one.
+        """Return what a model is measured on: these examples, unless every model would be right on
+        them.
         """
         return examples
 

@@ -10,7 +10,7 @@ _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20}
 
 
 def language_of(name: str) -> tuple[str, str] | None:
-    """Return the prefix and the language code of a template's name, None if there is no code.
+    """Return the prefix and the language code of a template's name; None if it has no code.
 
     It is in ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text.
     """

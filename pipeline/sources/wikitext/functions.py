@@ -24,7 +24,7 @@ def _if_true(expression: str, arguments: Arguments, language: str) -> str | None
 
 
 def _switch(value: str, arguments: Arguments, language: str) -> str:
-    """Words of ``#switch:b|a|b=x|#default=y``: "x"; a case without words has those of the next."""
+    """Words of ``#switch:a|a|b=x|#default=y``: "x", as a case without words shows the next's."""
     *_, last = ("", *arguments.values())
     default = "" if "=" in last else last
     is_found = False

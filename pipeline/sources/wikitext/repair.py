@@ -45,8 +45,8 @@ _BEFORE_A_WORD = "|".join(
     for word in ("at", "by", "from", "of", "bei", "von", "nach", "par", "por", "pronounced", "as")
 )
 # "The first stage fell at {{coord|30|12|N|74|7|W}} and", "described by {{cite Q|Q1}} in": a word
-# follows, not a footnote; not a name, which a flag precedes. It begins with the mark, of which
-# there are fewer than prepositions.
+# follows, not a footnote; not a name, which a flag precedes. The pattern begins with the mark,
+# because marks are rarer than prepositions.
 _PLACE = re.compile(
     rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)(?! [A-ZÀ-ÖØ-ÞА-Я])"
 )
