@@ -4,14 +4,13 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
 from .encoder import Encoder, Shape
 
@@ -44,14 +43,19 @@ class PretrainBatch(NamedTuple):
 
     def pin(self) -> "PretrainBatch":
         """Copy the batch to pinned memory, ahead of `to`."""
-        return tree_map_only(Tensor, Tensor.pin_memory, self)
+        return self._map(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "PretrainBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
         is_gpu = device.type == "cuda"
         # Nothing is pinned twice. Before a copy from other memory the driver may wait for the GPU.
         batch = self.pin() if is_gpu else self
-        return tree_map_only(Tensor, lambda tensor: tensor.to(device, non_blocking=is_gpu), batch)
+        return batch._map(lambda tensor: tensor.to(device, non_blocking=is_gpu))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
+        return PretrainBatch._make(
+            change(value) if isinstance(value, Tensor) else value for value in self
+        )
 
 
 class PretrainSums(NamedTuple):
