@@ -1,5 +1,5 @@
-"""Ingest end to end: speed by source, beside mwparserfromhell for dumps; two workers; memory and
-time at 10x.
+"""Ingest end to end: speed by source, beside WikiExtractor for dumps; two workers; memory and time
+at 10x.
 
     python -m benchmarks.ingest --dump DUMP --table PARQUET [SOURCE...] [--megabytes 300]
 
@@ -8,22 +8,24 @@ is repeated, every copy with its own ids and a sentence of its own, up to a tent
 (of XML or text) and up to all of it. A SOURCE is anything else that ingest reads, such as a folder
 of books or a .txt; it is measured as it is. Each run is a process of its own, measured end to end
 with its child processes: start-up, reading and writing included. Rates per core use CPU time; the
-slope from the small run to the large one is the rate without start-up costs.
+slope from the small run to the large one is the rate without start-up costs. WikiExtractor is
+measured where it is installed (``pip install wikiextractor``), without its templates, which take it
+many times as long.
 """
 
 import argparse
 import bz2
 import os
 import re
+import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import mwparserfromhell
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -31,10 +33,8 @@ from rich.console import Console
 from rich.table import Table
 
 from .build import read_sentences, text_bytes
-from .process import Usage, run_command
-from .wikitext_quality import read_articles
+from .process import Usage, run_command, run_measured
 
-PEER_BYTES = 6_000_000  # of XML for mwparserfromhell, whose time is linear
 PAGES_A_STREAM = 100  # as Wikimedia packs them
 COPY = "This is copy {} of it, made for a measurement."
 
@@ -68,10 +68,17 @@ def main() -> None:
         sizes = (arguments.megabytes / 10, arguments.megabytes)
         if arguments.dump:
             path = work / "dump.xml.bz2"
-            pair = [ingest(path, repeat_dump(arguments.dump, path, size), work) for size in sizes]
-            lines += [compare_with_peer(arguments.dump, pair[1]), compare_sizes(*pair)]
-            runs += [*pair, ingest(path, pair[1].mb_in, work, workers=2)]
+            pair: list[Run] = []
+            for size in sizes:
+                mb_in = repeat_dump(arguments.dump, path, size)
+                pair.append(ingest(path, mb_in, work))
+                runs.append(pair[-1])
+                if find_spec("wikiextractor"):
+                    runs.append(extract(path, mb_in, work))
+                    lines.append(compare(*runs[-2:]))
+            runs.append(ingest(path, pair[1].mb_in, work, workers=2))
             speed_up = pair[1].usage.wall_s / runs[-1].usage.wall_s
+            lines.append(compare_sizes(*pair))
             lines.append(f"two workers are {speed_up:.2f} times as fast as one")
         if arguments.table:
             path = work / "table.parquet"
@@ -92,6 +99,21 @@ def ingest(source: Path, mb_in: float | None, work: Path, *, workers: int = 1) -
     mb_out = text_bytes(read_sentences(str(output))) / 1e6
     name = source.name if workers == 1 else f"{source.name}, {workers} workers"
     return Run(name, mb_out if mb_in is None else mb_in, usage, mb_out)
+
+
+def extract(dump: Path, mb_in: float, work: Path) -> Run:
+    """Run WikiExtractor on a dump, with a process to clean articles and one to write them."""
+    output = work / "extracted"
+    command = [sys.executable, "-m", "wikiextractor.WikiExtractor", "--no-templates"]
+    usage = run_measured([*command, "--processes", "1", "--quiet", "-o", str(output), str(dump)])
+    mb_out = sum(path.stat().st_size for path in output.rglob("wiki_*")) / 1e6
+    return Run("WikiExtractor", mb_in, usage, mb_out)
+
+
+def compare(run: Run, peer: Run) -> str:
+    """Say how much less CPU time a run takes than its peer."""
+    ratio = peer.usage.cpu_s / run.usage.cpu_s
+    return f"{run.mb_in:.0f} MB of XML: {ratio:.2f} times as fast as {peer.source}"
 
 
 def repeat_dump(dump: Path, path: Path, megabytes: float) -> float:
@@ -160,22 +182,6 @@ def copy_rows(table: pa.Table, copy: int) -> pa.Table:
         )
         table = table.set_column(index, name, changed)
     return table
-
-
-def compare_with_peer(dump: Path, run: Run) -> str:
-    """Compare the rate of a run with mwparserfromhell's on the pages of `dump`."""
-    _, articles, num_bytes = read_articles(dump)
-    begin = time.process_time()
-    done = 0
-    for _, text in articles:
-        mwparserfromhell.parse(text).strip_code()
-        done += len(text.encode())
-        if done > PEER_BYTES:
-            break
-    num_bytes *= done / sum(len(text.encode()) for _, text in articles)
-    rate = num_bytes / 1e6 / (time.process_time() - begin)
-    speeds = f"{run.rate:.1f} MB of XML a second, strip_code alone {rate:.1f}"
-    return f"dump: {speeds}: ratio {run.rate / rate:.1f}"
 
 
 def compare_sizes(small: Run, large: Run) -> str:

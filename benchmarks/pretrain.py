@@ -17,7 +17,8 @@ import argparse
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
@@ -28,20 +29,24 @@ from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import make_batches
+from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops, update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from clozeworks.pipeline.instances.rows import Rows
-from datasets import IterableDataset, load_dataset
+from datasets import load_dataset
+from datasets.utils.logging import disable_progress_bar
 from rich.console import Console
 from rich.table import Column, Table
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
 from .peer import make_peer, peer_loss
 
+BATCH_ROWS = 256
 LOADER_ROWS = 100_000
-PEER_LOADER_ROWS = 2_000
+PEER_LOADER_ROWS = 20_000
 MEASURED_SECONDS = 2.0
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
@@ -81,6 +86,7 @@ def main() -> None:
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     logging.getLogger("datasets").setLevel(logging.ERROR)
+    disable_progress_bar()
     directories = [data.open_instances(path) for path in arguments.instances]
     print_loaders(directories[0])
     kind = CONFIGS[arguments.architecture]
@@ -224,35 +230,73 @@ def peak_memory(trainer: Trainer, work: Work) -> float:
 
 
 def print_loaders(directory: data.InstanceDirectory) -> None:
-    ours, theirs = our_loader(directory), peer_loader(directory)
+    rates = {
+        "datasets, memory-mapped": mapped_rate(directory),
+        "datasets, streamed": streamed_rate(directory),
+        "clozeworks, InstanceDataset and collate": public_rate(directory),
+        "clozeworks, in pretrain": own_rate(directory),
+    }
     table = Table(
-        "loader", "instances/s", "ratio", title="one thread, shuffled, padded batches of 256"
+        "loader", "rows/s", "ratio", title=f"one thread, shuffled, padded batches of {BATCH_ROWS}"
     )
-    table.add_row("datasets + DataCollatorForLanguageModeling", f"{theirs:,.0f}", "1.0x")
-    table.add_row("clozeworks", f"{ours:,.0f}", f"{ours / theirs:.1f}x")
+    for name, rate in rates.items():
+        table.add_row(name, f"{rate:,.0f}", f"{rate / rates['datasets, memory-mapped']:.1f}x")
     Console().print(table)
 
 
-def our_loader(directory: data.InstanceDirectory) -> float:
+def own_rate(directory: data.InstanceDirectory) -> float:
+    """Return the rows a second that `pretrain` loads."""
     sequence = RowSequence(directory, 0)
     started = time.process_time()
-    for first in range(0, LOADER_ROWS, 256):
-        make_batches(sequence.rows(first, first + 256), 256)
+    for first in range(0, LOADER_ROWS, BATCH_ROWS):
+        make_batches(sequence.rows(first, first + BATCH_ROWS), BATCH_ROWS)
     return LOADER_ROWS / (time.process_time() - started)
 
 
-def peer_loader(directory: data.InstanceDirectory) -> float:
-    files = f"{directory.path}/train-*.parquet"
-    stream: Any = load_dataset(
-        "parquet", data_files=files, split="train", streaming=True, columns=["input_ids"]
+def public_rate(directory: data.InstanceDirectory) -> float:
+    """Return the rows a second of a `DataLoader` over the public data set."""
+    dataset = InstanceDataset(directory.path, batch_size=BATCH_ROWS, seed=0)
+    return rate_of(
+        iter(DataLoader(dataset, batch_size=BATCH_ROWS, collate_fn=collate)), LOADER_ROWS
     )
-    assert isinstance(stream, IterableDataset)
-    collate = DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(directory.path))
-    batches = iter(stream.shuffle(seed=0, buffer_size=1000).batch(256))
-    next(batches)  # opens the files and fills the buffer
+
+
+def mapped_rate(directory: data.InstanceDirectory) -> float:
+    """Return the rows a second of a data set in files of Arrow, in a random order."""
+    with TemporaryDirectory() as cache:
+        rows: Any = load_dataset(**peer_source(directory), cache_dir=cache).shuffle(seed=0)
+        make_batch = peer_collator(directory)
+        batches = DataLoader(rows, batch_size=BATCH_ROWS, collate_fn=make_batch)
+        return rate_of(iter(batches), PEER_LOADER_ROWS)
+
+
+def streamed_rate(directory: data.InstanceDirectory) -> float:
+    """Return the rows a second of a stream that is shuffled in a buffer of 1,000 rows."""
+    stream: Any = load_dataset(**peer_source(directory), streaming=True)
+    make_batch = peer_collator(directory)
+    batches = (
+        make_batch([{"input_ids": ids} for ids in batch["input_ids"]])
+        for batch in stream.shuffle(seed=0, buffer_size=1000).batch(BATCH_ROWS)
+    )
+    return rate_of(batches, PEER_LOADER_ROWS)
+
+
+def peer_source(directory: data.InstanceDirectory) -> dict[str, Any]:
+    files = f"{directory.path}/train-*.parquet"
+    return {"path": "parquet", "data_files": files, "split": "train", "columns": ["input_ids"]}
+
+
+def peer_collator(directory: data.InstanceDirectory) -> Callable[[Any], Any]:
+    """Return what masks and pads a batch in `transformers`."""
+    return DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(directory.path))
+
+
+def rate_of(batches: Iterator[Any], most_rows: int) -> float:
+    """Return the rows a second of CPU time, but for the first batch, which opens the files."""
+    next(batches)
     started, num_rows = time.process_time(), 0
-    while num_rows < PEER_LOADER_ROWS and (batch := next(batches, None)):
-        num_rows += len(collate([{"input_ids": ids} for ids in batch["input_ids"]])["input_ids"])
+    while num_rows < most_rows and (batch := next(batches, None)):
+        num_rows += len(batch["input_ids"])
     return num_rows / (time.process_time() - started)
 
 

@@ -1,4 +1,4 @@
-"""A clozeworks command in its own process, and its cost."""
+"""A command in its own process, and its cost."""
 
 import json
 import os
@@ -31,11 +31,15 @@ class Usage(NamedTuple):
 
 def run_command(*arguments: object) -> Usage:
     """Run a clozeworks command, imports included, and measure it."""
+    return run_measured([*CLOZEWORKS, *map(str, arguments)])
+
+
+def run_measured(command: list[str]) -> Usage:
+    """Run a command to its end and measure it; end with its name if it fails."""
     begin = time.monotonic()
-    command = [*MEASURE, *CLOZEWORKS, *map(str, arguments)]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    ended = subprocess.run([*MEASURE, *command], stdout=subprocess.PIPE, check=True)
     wall = time.monotonic() - begin
     status, cpu_s, peak_kb = json.loads(ended.stdout)
     if status:
-        raise SystemExit(f"clozeworks {' '.join(map(str, arguments))} failed")
+        raise SystemExit(f"{' '.join(command)} failed")
     return Usage(wall, cpu_s, peak_kb * 1024 / 1e6)
