@@ -78,7 +78,8 @@ _LANGUAGE_OF_CODE = {
     "zh-yue": "zh",
 }
 
-_ITEM = re.compile(r"(?:\(\w{1,4}\)|[•◦▪■●]) (?=.)")
+# The sign that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
+_ITEM = re.compile(r"\((?=\w{1,4}\) )|^[•◦▪■●](?= )")
 
 _OPENERS = "「『（(“«"
 
@@ -188,13 +189,12 @@ class _Splitter:
 def _segment(text: str, code: str) -> list[str]:
     """Return the pieces of a paragraph that sentencex finds.
 
-    It would take all of a list's item for one sentence: "(2) The text. The rest."
+    It would begin a sentence with each item of a list, and end it with the next or the paragraph.
+    So it is shown a capital letter where an item begins.
     """
-    item = _ITEM.match(text) if text[0] in "(•◦▪■●" else None
-    if not item:
-        return segment(code, text)
-    pieces = segment(code, text[item.end() :])
-    return [item[0] + pieces[0], *pieces[1:]]
+    shown = _ITEM.sub("X", text)
+    pieces = segment(code, shown)
+    return pieces if shown == text else _same_lines([text], "\n".join(pieces))
 
 
 def _same_lines(texts: list[str], lines: str) -> list[str]:
