@@ -35,7 +35,8 @@ _APOSTROPHE_CLOSES = re.compile(r"[\w.,!?]'(?!\w)")
 _INTRODUCED = r"(?:(?<=\n.)|(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=--.)|(?<= - .)|(?<=[ա-և]\. .))"
 _QUOTATION = re.compile(
     r"[\"“„«‘'](?:"
-    rf"(?<=[\"“„«]){_INTRODUCED}([^\"“”„«»\n]{{60,}}+)[\"”“»]"
+    rf"(?<=\"){_INTRODUCED}([^\"\n]{{60,}}+)\""
+    rf"|(?<=[“„«]){_INTRODUCED}([^\"“”„«»\n]{{60,}}+)[”“»]"
     # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
     rf"|(?<=[‘']){_INTRODUCED}(?P<single>[^\"“”\n]{{1,3000}}?[.,!?—])[’'](?!\w)"
     # A title has no full stop of these scripts, whatever precedes it.
