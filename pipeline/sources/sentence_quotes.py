@@ -51,7 +51,7 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     which opens or closes another quotation: no sentence would end between them.
     """
     if code in GERSHAYIM:
-        return [_TYPED_GERESH.sub("״", text) for text in texts]
+        texts = [_TYPED_GERESH.sub("״", text) for text in texts]
     if code in MIRRORED_QUOTES:
         return [_with_mirrored_marks(text) for text in texts]
     return [text if _is_well_paired(text) else _paired(text) for text in texts]
