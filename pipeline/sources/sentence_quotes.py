@@ -19,7 +19,7 @@ _PRINTED_MARK = re.compile("[“”„«»]")
 # One that sentencex takes for an opening single quote, although a sentence ends between it and what
 # it takes for the closing one: "'l bogħod. Il- … ta' ".
 _FALSE_APOSTROPHE = re.compile(
-    rf"'(?<!\w')(?=\w[^']*?[.!?] [{UPPER_CASE}][^']*?(?:(?<![\s.,!?…])'(?!\w)|(?<=\s)'(?=\w)))"
+    rf"'(?<!\w')(?=\w[^']*?[.!?] [{UPPER_CASE}][^']*?(?<![\s.,!?…])'(?!\w))"
 )
 _RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]")
 
