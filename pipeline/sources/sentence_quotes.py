@@ -16,11 +16,12 @@ _TYPED_PAIRS = re.compile(
     r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
 )
 _PRINTED_MARK = re.compile("[“”„«»]")
-# One that sentencex takes for an opening single quote, although a sentence ends between it and what
-# it takes for the closing one: "'l bogħod. Il- … ta' ".
-_FALSE_APOSTROPHE = re.compile(
-    rf"'(?<!\w')(?=\w[^']*?[.!?] [{UPPER_CASE}][^']*?(?<![\s.,!?…])'(?!\w))"
+_SINGLE = re.compile(
+    r"(?P<opening>(?P<introduced>(?<![^,:;.!?…(—–-] )(?<=[ (—–-])|^)?(?<!\w)'(?=\w))"
+    r"|(?<=[\w.,!?…—–-])'(?!\w)"
 )
+# Between what sentencex takes for single quotes: "'l bogħod. Il- … ta' ".
+_END_WITHIN = re.compile(f"[.!?] [{UPPER_CASE}]")
 _RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]")
 
 # What is shorter may be a title.
@@ -64,7 +65,7 @@ def _is_well_paired(text: str) -> bool:
         return False
     if "''" in text or "``" in text:
         return False
-    if (" '" in text or text[0] == "'") and _FALSE_APOSTROPHE.search(text):
+    if (" '" in text or text[0] == "'") and _apostrophes(text):
         return False
     if text.isascii() or not ("“" in text or "„" in text or "«" in text or "”" in text):
         return True
@@ -102,9 +103,34 @@ def _paired(text: str) -> str:
         if partner and len(mark[0]) == 1:
             shown[mark.start()] = partner
         opened = None
+    for mark in _apostrophes(text):
+        _hide(mark, shown)
     if opened:
         _hide(opened, shown)
-    return _FALSE_APOSTROPHE.sub(ORPHAN, "".join(shown))
+    return "".join(shown)
+
+
+def _apostrophes(text: str) -> list[re.Match[str]]:
+    """Return the marks that look like an opening single quote, but close at none: another one
+    opens before, or sentences end before what is the apostrophe of a plural.
+    """
+    found = []
+    opened: re.Match[str] | None = None
+    for mark in _SINGLE.finditer(text):
+        if mark["opening"]:
+            # "'Let's get near 'em. Run!'"
+            if opened and opened["introduced"] is not None and mark["introduced"] is None:
+                found.append(mark)
+                continue
+            if opened:
+                found.append(opened)
+            opened = mark
+        elif opened:
+            is_plural = text[mark.start() - 1].isalnum()
+            if is_plural and _END_WITHIN.search(text, opened.end(), mark.start()):
+                found.append(opened)
+            opened = None
+    return found
 
 
 def _hide(mark: re.Match[str], shown: list[str]) -> None:

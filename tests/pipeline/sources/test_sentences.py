@@ -151,6 +151,14 @@ def test_each_rule_cuts_its_example(rule: Rule) -> None:
         ("en", "(2) The contribution is made by the kingdom.|The member is responsible for it."),
         ("de", "(3) Das ist ein Satz.|Hier kommt ein zweiter.|Und ein dritter."),
         ("en", "• It is late.|We must go."),
+        # Items of a list within a paragraph; each begins a sentence only after the end of one.
+        (
+            "de",
+            "Es gibt zwei Gruppen: (1) Flamen, die hier wohnen, und (2) Wallonen, auch von hier."
+            "|Das Land ist schmal.|Es ist auch lang.",
+        ),
+        ("en", "It has two parts.|(1) Dogs bark.|They run.|(2) Cats do not.|That is all."),
+        ("he", "ראו מס. 5 בספר.|זה היה באותה שנת מס.|במידה ונותרים הפסדים."),
         # A bracket holds a sentence.
         ("en", "He was late.|(Had he missed the train?)|But nobody cared."),
         ("pl", "Był spóźniony.|(Debiutował wierszem.)|Nie napisał nic."),
@@ -350,6 +358,11 @@ def test_a_word_like_any_other_ends_a_sentence(language: str, sentences: list[st
         ("fr", ["Il dit : « Il pleut.", "Nous restons.", "Puis « tous » partirent."]),
         ("mt", ["Dan hu 'l bogħod.", "Il-karozza ta' Ġanni hija ħamra.", "Hi telqet."]),
         ("ar", ["قال: ”إنها تمطر.", "سنبقى هنا."]),
+        # An elision, not a quotation; nor is what is quoted around it.
+        ("en", ["I told 'em so in the morning.", "They laughed at 'em.", "We left."]),
+        ("en", ["'Let us get near 'em before it is dark.", "I can smell the trees of the house.'"]),
+        ("cy", ["Mae 'r ci yma.", "Mae 'r gath yna.", "Dyna ni."]),
+        ("he", ['היא חוקרת מ"יד בן צבי", וכתבה ספר.', "הציפורים הן המאמינים."]),
     ],
 )
 def test_a_mark_without_its_partner_protects_nothing(language: str, sentences: list[str]) -> None:
@@ -402,6 +415,13 @@ def test_a_mark_without_its_partner_protects_nothing(language: str, sentences: l
             [
                 "«Je suis venu ici tout seul hier soir, mon ami.",
                 "Vous ne le saviez donc pas encore?»",
+            ],
+        ),
+        (
+            "nl",
+            [
+                '"Hij is de leider van de beweging, het «Vlaams Belang», sinds vele jaren.',
+                'Het heeft geen zin dat te ontkennen."',
             ],
         ),
         (
