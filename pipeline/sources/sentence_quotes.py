@@ -17,8 +17,8 @@ _TYPED_PAIRS = re.compile(
 )
 _PRINTED_MARK = re.compile("[“”„«»]")
 _SINGLE = re.compile(
-    r"(?P<opening>(?P<introduced>(?<![^,:;.!?…(—–-] )(?<=[ (—–-])|^)?(?<!\w)'(?=\w))"
-    r"|(?<=[\w.,!?…—–-])'(?!\w)"
+    r"'(?:(?P<opening>(?<!\w')(?=\w))(?P<introduced>(?<![^,:;.!?…(—–-] ')(?<=[ (—–-]')|(?<=^'))?"
+    r"|(?<=[\w.,!?…—–-]')(?!\w))"
 )
 # Between what sentencex takes for single quotes: "'l bogħod. Il- … ta' ".
 _END_WITHIN = re.compile(f"[.!?] [{UPPER_CASE}]")
@@ -117,7 +117,7 @@ def _apostrophes(text: str) -> list[re.Match[str]]:
     found = []
     opened: re.Match[str] | None = None
     for mark in _SINGLE.finditer(text):
-        if mark["opening"]:
+        if mark["opening"] is not None:
             # "'Let's get near 'em. Run!'"
             if opened and opened["introduced"] is not None and mark["introduced"] is None:
                 found.append(mark)

@@ -78,8 +78,9 @@ _LANGUAGE_OF_CODE = {
     "zh-yue": "zh",
 }
 
-# The sign that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
-_ITEM = re.compile(r"\((?=\w{1,4}\) )|^[•◦▪■●](?= )")
+# The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
+_ITEM = re.compile(r"\((?=\w{1,4}\) )")
+_BULLET = re.compile("[•◦▪■●](?= )")
 
 _OPENERS = "「『（(“«"
 
@@ -193,6 +194,8 @@ def _segment(text: str, code: str) -> list[str]:
     So it is shown a capital letter where an item begins.
     """
     shown = _ITEM.sub("X", text)
+    if _BULLET.match(text):
+        shown = f"X{shown[1:]}"
     pieces = segment(code, shown)
     return pieces if shown == text else _same_lines([text], "\n".join(pieces))
 
