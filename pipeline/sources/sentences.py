@@ -79,7 +79,7 @@ _LANGUAGE_OF_CODE = {
 }
 
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
-_ITEM = re.compile(r"\((?=\w{1,4}\) )")
+_ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
 _BULLET = re.compile("[•◦▪■●](?= )")
 
 _OPENERS = "「『（(“«"

@@ -157,6 +157,7 @@ def test_each_rule_cuts_its_example(rule: Rule) -> None:
             "Es gibt zwei Gruppen: (1) Flamen, die hier wohnen, und (2) Wallonen, auch von hier."
             "|Das Land ist schmal.|Es ist auch lang.",
         ),
+        ("en", 'He used the word in his work, "What is Property?" (1840) to name the owners.'),
         ("en", "It has two parts.|(1) Dogs bark.|They run.|(2) Cats do not.|That is all."),
         ("he", "ראו מס. 5 בספר.|זה היה באותה שנת מס.|במידה ונותרים הפסדים."),
         # A bracket holds a sentence.
