@@ -44,6 +44,8 @@ _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 _ROMAN = re.compile("[IVXLC]+")
+_AFTER_NAMES = frozenset(("Corp", "Inc", "Jr", "Ltd", "Ltda"))
+"""Abbreviations in any language, with a capital as names have, that no name follows."""
 # The patterns of a word see as much of the text before it.
 _LONGEST_ENDING = 24
 _LONGEST_DIRECTION = 3
@@ -161,7 +163,7 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     word = _word_before(text, end.start())
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
-        (word.islower() or _ROMAN.fullmatch(word) is not None)
+        (word.islower() or word in _AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
         and end["next"] in endings.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )
@@ -230,4 +232,4 @@ def _ends_with_word(word: str, end: re.Match[str], endings: Endings, document: D
         return False
     # "J.R.R. T. Smith"
     is_initial = len(following) == 1 and end.string[end.end("next") :][:1] == "."
-    return not is_initial and not document.is_name(following)
+    return not is_initial and (following in endings.openers or not document.is_name(following))

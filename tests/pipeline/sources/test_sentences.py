@@ -602,6 +602,10 @@ def test_a_document_is_asked_about_few_words() -> None:
         ("de", ["Er sprach von Autos usw.", "Danach ging er."]),
         ("en", ["The gallery has paintings, prints etc.", "They sing well."]),
         ("it", ["Ha scritto al prof. Lucio Bianchi."]),  # a name
+        ("de", ["Er arbeitet für die Acme Ltd.", "Danach ging er."]),
+        ("de", ["Sie beschäftigt bei Acme Inc. Adam Smith."]),
+        ("it", ["Nacque nel 330 a.C.", "Egli morì presto."]),
+        ("it", ["Nel 44 a.C. Cesare morì."]),
     ],
 )
 def test_an_abbreviation_before_a_word_that_begins_sentences_ends_one(
