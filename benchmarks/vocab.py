@@ -1,11 +1,12 @@
-"""Learn a vocabulary of 30,522: word counts and our trainer, against `BertWordPieceTokenizer`, both
-on one core.
+"""Learn vocabularies of 30,522: word counts and our trainer, against `BertWordPieceTokenizer` and
+`ByteLevelBPETokenizer`, all on one core.
 
     python -m benchmarks.vocab PARQUET [HELD_OUT_PARQUET]
 
-PARQUET files have a column ``sentences`` (documents) or ``text`` (read by line). The fertility of
-the two vocabularies (tokens per word) is measured on the held-out file, or else on the same. Times
-are CPU time, so other work on the machine does not count.
+PARQUET files have a column ``sentences`` (documents) or ``text`` (read by line). A fifth of the
+first file is learned from, then all of it. The fertility of the two WordPiece vocabularies (tokens
+per word) is measured on the held-out file, or else on the same. Times are CPU time, so other work
+on the machine does not count.
 
     python -m benchmarks.vocab --words 10000000 [--seed 0]
 
@@ -18,6 +19,7 @@ import hashlib
 import os
 import resource
 import time
+from collections.abc import Callable
 
 # Before anything starts a thread pool: one core for each side.
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
@@ -26,11 +28,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from clozeworks.pipeline.vocabulary.bpe import learn_bpe
+from clozeworks.pipeline.vocabulary.byte_level import ByteLevelSplitter, byte_level_tokenizer
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece
-from tokenizers import BertWordPieceTokenizer
+from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 SIZE, MIN_FREQUENCY = 30_522, 2
 UNCASED = Normalization(lowercase=True, strip_accents=True)
@@ -46,22 +50,26 @@ def read_sentences(path: str) -> pa.ChunkedArray:
     return pc.call_function("list_flatten", [lines])
 
 
-def learn_ours(sentences: pa.ChunkedArray) -> list[str]:
-    begin = time.process_time()
+def learn_wordpiece_here(sentences: pa.ChunkedArray) -> list[str]:
     table = count_words(sentences.chunks, Speller(UNCASED))
-    counted = time.process_time()
-    tokens, report = learn_wordpiece(
+    tokens, _ = learn_wordpiece(
         table["word"], table["count"].to_numpy(), size=SIZE, min_frequency=MIN_FREQUENCY
-    )
-    print(
-        f"{table.num_rows} distinct words counted in {counted - begin:.1f} s, "
-        f"{report.num_merges} merges learned in {time.process_time() - counted:.1f} s"
     )
     return tokens
 
 
-def learn_theirs(sentences: pa.ChunkedArray) -> list[str]:
-    peer = BertWordPieceTokenizer(lowercase=True)
+def learn_bpe_here(sentences: pa.ChunkedArray) -> list[str]:
+    splitter = ByteLevelSplitter(byte_level_tokenizer([], [], UNCASED, []))
+    table = count_words(sentences.chunks, splitter)
+    tokens, _, _ = learn_bpe(
+        table["word"], table["count"].to_numpy(), size=SIZE, min_frequency=MIN_FREQUENCY
+    )
+    return tokens
+
+
+def learn_there(
+    sentences: pa.ChunkedArray, peer: BertWordPieceTokenizer | ByteLevelBPETokenizer
+) -> list[str]:
     peer.train_from_iterator(
         (text for batch in sentences.chunks for text in batch.to_pylist()),
         vocab_size=SIZE,
@@ -74,30 +82,42 @@ def learn_theirs(sentences: pa.ChunkedArray) -> list[str]:
 
 def main(path: str, held_out_path: str | None = None) -> None:
     pa.set_cpu_count(1)
-    sentences = read_sentences(path)
+    everything = read_sentences(path)
     held_out = count_words(read_sentences(held_out_path or path).chunks, Speller(UNCASED))
-    rows = []
-    for name, learn in [
-        ("clozeworks", learn_ours),
-        ("clozeworks, again", learn_ours),
-        ("tokenizers", learn_theirs),
-    ]:
-        begin = time.process_time()
-        tokens = learn(sentences)
-        seconds = time.process_time() - begin
-        fertility = fertility_report(held_out, Vocabulary(tuple(tokens), UNCASED)).tokens_per_word
-        rows.append(
-            (name, seconds, fertility, hashlib.md5("\n".join(tokens).encode()).hexdigest()[:12])
+    print(f"{'':20}{'clozeworks, s':>15}{'tokenizers, s':>15}{'ratio':>8}  tokens per word")
+    for sentences in (everything.slice(0, len(everything) // 5), everything):
+        lengths = pc.call_function("binary_length", [sentences])
+        megabytes = pc.call_function("sum", [lengths]).as_py() / 1e6
+        wordpiece, seconds = timed(learn_wordpiece_here, sentences)
+        theirs, peer_seconds = timed(
+            lambda texts: learn_there(texts, BertWordPieceTokenizer(lowercase=True)), sentences
         )
+        ours, peers = (
+            fertility_report(held_out, Vocabulary(tuple(tokens), UNCASED)).tokens_per_word
+            for tokens in (wordpiece, theirs)
+        )
+        print_row(
+            f"WordPiece, {megabytes:.0f} MB", seconds, peer_seconds, f"{ours:.4f} {peers:.4f}"
+        )
+        _, seconds = timed(learn_bpe_here, sentences)
+        _, peer_seconds = timed(
+            lambda texts: learn_there(texts, ByteLevelBPETokenizer(lowercase=True)), sentences
+        )
+        print_row(f"BPE, {megabytes:.0f} MB", seconds, peer_seconds)
 
-    _, peer_seconds, peer_fertility, _ = rows[-1]
-    print(
-        f"{'':20}{'s':>8}{'times as fast':>15}{'fertility':>12}{'difference':>12}"
-        "  md5 of the tokens"
-    )
-    for name, seconds, fertility, digest in rows:
-        ratio, difference = peer_seconds / seconds, fertility / peer_fertility - 1
-        print(f"{name:20}{seconds:8.1f}{ratio:15.1f}{fertility:12.4f}{difference:12.2%}  {digest}")
+
+def timed(
+    learn: Callable[[pa.ChunkedArray], list[str]], sentences: pa.ChunkedArray
+) -> tuple[list[str], float]:
+    """Return the tokens that are learned, and the seconds of CPU time."""
+    begin = time.process_time()
+    tokens = learn(sentences)
+    return tokens, time.process_time() - begin
+
+
+def print_row(name: str, seconds: float, peer_seconds: float, fertility: str = "") -> None:
+    ratio = peer_seconds / seconds
+    print(f"{name:20}{seconds:15.1f}{peer_seconds:15.1f}{ratio:8.1f}  {fertility}", flush=True)
 
 
 def learn_made_up(num_words: int, seed: int) -> None:
