@@ -16,7 +16,7 @@ from ..pipeline.execution.counters import (
 from ..pipeline.languages import UNKNOWN
 from ..pipeline.wording import in_words
 from .failures import with_flags
-from .summary import ALREADY_FINISHED, CommandSummary, megabytes, warn
+from .summary import ALREADY_FINISHED, CommandSummary, byte_size, warn
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate
@@ -69,12 +69,12 @@ def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> Command
     rows = [
         ("state", state),
         ("units of work", needs.units),
-        ("to read", megabytes(needs.input_bytes)),
-        ("to write", megabytes(needs.output_bytes)),
-        ("temporary files", megabytes(needs.temporary_bytes)),
+        ("to read", byte_size(needs.input_bytes)),
+        ("to write", byte_size(needs.output_bytes)),
+        ("temporary files", byte_size(needs.temporary_bytes)),
     ]
     if estimate.free_bytes is not None:
-        rows.append(("free disk", megabytes(estimate.free_bytes)))
+        rows.append(("free disk", byte_size(estimate.free_bytes)))
     return CommandSummary(title, where, rows)
 
 
@@ -159,7 +159,7 @@ def _split_rows(manifest: "DocumentsManifest | InstancesManifest") -> Rows:
         sizes = [
             count_of(num_rows, "row"),
             count_of(len(shards), "shard"),
-            megabytes(num_bytes),
+            byte_size(num_bytes),
         ]
         rows.append((split, ", ".join(sizes)))
     return rows

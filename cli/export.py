@@ -4,7 +4,7 @@ import os
 
 import click
 
-from .summary import CommandSummary, megabytes
+from .summary import CommandSummary, byte_size
 
 
 @click.command()
@@ -64,7 +64,7 @@ def export(
     name = os.path.basename(os.path.normpath(output))
     rows = [
         ("files", ", ".join(sizes)),
-        ("size", megabytes(sum(sizes.values()))),
+        ("size", byte_size(sum(sizes.values()))),
         ("to upload it", f"hf upload YOUR-NAME/{name} {output}"),
     ]
     for graph in exported.onnx:
