@@ -24,6 +24,7 @@ from .text_table import TextExample, TextTable, read_own_table
 from .word_baseline import classes_by_words
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,12 @@ def _labels(
     """Return the names of the classes, in order; none if the labels are scores."""
     if not first_seen:
         raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
+    # Neither read as a number, as 1,234 may be a thousand, nor taken for the name of a class.
+    if all(map(_DECIMAL_COMMA.fullmatch, first_seen)):
+        raise UserError(
+            f"{where}: {column} holds {shown(next(iter(first_seen)))}; write scores with a decimal "
+            "point, or give `separator` if these are several labels."
+        )
     if _are_numbers(first_seen, column):
         if not all(float(text).is_integer() for text in first_seen):
             return ()

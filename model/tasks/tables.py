@@ -259,7 +259,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
-            raise UserError(f"{where} is not UTF-8; convert the file.") from None
+            raise UserError(f"{where} is not UTF-8: give its `encoding`, or convert it.") from None
 
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
@@ -355,7 +355,9 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
             # The file is decoded ahead of the reader, so the line is not known.
-            raise UserError(f"{where} or soon after is not UTF-8; convert the file.") from None
+            raise UserError(
+                f"{where} or soon after is not UTF-8: give its `encoding`, or convert it."
+            ) from None
 
 
 def _check_names(where: str, columns: Sequence[str]) -> None:

@@ -117,6 +117,10 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
             "text,label\nx,p\ny,q\nz,r\n",
             "a.csv: label holds 3 labels in 3 rows; is it the column of the label?",
         ),
+        (
+            "text;label\nx;3,5\ny;1,0\nz;3,5\n",
+            "a.csv: label holds '3,5'; write scores with a decimal point, or give `separator`",
+        ),
     ],
 )
 def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
