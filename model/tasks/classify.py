@@ -32,7 +32,7 @@ class Classification(TextTable, LabelHead[TextExample]):
     """A class, or a score, for each row of a table."""
 
     name: str
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[float, ...] | None = None
     """Of the loss, in the order of the classes; all are 1 by default."""
 
     @property
@@ -64,7 +64,7 @@ class Classification(TextTable, LabelHead[TextExample]):
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
-        return SequenceClassifier(config, len(self.labels) or 1, self.class_weights)
+        return SequenceClassifier(config, len(self.labels) or 1, self.class_weights or ())
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[TextExample]
@@ -99,13 +99,6 @@ class Classification(TextTable, LabelHead[TextExample]):
             return {}
         return self.glue.official(answers, self.labels, split)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``."""
-        settings = super().settings()
-        if self.class_weights:
-            settings["class_weights"] = list(self.class_weights)
-        return settings
-
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
         kind = "single_label_classification" if self.labels else "regression"
@@ -137,7 +130,7 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     labels: tuple[str, ...] = ()
     if not options.regression:
         labels = _labels(first_seen, counts.total(), label, str(files[0]))
-    class_weights: tuple[float, ...] = ()
+    class_weights = None
     if options.class_weights == "balanced":
         if not labels:
             raise UserError(f"`class_weights` is balanced, but {label} holds scores, not classes.")
