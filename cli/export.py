@@ -4,6 +4,7 @@ import os
 
 import click
 
+from ..pipeline.wording import in_words
 from .summary import CommandSummary, byte_size
 
 
@@ -69,7 +70,7 @@ def export(
     ]
     for graph in exported.onnx:
         times = [f"{value:.2f} ms for {rows} x 32" for rows, value in graph.milliseconds.items()]
-        scores = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in graph.scores.items()]
+        scores = [f"{in_words(name)} {value:.4f}" for name, value in graph.scores.items()]
         facts = [f"at most {graph.difference:.1e} from PyTorch", *scores, *times]
         rows.append((graph.name, ", ".join(facts)))
     return CommandSummary("export", output, rows)

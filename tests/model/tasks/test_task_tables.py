@@ -172,7 +172,7 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         (
             "a.tsv",
             "sentence\tlabel\n\udcff\t1\n",
-            "a.tsv, line 2 is not UTF-8: give its `encoding`",
+            "a.tsv, line 2 is not UTF-8: convert it, or give its `encoding`",
         ),
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
         (
