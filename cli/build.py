@@ -34,14 +34,15 @@ def build(
 
     Options after -- go to Apache Beam.
     """
+    from ..pipeline.execution.estimate import estimate_stage
+    from ..pipeline.instances.pipeline import InstancesStage
     from ..pipeline.instances.pipeline import build as run_build
-    from ..pipeline.instances.pipeline import estimate_build
 
     config = make_config(BuildConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        estimate = estimate_build(documents, vocab, output, config, options)
-        return summarize_dry_run("build", output, estimate)
+        stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
+        return summarize_dry_run(stage, estimate_stage(stage, options))
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_build(documents, vocab, output, config, options, progress)
     return summarize_instances(output, manifest)

@@ -6,11 +6,10 @@ import click
 import msgspec
 
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from ..pipeline.errors import UserError, did_you_mean
-from ..pipeline.parsing import convert_values, describe_fault, read_toml
+from ..pipeline.errors import UserError
+from ..pipeline.parsing import convert_values, describe_fault
 from .data_summary import summarize_documents, summarize_instances, summarize_vocabulary
-from .failures import commands_of
-from .options import check_names, checked_by, make_config, max_bad_option, plain_values
+from .options import check_names, checked_by, make_config, max_bad_option, read_tables
 from .summary import CommandSummary
 from .terminal import data_stage_terminal
 
@@ -34,7 +33,7 @@ def _stage_configs(
     config: str | None, **values: object
 ) -> tuple[IngestConfig, VocabConfig, BuildConfig]:
     """Return the configs of the stages from the options of `corpus`."""
-    tables = _read_tables(config)
+    tables = _stage_tables(config)
     for name, stage in FLAGS.items():
         if values[name] is not None:  # the command line overrides the file
             tables[stage][name] = values[name]
@@ -48,26 +47,22 @@ def _stage_configs(
         raise UserError(f"--config {config} is not valid ({describe_fault(error)}).") from None
 
 
-def _read_tables(path: str | None) -> dict[str, dict[str, object]]:
+def _stage_tables(path: str | None) -> dict[str, dict[str, object]]:
     """Return the options of each stage by field name."""
     tables: dict[str, dict[str, object]] = {stage: {} for stage in CONFIGS}
     if path is None:
         return tables
-    other_commands = {command.name for command in commands_of(click.get_current_context())}
-    for stage, table in read_toml(path, dict[str, object]).items():
-        if not isinstance(table, dict):
-            raise UserError(
-                f"--config {path}: {stage} is in none of the tables: put it under [ingest], "
-                "[vocab] or [build]."
-            )
-        if stage in CONFIGS:
-            tables[stage] = plain_values(table)
-            # Checked here, because `convert_values` ignores names that it does not know.
-            fields = [field.name for field in dataclasses.fields(CONFIGS[stage])]
-            check_names(tables[stage], fields, stage, path)
-        elif stage not in other_commands:  # one file may serve all commands
-            hint = did_you_mean(stage, CONFIGS)
-            raise UserError(f"--config {path}: there is no data stage {stage!r}{hint}.")
+    top_level, tables_by_command = read_tables(path, click.get_current_context())
+    for name in top_level:
+        raise UserError(
+            f"--config {path}: {name} is in none of the tables: put it under [ingest], [vocab] or "
+            "[build]."
+        )
+    for stage, config in CONFIGS.items():
+        tables[stage] |= tables_by_command.get(stage, {})
+        # Checked here, because `convert_values` ignores names that it does not know.
+        fields = [field.name for field in dataclasses.fields(config)]
+        check_names(tables[stage], fields, stage, path)
     return tables
 
 

@@ -3,7 +3,7 @@ should look at.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..pipeline.execution.counters import (
     LOST_TO_TEMPLATE,
@@ -16,10 +16,11 @@ from ..pipeline.execution.counters import (
 from ..pipeline.languages import UNKNOWN
 from ..pipeline.wording import in_words
 from .failures import with_flags
-from .summary import ALREADY_FINISHED, CommandSummary, megabytes, warn
+from .summary import ALREADY_FINISHED, CommandSummary, byte_size, warn
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate
+    from ..pipeline.execution.stages import Stage
     from ..pipeline.manifests import (
         DocumentsManifest,
         FertilityReport,
@@ -57,11 +58,11 @@ READ_AS = "texts_read_as_"
 Rows = list[tuple[str, str]]
 
 
-def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
-    """Summarise what a command would do and need, after ``--dry-run``."""
-    title = f"{command} --dry-run"
+def summarize_dry_run(stage: "Stage[Any, Any]", estimate: "Estimate") -> CommandSummary:
+    """Summarise what a stage would do and need, after ``--dry-run``."""
+    title = f"{stage.name} --dry-run"
     if estimate.state == "finished":
-        return CommandSummary(title, where, [("state", ALREADY_FINISHED)])
+        return CommandSummary(title, stage.output, [("state", ALREADY_FINISHED)])
     state = "new"
     if estimate.state == "begun":
         state = "unfinished, would resume"
@@ -69,13 +70,13 @@ def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> Command
     rows = [
         ("state", state),
         ("units of work", needs.units),
-        ("to read", megabytes(needs.input_bytes)),
-        ("to write", megabytes(needs.output_bytes)),
-        ("temporary files", megabytes(needs.temporary_bytes)),
+        ("to read", byte_size(needs.input_bytes)),
+        ("to write", byte_size(needs.output_bytes)),
+        ("temporary files", byte_size(needs.temporary_bytes)),
     ]
     if estimate.free_bytes is not None:
-        rows.append(("free disk", megabytes(estimate.free_bytes)))
-    return CommandSummary(title, where, rows)
+        rows.append(("free disk", byte_size(estimate.free_bytes)))
+    return CommandSummary(title, stage.output, rows)
 
 
 def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:
@@ -159,7 +160,7 @@ def _split_rows(manifest: "DocumentsManifest | InstancesManifest") -> Rows:
         sizes = [
             count_of(num_rows, "row"),
             count_of(len(shards), "shard"),
-            megabytes(num_bytes),
+            byte_size(num_bytes),
         ]
         rows.append((split, ", ".join(sizes)))
     return rows

@@ -4,7 +4,8 @@ import os
 
 import click
 
-from .summary import CommandSummary, megabytes
+from ..pipeline.wording import in_words
+from .summary import CommandSummary, byte_size
 
 
 @click.command()
@@ -64,12 +65,12 @@ def export(
     name = os.path.basename(os.path.normpath(output))
     rows = [
         ("files", ", ".join(sizes)),
-        ("size", megabytes(sum(sizes.values()))),
+        ("size", byte_size(sum(sizes.values()))),
         ("to upload it", f"hf upload YOUR-NAME/{name} {output}"),
     ]
     for graph in exported.onnx:
         times = [f"{value:.2f} ms for {rows} x 32" for rows, value in graph.milliseconds.items()]
-        scores = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in graph.scores.items()]
+        scores = [f"{in_words(name)} {value:.4f}" for name, value in graph.scores.items()]
         facts = [f"at most {graph.difference:.1e} from PyTorch", *scores, *times]
         rows.append((graph.name, ", ".join(facts)))
     return CommandSummary("export", output, rows)

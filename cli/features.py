@@ -4,7 +4,7 @@ import click
 
 from ..model.features.config import FeaturesConfig
 from .options import GroupedCommand, check_suffix, config_options, make_config
-from .summary import CommandSummary, megabytes
+from .summary import CommandSummary, byte_size
 from .training_progress import report_upload, training_progress
 
 
@@ -39,5 +39,5 @@ def features(
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]
     num_bytes = storage.find_files(output)[output]
-    rows.append(("size", megabytes(num_bytes)))
+    rows.append(("size", byte_size(num_bytes)))
     return CommandSummary("features", output, rows)

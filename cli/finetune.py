@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..model.finetuning.config import FinetuneConfig
-from ..model.tasks.options import check_task
+from ..model.tasks.options import TaskOptions, check_task
 from ..pipeline.wording import in_words
 from .options import GroupedCommand, checked_by, config_options, make_config
 from .signals import StopOnSignal
@@ -17,13 +17,19 @@ MAX_CLASSES = 20
 """More are in summary.json alone."""
 
 
+def _known(ctx: click.Context, param: click.Parameter, task: str) -> str:
+    # As it is parsed: without a task, click would say that DATA is missing.
+    check_task(task, TaskOptions())
+    return task
+
+
 def _check(task: str, **values: object) -> None:
     config = make_config(FinetuneConfig, values)
     check_task(task, config)
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("task")
+@click.argument("task", callback=_known)
 @click.argument("data", type=click.Path())
 @click.option(
     "--checkpoint",

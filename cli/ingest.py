@@ -52,8 +52,9 @@ def ingest(
     of any of these, a pattern such as 'dumps/*.bz2', or a data set from the Hugging Face Hub
     (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
-    from ..pipeline.documents.pipeline import estimate_ingest
+    from ..pipeline.documents.pipeline import IngestStage
     from ..pipeline.documents.pipeline import ingest as run_ingest
+    from ..pipeline.execution.estimate import estimate_stage
 
     config = make_config(IngestConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
@@ -66,8 +67,8 @@ def ingest(
         # Not `required=True` on the option, because --explain writes nothing.
         raise click.UsageError("Missing option '--output'.")
     if options.dry_run:
-        estimate = estimate_ingest(sources, output, config, options)
-        return summarize_dry_run("ingest", output, estimate)
+        stage = IngestStage(sources=sources, output=output, config=config, max_bad=options.max_bad)
+        return summarize_dry_run(stage, estimate_stage(stage, options))
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_ingest(sources, output, config, options, progress)
     return summarize_documents(output, manifest)

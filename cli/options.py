@@ -238,31 +238,37 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None)
     """
     if path is None:
         return
-    values = read_toml(path, dict[str, object])
     command_name = str(ctx.command.name)
-    command_names = [str(command.name) for command in commands_of(ctx)]
-    for name, value in values.items():
-        if isinstance(value, dict) and name not in command_names:
-            hint = did_you_mean(name, command_names)
-            raise UserError(f"--config {path}: there is no command {name!r}{hint}.")
-
-    table = values.get(command_name)
-    defaults = plain_values(values)
-    if isinstance(table, dict):
-        defaults |= plain_values(table)
+    top_level, tables = read_tables(path, ctx)
+    defaults = top_level | tables.get(command_name, {})
     fields = [str(parameter.name) for parameter in ctx.command.params]
     check_names(defaults, fields, command_name, path)
     # click looks values up here after the command line and before the option's own default.
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
-def plain_values(table: Mapping[str, object]) -> dict[str, object]:
-    """Return what a table holds besides other tables, by field name."""
-    values = {}
-    for name, value in table.items():
+def read_tables(
+    path: str, ctx: click.Context
+) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
+    """Return the values at the top level of a ``--config`` file, and its tables by command; the
+    values by field name.
+    """
+    commands = [str(command.name) for command in commands_of(ctx)]
+    top_level = {}
+    tables = {}
+    for name, value in read_toml(path, dict[str, object]).items():
         if not isinstance(value, dict):
-            values[name.replace("-", "_")] = value
-    return values
+            top_level[_field_name(name)] = value
+        elif name in commands:
+            tables[name] = {_field_name(key): entry for key, entry in value.items()}
+        else:
+            hint = did_you_mean(name, commands)
+            raise UserError(f"--config {path}: there is no command {name!r}{hint}.")
+    return top_level, tables
+
+
+def _field_name(key: str) -> str:
+    return key.replace("-", "_")
 
 
 def check_names(

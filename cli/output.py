@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 Level = Literal["progress", "notice", "warning", "error"]
 PREFIXES = {"warning": "Warning: ", "error": "Error: "}
 PLAIN_EVERY_S = 60.0
-LEAST_WIDTH = 80
 """Between two lines of progress, without a terminal."""
+LEAST_WIDTH = 80
+"""Columns of a table."""
 
 
 @dataclass

@@ -14,7 +14,8 @@ from .summary import CommandSummary
     type=click.Path(),
     required=True,
     metavar="FILE",
-    help="File for the predictions: .tsv, .csv, .jsonl or .json, or - for the terminal.",
+    help="File for the predictions, replaced if it exists: .tsv, .csv, .jsonl or .json, or - for "
+    "the terminal.",
 )
 @click.option(
     "--official",
@@ -41,8 +42,8 @@ def predict(
     example in DATA.
 
     DATA is a file in the format that the model was trained on (labels are not needed), or plain
-    text with one example per line (.txt, or - for standard input) and a tab between the texts of a
-    pair.
+    text with one example per line, even if it is empty (.txt, or - for standard input), and a tab
+    between the texts of a pair.
     """
     from ..model.finetuning.predict import predict as run_predict
 

@@ -16,8 +16,8 @@ from .signals import StopOnSignal
 from .summary import (
     ALREADY_FINISHED,
     CommandSummary,
+    byte_size,
     duration,
-    megabytes,
     print_summaries,
     warn,
 )
@@ -171,8 +171,8 @@ def _estimate_rows(
         ("steps", f"{estimate.steps:,}, {config.batch_size:,} rows each"),
         ("epochs", ", then ".join(epochs)),
         ("tokens", f"{estimate.tokens:,}"),
-        ("memory", f"{megabytes(estimate.device_bytes)} ({estimate.device})"),
-        ("to write", megabytes(estimate.output_bytes)),
+        ("memory", f"{byte_size(estimate.device_bytes)} ({estimate.device})"),
+        ("to write", byte_size(estimate.output_bytes)),
         ("speed", f"{estimate.tokens_per_second:,.0f} tokens/s, timed on {estimate.device}"),
         ("time", f"about {duration(estimate.seconds)} from the start"),
     ]

@@ -77,6 +77,14 @@ def is_detail(metric: str) -> bool:
     return metric.startswith("best_") or metric.endswith(("Ans_exact", "_at_tau_0", "total"))
 
 
-def megabytes(num_bytes: int) -> str:
-    """Format a size, such as 1.2 MB."""
+def byte_size(num_bytes: int) -> str:
+    """Format a size.
+
+    >>> byte_size(12), byte_size(3400), byte_size(1_200_000)
+    ('12 B', '3.4 kB', '1.2 MB')
+    """
+    if num_bytes < 1e3:
+        return f"{num_bytes} B"
+    if num_bytes < 1e6:
+        return f"{num_bytes / 1e3:.1f} kB"
     return f"{num_bytes / 1e6:,.1f} MB"

@@ -34,9 +34,10 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
+    from ..pipeline.execution.estimate import estimate_stage
     from ..pipeline.vocabulary.files import read_vocabulary
     from ..pipeline.vocabulary.pipeline import (
-        estimate_learn_vocabulary,
+        VocabularyStage,
         learn_vocabulary,
         measure_vocabulary,
     )
@@ -46,8 +47,8 @@ def vocab(
     config = make_config(VocabConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        estimate = estimate_learn_vocabulary(documents, output, config, options)
-        return summarize_dry_run("vocab", output, estimate)
+        stage = VocabularyStage(documents=documents, output=output, config=config)
+        return summarize_dry_run(stage, estimate_stage(stage, options))
     with data_stage_terminal(options.verbose) as progress:
         manifest = learn_vocabulary(documents, output, config, options, progress)
     summary = summarize_vocabulary(output, manifest)

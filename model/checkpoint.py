@@ -149,6 +149,12 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     for path in files:
         weights |= _read_weight_file(path)
     for name, weight in weights.items():
+        # An old file is a pickle, whose values may be anything.
+        if not isinstance(weight, Tensor):
+            raise UserError(
+                f"{name} in {directory} is not a tensor: {OLD_WEIGHTS} must hold the weights by "
+                "name and nothing else, as `torch.save(model.state_dict(), …)` writes them."
+            )
         # The integers that old checkpoints store; they are left out below.
         if not name.endswith(("position_ids", "token_type_ids")) and not _is_finite(weight):
             raise UserError(
@@ -168,11 +174,8 @@ def _read_weight_file(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is damaged. {advice}") from None
 
 
-def _is_finite(weight: object) -> bool:
-    # An old file is a pickle, whose values may be anything.
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        return False
-    return bool(weight.isfinite().all())
+def _is_finite(weight: Tensor) -> bool:
+    return weight.is_floating_point() and bool(weight.isfinite().all())
 
 
 def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] = ()) -> list[str]:

@@ -1,13 +1,14 @@
-"""Render the cards of data and models: Markdown with the metadata of the Hugging Face Hub.
+"""Render templates: cards of data and models, which are Markdown with the metadata of the Hugging
+Face Hub, and pages in HTML.
 
-``card.md.jinja`` beside this file is the frame: metadata, title, use, tables. The cards of data, of
-pre-training and of fine-tuning extend it, each by a template of its own.
+``card.md.jinja`` beside this file is the frame of all cards: title, use, and tables, which map
+headings to names and values. The cards of data, of pre-training and of fine-tuning extend it, each
+by a template of its own.
 """
 
 import html
 import json
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,25 +21,20 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"(`[^`]*`)")
 
 
-def render_card(
-    template: str, *, title: str, tables: Mapping[str, Mapping[str, object]], **values: object
-) -> str:
-    """Return the card that a template makes (its path below the package), as Markdown.
-
-    `tables` map headings to names and values; a template may use further `values`.
-    """
-    rendered = _environment().get_template(template)
-    return rendered.render(title=title, tables=tables, **values)
+def render(template: str, **values: object) -> str:
+    """Return what a template makes of `values`; it is named by its path below the package."""
+    return _environment().get_template(template).render(**values)
 
 
 @cache
 def _environment() -> "Environment":
     # Imported late: a stage that writes no card has no need of it.
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1]),
-        undefined=StrictUndefined,  # a misspelt name is an error, not an empty place in the card
+        undefined=StrictUndefined,  # a misspelt name is an error, not an empty place
+        autoescape=select_autoescape(["html"]),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

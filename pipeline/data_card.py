@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from .cards import as_code, render_card
+from .cards import as_code, render
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
 from .schemas import DOCUMENTS, MEANINGS, instances_schema
@@ -38,7 +38,7 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     else:
         schema = instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
     splits = _splits(manifest)
-    return render_card(
+    return render(
         "pipeline/data_card.md.jinja",
         title=_TITLES[manifest.stage],
         languages=hub_languages(manifest.languages),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...pipeline.cards import as_code, render_card
+from ...pipeline.cards import as_code, render
 from ..card import DATASET, model_index, model_name, software
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
@@ -42,7 +42,7 @@ def task_card(facts: CardFacts) -> str:
     shape = facts.shape
     has_hf_head = "architectures" not in task.hf_settings()
     in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
-    return render_card(
+    return render(
         "model/finetuning/card.md.jinja",
         title=f"A {shape.title} encoder fine-tuned on {facts.name} by Clozeworks",
         metadata=_metadata(facts),

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from ...pipeline.cards import render
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, decode_json
 from ..mirror import local_copy
@@ -80,15 +79,12 @@ def render_results(folder: str | Path) -> str:
     for line in read_results(root):
         lines.setdefault(line.directory, []).append(line)
     searches = [_search(root / name, metrics) for name, metrics in lines.items()]
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return render(
+        "model/finetuning/page.html",
+        searches=searches,
+        run_name=run_name,
+        describe_run=describe_run,
     )
-    environment.filters |= {"run_name": run_name, "described": describe_run}
-    return environment.get_template("page.html").render(searches=searches)
 
 
 def _search(directory: Path, lines: Sequence[ResultLine]) -> Search:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...pipeline.cards import as_code, render_card
+from ...pipeline.cards import as_code, render
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest, too_little_to_judge
 from ..card import DATASET, model_index, model_name, software
@@ -44,7 +44,7 @@ def model_card(
 
     `tokenizer` holds its files by name, `products` is the number format of matrix products.
     """
-    return render_card(
+    return render(
         "model/pretraining/card.md.jinja",
         title=f"A {shape.title} encoder pre-trained by Clozeworks",
         metadata=_metadata(config, shape, manifests, _scores(config, manifests[-1], summary)),

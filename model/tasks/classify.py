@@ -24,6 +24,7 @@ from .text_table import TextExample, TextTable, read_own_table
 from .word_baseline import classes_by_words
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class Classification(TextTable, LabelHead[TextExample]):
     """A class, or a score, for each row of a table."""
 
     name: str
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[float, ...] | None = None
     """Of the loss, in the order of the classes; all are 1 by default."""
 
     @property
@@ -63,7 +64,7 @@ class Classification(TextTable, LabelHead[TextExample]):
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
-        return SequenceClassifier(config, len(self.labels) or 1, self.class_weights)
+        return SequenceClassifier(config, len(self.labels) or 1, self.class_weights or ())
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[TextExample]
@@ -98,13 +99,6 @@ class Classification(TextTable, LabelHead[TextExample]):
             return {}
         return self.glue.official(answers, self.labels, split)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``."""
-        settings = super().settings()
-        if self.class_weights:
-            settings["class_weights"] = list(self.class_weights)
-        return settings
-
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
         kind = "single_label_classification" if self.labels else "regression"
@@ -136,7 +130,7 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     labels: tuple[str, ...] = ()
     if not options.regression:
         labels = _labels(first_seen, counts.total(), label, str(files[0]))
-    class_weights: tuple[float, ...] = ()
+    class_weights = None
     if options.class_weights == "balanced":
         if not labels:
             raise UserError(f"`class_weights` is balanced, but {label} holds scores, not classes.")
@@ -153,6 +147,12 @@ def _labels(
     """Return the names of the classes, in order; none if the labels are scores."""
     if not first_seen:
         raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
+    # Neither read as a number, as 1,234 may be a thousand, nor taken for the name of a class.
+    if all(map(_DECIMAL_COMMA.fullmatch, first_seen)):
+        raise UserError(
+            f"{where}: {column} holds {shown(next(iter(first_seen)))}; write scores with a decimal "
+            "point, or give `separator` if these are several labels."
+        )
     if _are_numbers(first_seen, column):
         if not all(float(text).is_integer() for text in first_seen):
             return ()

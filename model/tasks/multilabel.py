@@ -109,10 +109,6 @@ class MultiLabel(TextTable):
         classes = class_figures(self.labels, self._truths(examples), given_NK)
         return ClassReport(classes=classes)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``."""
-        return {**super().settings(), "separator": self.separator}
-
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
         return {"problem_type": "multi_label_classification", **hf_labels(self.labels)}

@@ -28,6 +28,7 @@ Headerless = Callable[[list[str]], Sequence[str] | None]
 """Returns the columns of a TSV from the fields of its first line; None if these are the header."""
 _HUB = "hf:"
 _WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
+_CONVERT = ": convert it, or give its `encoding` if the command takes one."
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -259,7 +260,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
-            raise UserError(f"{where} is not UTF-8; convert the file.") from None
+            raise UserError(f"{where} is not UTF-8{_CONVERT}") from None
 
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
@@ -355,7 +356,7 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
             # The file is decoded ahead of the reader, so the line is not known.
-            raise UserError(f"{where} or soon after is not UTF-8; convert the file.") from None
+            raise UserError(f"{where} or soon after is not UTF-8{_CONVERT}") from None
 
 
 def _check_names(where: str, columns: Sequence[str]) -> None:

@@ -152,16 +152,8 @@ class TextTable(Task[TextExample]):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: what a table of the user's own needs."""
-        settings = {
-            "task": self.name,
-            "text": list(self.text),
-            "text_pair": list(self.text_pair),
-            "label": list(self.label),
-            "labels": list(self.labels),
-            "max_length": self.max_length,
-        }
-        if self.stride:
-            settings["stride"] = self.stride
+        settings = super().settings()
+        settings.pop("glue", None)
         return settings
 
 

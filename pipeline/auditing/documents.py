@@ -183,19 +183,11 @@ class _Measures:
 
     def _add_sizes(self, rows: pa.RecordBatch, sizes: dict[str, np.ndarray]) -> None:
         """Add each document's sizes to the sums of its source and language."""
-        sources = rows["source"].to_pylist()
-        languages = rows["language"].to_pylist()
-        origins = zip(sources, languages, strict=True)
-        documents_by_origin: dict[Origin, list[int]] = defaultdict(list)
-        for document, origin in enumerate(origins):
-            documents_by_origin[origin].append(document)
-
-        for origin, documents in documents_by_origin.items():
-            indices = np.array(documents)
-            sums = self._sums[origin]
-            for name, values in sizes.items():
-                total = values[indices].sum()
-                sums[name] += int(total)
+        documents = pa.table({"source": rows["source"], "language": rows["language"], **sizes})
+        by_origin = documents.group_by(["source", "language"], use_threads=False)
+        for sums in by_origin.aggregate([(name, "sum") for name in sizes]).to_pylist():
+            origin = sums["source"], sums["language"]
+            self._sums[origin].update({name: sums[f"{name}_sum"] for name in sizes})
 
     def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
         for name, sentence_indices in find_signs(sentences):

@@ -9,12 +9,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ..cards import render
 from .decode import Example, label_names
 from .documents import BINS_PER_OCTAVE, DocumentsAudit
 from .verdict import Audit, checks_by_name
@@ -48,7 +46,8 @@ def render_instances(audits: Mapping[str, Audit], examples: Sequence[Example]) -
     documents = [audit.documents for audit in audits.values()]
     document_lengths = [[each.document_lengths if each else []] for each in documents]
     sentence_lengths = [[each.sentence_lengths if each else []] for each in documents]
-    return _template("instances.html").render(
+    return render(
+        "pipeline/auditing/instances.html",
         corpora=list(audits.items()),
         checks=checks_by_name(audits.values()),
         examples=examples,
@@ -64,22 +63,12 @@ def render_instances(audits: Mapping[str, Audit], examples: Sequence[Example]) -
 
 def render_documents(audits: Mapping[str, DocumentsAudit]) -> str:
     """Return the page for one or two audits of documents by the name of their directory."""
-    return _template("documents.html").render(
+    return render(
+        "pipeline/auditing/documents.html",
         corpora=list(audits.items()),
         document_lengths=_log_plots([[audit.document_lengths] for audit in audits.values()]),
         sentence_lengths=_log_plots([[audit.sentence_lengths] for audit in audits.values()]),
     )
-
-
-def _template(name: str) -> Any:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name)
 
 
 def _labels(audit: Audit) -> tuple[str, str]:

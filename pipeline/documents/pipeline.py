@@ -18,11 +18,11 @@ from typing import Any, Self
 from ..config import IngestConfig, RunOptions
 from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
-from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
+from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
-from ..execution.runner import check_runner, run_stage
-from ..execution.stages import Stage, StagePlan
+from ..execution.runner import run_stage
+from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources.abbreviations import stops_of
@@ -118,6 +118,20 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             libraries.append("chardet")
         return libraries
 
+    def needs(self, plan: StagePlan[IngestSetup]) -> Needs:
+        """Estimate the documents, which are written twice: scattered first, then gathered."""
+        inputs, _ = self.find_inputs()
+        text_bytes = sum(source.num_bytes * _text_share(source) for source in inputs)
+        num_shards = self.config.shards or max(1, math.ceil(text_bytes / SHARD_TEXT_BYTES))
+        stored_bytes = int(text_bytes * STORED_SHARE)
+        return Needs(
+            units=f"{count_of(len(plan.units), 'range')} of {count_of(len(inputs), 'file')}, "
+            f"then {count_of(num_shards, 'shard')} and one for validation",
+            input_bytes=sum(source.num_bytes for source in inputs),
+            output_bytes=stored_bytes,
+            temporary_bytes=stored_bytes,
+        )
+
     def manifest(self, directory: OpenedStage[IngestSetup], head: StoredHead) -> DocumentsManifest:
         """Return the manifest, with counts, languages and shards."""
         scattered = Scatter.records(directory)
@@ -174,31 +188,10 @@ def ingest(
     A finished directory of the same configuration is left as it is. `progress` is called now and
     then, from another thread. Raises `UserError` if an input or option is wrong.
     """
-    return run_stage(_stage(sources, output, config, options), options, progress)
-
-
-def estimate_ingest(
-    sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions
-) -> Estimate:
-    """Return what `ingest` would do and take, without doing it; raises `UserError` as it would."""
-    check_runner(options, output)
-    stage = _stage(sources, output, config, options)
-    plan = stage.plan()
-    inputs, _ = stage.find_inputs()
-    return estimate_run(stage, plan, options, _needs(inputs, len(plan.units), config.shards))
-
-
-def _needs(inputs: Sequence[Input], num_ranges: int, num_shards: int | None) -> Needs:
-    text_bytes = sum(source.num_bytes * _text_share(source) for source in inputs)
-    num_shards = num_shards or max(1, math.ceil(text_bytes / SHARD_TEXT_BYTES))
-    stored_bytes = int(text_bytes * STORED_SHARE)
-    return Needs(
-        units=f"{count_of(num_ranges, 'range')} of {count_of(len(inputs), 'file')}, "
-        f"then {count_of(num_shards, 'shard')} and one for validation",
-        input_bytes=sum(source.num_bytes for source in inputs),
-        output_bytes=stored_bytes,
-        temporary_bytes=stored_bytes,  # the scattered documents
+    stage = IngestStage(
+        sources=tuple(sources), output=output, config=config, max_bad=options.max_bad
     )
+    return run_stage(stage, options, progress)
 
 
 def _text_share(source: Input) -> float:
@@ -213,11 +206,3 @@ def _text_share(source: Input) -> float:
     if compressed or source.name.lower().endswith(".zip"):
         return 2.8
     return 0.95
-
-
-def _stage(
-    sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions
-) -> IngestStage:
-    return IngestStage(
-        sources=tuple(sources), output=output, config=config, max_bad=options.max_bad
-    )

@@ -6,25 +6,17 @@ Not how long it takes, which depends on the machine.
 import os
 import shutil
 from dataclasses import dataclass
+from typing import Any
 
 from .. import storage
 from ..config import RunOptions
 from ..storage.claim import State
 from ..storage.stage import look_at_stage
-from .stages import Stage, StagePlan
+from .runner import check_runner
+from .stages import Needs, Stage
 
 STORED_SHARE = 0.44
 """Bytes of documents on disk per byte of text, about."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Needs:
-    """Sizes in bytes, from those of the input: expect errors of up to a half."""
-
-    units: str
-    input_bytes: int
-    output_bytes: int
-    temporary_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +29,13 @@ class Estimate:
     """Of the disk that is written to; None of an object store."""
 
 
-def estimate_run(stage: Stage, plan: StagePlan, options: RunOptions, needs: Needs) -> Estimate:
-    """Return what a stage would do in its output directory; raise `UserError` as it would."""
+def estimate_stage(stage: Stage[Any, Any], options: RunOptions) -> Estimate:
+    """Return what `run_stage` would do and take, without doing it; raises `UserError` as it
+    would.
+    """
+    check_runner(options, stage.output)
+    plan = stage.plan()
+    needs = stage.needs(plan)
     claim = look_at_stage(stage.output, plan.head, options.overwrite)
     return Estimate(state=claim.state, needs=needs, free_bytes=_free_bytes(stage.output))
 

@@ -54,6 +54,16 @@ class StagePlan(Generic[S]):
     """Small files to write into the output directory before the first phase, by name."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a stage takes, in bytes, from the sizes of its input: expect errors of up to a half."""
+
+    units: str
+    input_bytes: int
+    output_bytes: int
+    temporary_bytes: int
+
+
 class Stage(Generic[S, M]):
     """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
 
@@ -67,6 +77,10 @@ class Stage(Generic[S, M]):
     @abstractmethod
     def plan(self) -> StagePlan[S]:
         """Read the inputs; raise `UserError` if they, or an option, are wrong. Writes nothing."""
+
+    @abstractmethod
+    def needs(self, plan: StagePlan[S]) -> Needs:
+        """Estimate what the work of `plan` takes."""
 
     @abstractmethod
     def phases(self) -> Iterator[Phase[S, Any, Any]]:

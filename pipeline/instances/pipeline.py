@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from ..config import BuildConfig, RunOptions
 from ..execution.counters import Counters, count_of
-from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
+from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
-from ..execution.runner import check_runner, run_stage
-from ..execution.stages import Stage, StagePlan
+from ..execution.runner import run_stage
+from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage, Unit
 from ..manifests import (
     DocumentsManifest,
@@ -88,6 +88,21 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
                 units.append(Unit(shard.name, shard.bytes, documents))
         return units
 
+    def needs(self, plan: StagePlan[InstancesSetup]) -> Needs:
+        """Estimate the tokens of all passes."""
+        corpus = read_manifest(self.documents, DocumentsManifest)
+        input_bytes = sum(unit.cost for unit in plan.units)
+        text_bytes = input_bytes / STORED_SHARE
+        text_bytes *= _times_read(corpus, plan.setup.mixture, self.config.duplicates)
+        num_tokens = text_bytes / TEXT_BYTES_PER_TOKEN
+        shards = count_of(len(plan.units), "shard")
+        return Needs(
+            units=f"{shards}, about {num_tokens / 1e6:,.1f} million tokens",
+            input_bytes=input_bytes,
+            output_bytes=int(num_tokens * BYTES_PER_TOKEN),
+            temporary_bytes=0,
+        )
+
     def manifest(
         self, directory: OpenedStage[InstancesSetup], head: StoredHead
     ) -> InstancesManifest:
@@ -135,27 +150,6 @@ def build(
     stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
     with kept(documents, vocab):
         return run_stage(stage, options, progress)
-
-
-def estimate_build(
-    documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions
-) -> Estimate:
-    """Return what `build` would do and take, without doing it; raises `UserError` as it would."""
-    check_runner(options, output)
-    stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
-    plan = stage.plan()
-    corpus = read_manifest(documents, DocumentsManifest)
-    input_bytes = sum(unit.cost for unit in plan.units)
-    text_bytes = input_bytes / STORED_SHARE
-    text_bytes *= _times_read(corpus, plan.setup.mixture, config.duplicates)
-    num_tokens = text_bytes / TEXT_BYTES_PER_TOKEN
-    needs = Needs(
-        units=f"{count_of(len(plan.units), 'shard')}, about {num_tokens / 1e6:,.1f} million tokens",
-        input_bytes=input_bytes,
-        output_bytes=int(num_tokens * BYTES_PER_TOKEN),
-        temporary_bytes=0,
-    )
-    return estimate_run(stage, plan, options, needs)
 
 
 def _times_read(

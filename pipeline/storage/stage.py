@@ -58,7 +58,7 @@ def write_manifest(
     Return it with its digest. The time goes into a file of its own, as manifests hold none.
     """
     # Fields at their defaults are left out, but for the version and options.
-    always = {"schema_version": manifest.schema_version, "config": _plain(manifest.config)}
+    always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
     content = canonical_json({**to_builtins(manifest), **always})
     if not isinstance(manifest, VocabularyManifest):
         directory.write_bytes(CARD, data_card(manifest).encode())
@@ -185,18 +185,11 @@ def manifest_head(
     versions = {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)}
     work = {
         "stage": stage,
-        "config": _plain(config),
+        "config": asdict(config),
         "inputs": list(inputs),
         "versions": versions,
     }
     return StoredHead(**work, fingerprint=digest_of(work), schema_version=SCHEMA_VERSION)
-
-
-def _plain(config: Any) -> dict[str, Any]:
-    """Return all options of a stage as read back from a file: tuples are lists there, and would
-    differ from them.
-    """
-    return json.loads(json.dumps(asdict(config)))
 
 
 class StageClaim(NamedTuple):

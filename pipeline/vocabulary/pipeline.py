@@ -15,11 +15,11 @@ import pyarrow as pa
 from ..config import RunOptions, VocabConfig
 from ..errors import UserError
 from ..execution.counters import count_of
-from ..execution.estimate import STORED_SHARE, Estimate, Needs, estimate_run
+from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
-from ..execution.runner import check_runner, run_stage
-from ..execution.stages import Stage, StagePlan
+from ..execution.runner import run_stage
+from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import (
     DocumentsManifest,
@@ -101,6 +101,18 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
             units=[
                 Unit(shard.name, shard.bytes, join(folder, shard.name)) for shard in corpus.shards
             ],
+        )
+
+    def needs(self, plan: StagePlan[VocabularySetup]) -> Needs:
+        """Estimate the counts of words, which the vocabulary is a part of."""
+        input_bytes = sum(unit.cost for unit in plan.units)
+        counts_bytes = int(input_bytes / STORED_SHARE * COUNTS_SHARE)
+        return Needs(
+            units=f"{count_of(len(plan.units), 'shard')} to count, as many buckets of words to "
+            "merge, one vocabulary to learn",
+            input_bytes=input_bytes,
+            output_bytes=min(counts_bytes, MOST_OUTPUT_BYTES),
+            temporary_bytes=counts_bytes,
         )
 
     def manifest(
@@ -223,27 +235,6 @@ def learn_vocabulary(
     stage = VocabularyStage(documents=documents, output=output, config=config)
     with kept(documents):
         return run_stage(stage, options, progress)
-
-
-def estimate_learn_vocabulary(
-    documents: str, output: str, config: VocabConfig, options: RunOptions
-) -> Estimate:
-    """Return what `learn_vocabulary` would do and take, without doing it; raises `UserError` as it
-    would.
-    """
-    check_runner(options, output)
-    stage = VocabularyStage(documents=documents, output=output, config=config)
-    plan = stage.plan()
-    input_bytes = sum(unit.cost for unit in plan.units)
-    counts_bytes = int(input_bytes / STORED_SHARE * COUNTS_SHARE)
-    needs = Needs(
-        units=f"{count_of(len(plan.units), 'shard')} to count, as many buckets of words to merge, "
-        "one vocabulary to learn",
-        input_bytes=input_bytes,
-        output_bytes=min(counts_bytes, MOST_OUTPUT_BYTES),
-        temporary_bytes=counts_bytes,
-    )
-    return estimate_run(stage, plan, options, needs)
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:

@@ -14,13 +14,14 @@ import pytest
 from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.estimate import estimate_stage
 from clozeworks.pipeline.instances.origins import copies_in_pass
-from clozeworks.pipeline.instances.pipeline import build, estimate_build
+from clozeworks.pipeline.instances.pipeline import InstancesStage, build
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.mixture import parse_weights, plan_mixture
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.vocabulary.pipeline import estimate_learn_vocabulary, learn_vocabulary
+from clozeworks.pipeline.vocabulary.pipeline import VocabularyStage, learn_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 from manifest_fixture import make_manifest, parsed, write_manifest
@@ -130,12 +131,15 @@ def test_the_audit_allows_for_the_rounding_of_a_long_document(
 
 
 def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
-    vocab = str(tmp_path / "vocab")
+    vocab, output = str(tmp_path / "vocab"), str(tmp_path / "out")
     with pytest.raises(UserError, match="`weight` fr: no source"):
-        estimate_learn_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
+        config = VocabConfig(weight=("fr=2",))
+        estimate_stage(VocabularyStage(documents=documents, output=vocab, config=config), ONE)
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
     with pytest.raises(UserError, match="`weight` fr: no source"):
-        estimate_build(documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE)
+        config = BuildConfig(weight=("fr=2",))
+        stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
+        estimate_stage(stage, ONE)
 
 
 def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
@@ -143,9 +147,9 @@ def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
 
     def estimated_bytes(**options) -> float:
-        return estimate_build(
-            documents, vocab, output, BuildConfig(duplicates=4, **options), ONE
-        ).needs.output_bytes
+        config = BuildConfig(duplicates=4, **options)
+        stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
+        return estimate_stage(stage, ONE).needs.output_bytes
 
     # Each group has as many characters in the validation split as in training; that is read once.
     sizes = [len(text) for _, _, text in GROUPS]

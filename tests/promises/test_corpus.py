@@ -264,7 +264,7 @@ def test_a_mistake_found_in_a_later_stage_is_one_line(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[vocabulary]\nsize = 200\n", "there is no data stage 'vocabulary'"),
+        ("[vocabulary]\nsize = 200\n", "there is no command 'vocabulary'; did you mean vocab"),
         ("[vocab]\nsizes = 200\n", "vocab has no option 'sizes'; did you mean"),
         ("[build]\nmax-lenght = 64\n", "build has no option 'max-lenght'; did you mean"),
         ('[vocab]\nsize = "large"\n', "is not valid (size: expected int"),

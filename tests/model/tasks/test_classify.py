@@ -54,11 +54,11 @@ def classify(path: Path, **options):
 def test_classes_of_a_table_of_the_users_own(tmp_path):
     words = write(tmp_path / "a.csv", "id,text,label\n1,x,no\n2,y,yes\n3,z,no\n4,z,no\n")
     task = classify(words)
-    assert task.settings()["labels"] == ["no", "yes"]
+    assert task.labels == ("no", "yes")
     assert [example.target for example in task.read(words, True)] == [0, 1, 0, 0]
     named = write(tmp_path / "b.tsv", "q\ta\tkind\n1\tx\t10\n2\ty\t9\n3\tz\t10\n4\tz\t9\n")
     task = classify(named, text="q", text_pair="a", label="kind")
-    assert task.settings()["labels"] == ["9", "10"]
+    assert task.labels == ("9", "10")
     assert next(task.read(named, True)) == TextExample("1", "x", 1)
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
 
@@ -66,11 +66,11 @@ def test_classes_of_a_table_of_the_users_own(tmp_path):
 def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\nx,1\ny,2.5\nz,3\nz,3.0\n")
     task = classify(path)
-    assert task.settings()["labels"] == []
+    assert task.labels == ()
     assert [example.target for example in task.read(path, True)] == [1, 2.5, 3, 3]
     whole = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": list("abcd"), "label": [1.0, 0.0, 1.0, 0.0]}), whole)
-    assert classify(whole).settings()["labels"] == ["0", "1"]
+    assert classify(whole).labels == ("0", "1")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
 def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
     rows = [json.dumps({"text": "x", "label": label}) for label in labels]
     path = write(tmp_path / "TRAIN.JSONL", "\n".join(rows))
-    assert classify(path).settings()["labels"] == classes
+    assert classify(path).labels == tuple(classes)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,10 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
         (
             "text,label\nx,p\ny,q\nz,r\n",
             "a.csv: label holds 3 labels in 3 rows; is it the column of the label?",
+        ),
+        (
+            "text;label\nx;3,5\ny;1,0\nz;3,5\n",
+            "a.csv: label holds '3,5'; write scores with a decimal point, or give `separator`",
         ),
     ],
 )

@@ -169,7 +169,11 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
             "text\tlabel\nfine\t1\n",
             "a.tsv, line 2: there is no column sentence, only text, label",
         ),
-        ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv, line 2 is not UTF-8"),
+        (
+            "a.tsv",
+            "sentence\tlabel\n\udcff\t1\n",
+            "a.tsv, line 2 is not UTF-8: convert it, or give its `encoding`",
+        ),
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
         (
             "a.jsonl",

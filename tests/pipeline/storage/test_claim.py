@@ -62,6 +62,7 @@ def test_what_is_found_decides(found: Found, state: str, overwritten: str):
 
 def test_changed_fields_are_those_of_both():
     assert changed_fields({"a": 1}, {"a": 1}) == []
+    assert changed_fields({"a": [80, 20]}, {"a": (80, 20)}) == []  # JSON has no tuples
     assert changed_fields({"a": 1, "b": 2}, {"b": 3, "c": 4}) == [
         "a was 1, now None",
         "b was 2, now 3",
