@@ -72,4 +72,6 @@ def fingerprints_of(strings: pa.StringArray) -> np.ndarray:
     # to the beginning.
     powers = np.cumprod(np.full(len(text), MULTIPLIER))
     inverses = np.cumprod(np.full(len(text) + 1, INVERSE))
-    return sums(text * powers, offsets) * inverses[offsets[:-1]]
+    # Plus one, so that "a" and "a\0" differ.
+    terms = (text + np.int64(1)) * powers
+    return sums(terms, offsets) * inverses[offsets[:-1]]

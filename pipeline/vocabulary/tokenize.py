@@ -152,6 +152,7 @@ class Speller(dict[int, str]):
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = tokenizer.pre_tokenizer
+        self._lowercase = normalization.lowercase
         self._composes = normalization.composes
         self._isolated_ascii = ASCII_PUNCTUATION
         # Of each code point of Unicode's first plane.
@@ -222,6 +223,8 @@ class Speller(dict[int, str]):
 
     def spell(self, chunk: str) -> str:
         """Return the words in `chunk`, separated by single spaces; "" if it has none."""
+        if chunk.isascii() and chunk.isalnum():  # most chunks, and a quarter of the time
+            return chunk.lower() if self._lowercase else chunk
         word = chunk.translate(self)
         if _NO_LETTER not in word:
             return word
@@ -403,25 +406,28 @@ def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[
 
     A word may be in several of them.
     """
-    chunk_counts: Counter[str] = Counter()
+    seen = Numbering()
+    counts = np.zeros(len(seen.strings), np.int64)
     for text, starts in chain.from_iterable(map(_slices, sentences)):
         starts_text = np.zeros(len(starts) - 1, bool)
         text, starts, cuts = splitter.prepare(text, starts, starts_text)
         chunks, indices = _distinct_chunks(text, cuts, strip=splitter.strips_spaces)
-        counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
-        # Not Counter.update(): `chunks` may hold a chunk twice.
-        for chunk, count in zip(chunks.to_pylist(), counts.tolist(), strict=True):
-            chunk_counts[chunk] += count
-        if len(chunk_counts) > MAX_CHUNKS:
-            yield _count_chunk_words(chunk_counts, splitter)
-    yield _count_chunk_words(chunk_counts, splitter)
+        numbers = seen.number(chunks)
+        num_new = len(seen.strings) - len(counts)
+        counts = np.append(counts, np.zeros(num_new, np.int64))
+        # Not `+=`: a chunk may be there twice.
+        np.add.at(counts, numbers, np.bincount(indices.to_numpy(), minlength=len(chunks)))
+        if len(counts) > MAX_CHUNKS:
+            yield _count_chunk_words(seen.strings, counts, splitter)
+            seen = Numbering()
+            counts = np.zeros(len(seen.strings), np.int64)
+    yield _count_chunk_words(seen.strings, counts, splitter)
 
 
-def _count_chunk_words(chunk_counts: Counter[str], splitter: Splitter) -> pa.Table:
-    """Return the counts of the words in chunks, and empty `chunk_counts`."""
+def _count_chunk_words(chunks: pa.StringArray, counts: np.ndarray, splitter: Splitter) -> pa.Table:
+    """Return the counts of the words in chunks with these `counts`, int64 [num_chunks]."""
     word_counts: Counter[str] = Counter()
-    while chunk_counts:
-        chunk, count = chunk_counts.popitem()  # one counter shrinks while the other grows
+    for chunk, count in zip(chunks.to_pylist(), counts.tolist(), strict=True):
         for word in splitter.words(chunk):
             word_counts[word] += count
     columns = [
