@@ -37,7 +37,6 @@ from .tokenize import (
     CHINESE_CHARACTERS,
     DictionaryTokenizer,
     Normalization,
-    bytes_of_entries,
     encode_texts,
     is_between,
     join_words,
@@ -184,13 +183,6 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         for token, token_id in vocabulary.items():
             self._starts_with_space[token_id] = token.startswith(SPACE)
         self._clear_cache()
-
-    def _add_to_cache(self, chunks: list[str]) -> None:
-        num_before = len(self._entry_of)
-        for number, chunk in enumerate(chunks):
-            self._entry_of[chunk] = num_before + number
-        self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(chunks)])
-        self.cached_bytes += bytes_of_entries(chunks)
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each chunk."""

@@ -20,7 +20,7 @@ chunk and is left to ``tokenizers``.
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +35,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 from ..ragged import flat_text, offsets_of
 from ..schemas import WORD_COUNTS
 from .apostrophes import WRITTEN_AS, replacements_of
+from .numbering import Numbering
 
 MAX_WORD_CHARACTERS = 100
 """BERT's WordPiece turns any longer word into [UNK]."""
@@ -45,11 +46,8 @@ SLICE_BYTES = 12 << 20
 MAX_CHUNKS = 300_000
 """Distinct chunks that are counted before their words are handed on; bounds the memory."""
 
-CACHE_BYTES = 128 << 20
-"""Approximate memory for the chunks kept between calls; beyond it the cache is cleared."""
-
-BYTES_PER_ENTRY = 130
-"""Approximate memory of a dict's entry, including a string but not its characters."""
+CACHE_BYTES = 64 << 20
+"""Memory for the chunks kept between calls; beyond it the cache is cleared."""
 
 CHUNKS_TOGETHER = 200_000
 """Chunks that are looked up and cached at a time; few slices have more."""
@@ -154,6 +152,7 @@ class Speller(dict[int, str]):
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
         self._normalizer = tokenizer.normalizer
         self._pre_tokenizer = tokenizer.pre_tokenizer
+        self._lowercase = normalization.lowercase
         self._composes = normalization.composes
         self._isolated_ascii = ASCII_PUNCTUATION
         # Of each code point of Unicode's first plane.
@@ -224,6 +223,8 @@ class Speller(dict[int, str]):
 
     def spell(self, chunk: str) -> str:
         """Return the words in `chunk`, separated by single spaces; "" if it has none."""
+        if chunk.isascii() and chunk.isalnum():  # most chunks, and a quarter of the time
+            return chunk.lower() if self._lowercase else chunk
         word = chunk.translate(self)
         if _NO_LETTER not in word:
             return word
@@ -254,12 +255,10 @@ class DictionaryTokenizer:
     Keep one per worker; it must not be shared between threads.
     """
 
-    # The cache: `_entry_of` maps a chunk to its entry in `_ids`, and so does `_spellings` for a
-    # normalised chunk, in the order of the entries:
+    # The cache: `_ids` has the token ids of each of `_chunks.strings`:
     #
-    #   _entry_of    The: 0, the: 0, cats: 1
-    #   _spellings   the: 0, cats: 1
-    #   _ids         [[1996], [4937, 2015]]
+    #   _chunks    The       the       cats
+    #   _ids       [1996]    [1996]    [4937, 2015]
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
         self._splitter = Speller(normalization)
@@ -302,43 +301,26 @@ class DictionaryTokenizer:
             num_ids += len(slice_ids)
         return np.concatenate(ids), np.concatenate(offsets)
 
-    def _encode_chunks(self, chunks: list[str]) -> pa.ListArray:
+    def _encode_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
         """Return the token ids of each of `chunks`."""
-        if not chunks:
-            return pa.array([], pa.list_(pa.int32()))
-        batches = [
-            self._look_up(chunks[first : first + CHUNKS_TOGETHER])
-            for first in range(0, len(chunks), CHUNKS_TOGETHER)
-        ]
+        batches = [pa.array([], pa.list_(pa.int32()))]
+        for first in range(0, len(chunks), CHUNKS_TOGETHER):
+            batches.append(self._look_up(chunks.slice(first, CHUNKS_TOGETHER)))
         return pa.concat_arrays(batches)
 
-    def _look_up(self, chunks: list[str]) -> pa.ListArray:
+    def _look_up(self, chunks: pa.StringArray) -> pa.ListArray:
         """Return the token ids of each of `chunks`, caching those not seen before."""
         if self.cached_bytes > CACHE_BYTES:
             self._clear_cache()
-        entries = list(map(self._entry_of.get, chunks))
-        if None in entries:
-            unseen = [chunk for chunk, entry in zip(chunks, entries, strict=True) if entry is None]
-            self._add_to_cache(unseen)
-            entries = list(map(self._entry_of.get, chunks))
-        return self._ids.take(pa.array(entries, pa.int32()))
+        numbers = self._chunks.number(chunks)
+        new_chunks = self._chunks.strings[len(self._ids) :].to_pylist()
+        if new_chunks:
+            self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(new_chunks)])
+        return self._ids.take(pa.array(numbers))
 
-    def _add_to_cache(self, chunks: list[str]) -> None:
-        num_before = len(self._spellings)
-        for chunk in chunks:
-            spelling = self._splitter.spell(chunk)
-            # "The" and "the" share a spelling when lower-cased: tokenise and store it once.
-            next_entry = len(self._spellings)
-            self._entry_of[chunk] = self._spellings.setdefault(spelling, next_entry)
-        # A dict keeps the order of insertion, so the new spellings are the last ones.
-        new_spellings = list(islice(self._spellings, num_before, None))
-        new_ids = self._tokenize_spellings(new_spellings)
-        self._ids = pa.concat_arrays([self._ids, new_ids])
-
-        self.cached_bytes += bytes_of_entries(chunks) + bytes_of_entries(new_spellings)
-
-    def _tokenize_spellings(self, spellings: list[str]) -> pa.ListArray:
-        """Return the token ids of the words in each spelling, a list for each."""
+    def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
+        """Return the token ids of each chunk."""
+        spellings = list(map(self._splitter.spell, chunks))
         # Tokenise all words as one sequence, then cut its ids into words, and these into spellings:
         #
         #   spellings      "in"   "mother in law"        ""
@@ -362,16 +344,13 @@ class DictionaryTokenizer:
         return pa.ListArray.from_arrays(offsets, pa.array(ids))
 
     def _clear_cache(self) -> None:
-        self._entry_of: dict[str, int] = {}
-        self._spellings: dict[str, int] = {}
+        self._chunks = Numbering()
         self._ids = pa.array([], pa.list_(pa.int32()))
-        self.cached_bytes = 0
-        """Approximate memory that the cache takes; at most about `CACHE_BYTES`."""
 
-
-def bytes_of_entries(strings: Sequence[str]) -> int:
-    """Return the approximate memory of a dict's entries with these strings as keys."""
-    return len(strings) * BYTES_PER_ENTRY + sum(map(len, strings))
+    @property
+    def cached_bytes(self) -> int:
+        """The memory that the cache takes; at most about `CACHE_BYTES`."""
+        return self._chunks.num_bytes + self._ids.nbytes
 
 
 def join_words(words: Sequence[str], separator: str) -> list[str]:
@@ -427,25 +406,28 @@ def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[
 
     A word may be in several of them.
     """
-    chunk_counts: Counter[str] = Counter()
+    seen = Numbering()
+    counts = np.zeros(len(seen.strings), np.int64)
     for text, starts in chain.from_iterable(map(_slices, sentences)):
         starts_text = np.zeros(len(starts) - 1, bool)
         text, starts, cuts = splitter.prepare(text, starts, starts_text)
         chunks, indices = _distinct_chunks(text, cuts, strip=splitter.strips_spaces)
-        counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
-        # Not Counter.update(): `chunks` may hold a chunk twice.
-        for chunk, count in zip(chunks, counts.tolist(), strict=True):
-            chunk_counts[chunk] += count
-        if len(chunk_counts) > MAX_CHUNKS:
-            yield _count_chunk_words(chunk_counts, splitter)
-    yield _count_chunk_words(chunk_counts, splitter)
+        numbers = seen.number(chunks)
+        num_new = len(seen.strings) - len(counts)
+        counts = np.append(counts, np.zeros(num_new, np.int64))
+        # Not `+=`: a chunk may be there twice.
+        np.add.at(counts, numbers, np.bincount(indices.to_numpy(), minlength=len(chunks)))
+        if len(counts) > MAX_CHUNKS:
+            yield _count_chunk_words(seen.strings, counts, splitter)
+            seen = Numbering()
+            counts = np.zeros(len(seen.strings), np.int64)
+    yield _count_chunk_words(seen.strings, counts, splitter)
 
 
-def _count_chunk_words(chunk_counts: Counter[str], splitter: Splitter) -> pa.Table:
-    """Return the counts of the words in chunks, and empty `chunk_counts`."""
+def _count_chunk_words(chunks: pa.StringArray, counts: np.ndarray, splitter: Splitter) -> pa.Table:
+    """Return the counts of the words in chunks with these `counts`, int64 [num_chunks]."""
     word_counts: Counter[str] = Counter()
-    while chunk_counts:
-        chunk, count = chunk_counts.popitem()  # one counter shrinks while the other grows
+    for chunk, count in zip(chunks.to_pylist(), counts.tolist(), strict=True):
         for word in splitter.words(chunk):
             word_counts[word] += count
     columns = [
@@ -474,11 +456,11 @@ def is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
 
 def _distinct_chunks(
     text: np.ndarray, cuts: np.ndarray, *, strip: bool
-) -> tuple[list[str], pa.Array]:
+) -> tuple[pa.StringArray, pa.Array]:
     """Return the distinct chunks between `cuts`, and for each chunk of the text its index among
     them.
 
-    "the" and " the" count as distinct; with `strip` the list may therefore hold a chunk twice.
+    "the" and " the" count as distinct; with `strip` a chunk may therefore be there twice.
     """
     # Text and cuts have the layout of an Arrow array's buffers already, so the text is not copied.
     # Binary, not string: Arrow then need not check 12 MB of UTF-8.
@@ -489,11 +471,10 @@ def _distinct_chunks(
     chunks = pa.Array.from_buffers(pa.binary(), num_chunks, [validity, offsets, data])
     encoded = chunks.dictionary_encode()
     distinct = encoded.dictionary.cast(pa.string())
-    if not strip:
-        return distinct.to_pylist(), encoded.indices
-    # Strip spaces here, where there are few chunks, and not before they are encoded.
-    stripped = pc.call_function("utf8_ltrim", [distinct], pc.TrimOptions(" "))
-    return stripped.to_pylist(), encoded.indices
+    if strip:
+        # Here, where there are few chunks, and not before they are encoded.
+        distinct = pc.call_function("utf8_ltrim", [distinct], pc.TrimOptions(" "))
+    return distinct, encoded.indices
 
 
 def _slices(sentences: pa.Array) -> Iterator[tuple[np.ndarray, np.ndarray]]:

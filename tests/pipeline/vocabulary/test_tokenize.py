@@ -187,7 +187,7 @@ def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
     monkeypatch.setattr(tokenize, "CACHE_BYTES", 2000)
     tokenizer = DictionaryTokenizer(TOKENS, normalization)
     assert split(*tokenizer.encode(pa.array(texts))) == expected
-    assert tokenizer.cached_bytes < 4000 + 200 * tokenize.BYTES_PER_ENTRY
+    assert tokenizer.cached_bytes < 2000 + 7 * 100
 
 
 def expected_counts(texts: list[str], normalization: Normalization) -> list[tuple[str, int]]:
