@@ -24,7 +24,7 @@ from .folder import SearchFolder
 from .prepare import Features, chosen_recipe
 from .records import RunRecord, Trial, best_of, describe_run, read_records
 from .task_model import make_model, write_model
-from .train import Trained, Training, train_model
+from .train import FinetuneState, Training, train_model
 
 LEFT_TO_RIGHT = "left-to-right"
 
@@ -138,7 +138,7 @@ class Trainer:
             self._keep(model, on_dev, record)
         return True
 
-    def _record(self, trial: Trial, trained: Trained, on_dev: DevMeasurement) -> RunRecord:
+    def _record(self, trial: Trial, trained: FinetuneState, on_dev: DevMeasurement) -> RunRecord:
         task = on_dev.task
         given = self.splits.task.settings()
         tuned = {name: value for name, value in task.settings().items() if value != given[name]}
@@ -168,7 +168,7 @@ class Trainer:
         folder.record(record)
 
 
-def _take_best_weights(model: TaskModel, trained: Trained, on_dev: DevMeasurement) -> None:
+def _take_best_weights(model: TaskModel, trained: FinetuneState, on_dev: DevMeasurement) -> None:
     best = trained.best
     if best.weights is not None and best.step < trained.step:
         model.load_state_dict(best.weights)
