@@ -85,7 +85,7 @@ def _read_encoder(checkpoint: str, spec: ModelSpec) -> PretrainModel:
     shape = replace(spec.stored, **spec.run_fields())
     model = initial_model(shape, spec.config.seed)
     # Initialised whole first, so that the missing heads are what this seed gives a new model.
-    missing = load_weights(model, checkpoint, new=tuple(model.heads))
+    missing = load_weights(model, checkpoint, shape, new=tuple(model.heads))
     new_parts: dict[str, None] = {}  # in order, each once
     for prefix, name in model.heads.items():
         if any(key.startswith(prefix) for key in missing):
