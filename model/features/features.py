@@ -123,8 +123,7 @@ def _remove_work(work: Path) -> None:
 def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
     """Return all that decides what is written, but not where and how it is computed."""
     options = identity_fields(config)
-    identity = {"data": digest, "checkpoint": model_digest(checkpoint), **options}
-    return json.loads(json.dumps(identity))  # tuples become lists, as in the file
+    return {"data": digest, "checkpoint": model_digest(checkpoint), **options}
 
 
 def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> bool:

@@ -1,6 +1,5 @@
 """Encode the examples of a task for a checkpoint, and list the runs of a search."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -180,4 +179,4 @@ def identity_of(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> 
         # A task of the user's own may differ in anything. What other tasks are made from is among
         # the options and in the data's digest.
         identity["task_settings"] = settings
-    return json.loads(json.dumps(identity))  # as it is read back: tuples are lists
+    return identity

@@ -1,6 +1,5 @@
 """Prepare a pre-training run: check the options and the instances, and lay out its phases."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -133,12 +132,11 @@ def _check_memory(needs: str, num_bytes: int, advice: str) -> None:
 
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
-    """Return, as plain JSON values, what distinguishes a run from any other."""
+    """Return what distinguishes a run from any other."""
     fields = identity_fields(config)
     # Their content, not their paths: a directory may be moved between an interruption and a resume.
     fields["instances"] = [directory.manifest.digest for directory in directories]
-    # Tuples become lists, as they are when the claim is read again.
-    return json.loads(json.dumps(fields))
+    return fields
 
 
 def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) -> PretrainSetup:

@@ -4,6 +4,7 @@ Every command that writes a directory (or the one file of ``features``) asks her
 there once (`Found`), `decide` says what that means, and only then is anything written.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,6 +70,7 @@ def decide(path: str, found: Found, *, overwrite: bool, advice: str = "") -> Sta
 
 def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Return the fields in which two identities differ, in words."""
+    wanted = json.loads(json.dumps(wanted))  # as what is stored was read back: tuples are lists
     changes = []
     # The names of both, in the order of the stored ones and then new ones.
     for name in {**stored, **wanted}:
@@ -131,7 +133,7 @@ def claimed(
 ) -> Iterator[OutputDirectory]:
     """Hold a local directory, locked, as the output of the work that `identity` describes.
 
-    `identity` is plain JSON, stored in `identity_file`. The same identity resumes. Other work is
+    `identity` is stored as JSON in `identity_file`. The same identity resumes. Other work is
     replaced (`own_files` are deleted, no others) with `overwrite`, or if none of its `results` is
     there, which are files and folders; else `decide` refuses it.
     """
