@@ -27,7 +27,7 @@ from ..notices import print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
-from ..training.processor import kept_threads, print_if_emulated, use_threads
+from ..training.processor import kept_threads, use_threads
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
@@ -109,7 +109,6 @@ def train_into(
             publish(checkpoint, folder)  # the run may have been killed before it was
             print_notice(f"Resumes {output} from {checkpoint.name}.")
         setup = set_up(spec, directories, ranks)
-        print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)
         state.num_threads = use_threads(state.num_threads, ranks.device)
         # Without a checkpoint no line of an earlier log is right.
