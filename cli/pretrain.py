@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from ..model.config import PretrainConfig
-from ..model.encoders.shape import SIZES
+from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from .options import GroupedCommand, config_options, make_config
@@ -132,7 +132,7 @@ def _hidden_size(config: PretrainConfig) -> int:
         path = Path(config.checkpoint) / "config.json"
         with suppress(OSError, UserError):  # a damaged one is reported when the model is read
             return parse_json(path.read_bytes(), _Shape, path).hidden_size
-    _, hidden_size, _ = SIZES[config.model]
+    _, hidden_size, _ = MODERNBERT_SIZES[config.model]  # a BERT's are as wide
     return config.hidden_size or hidden_size
 
 

@@ -133,8 +133,9 @@ def read_config(directory: str | Path) -> EncoderConfig:
     return config
 
 
-def read_weights(directory: str | Path) -> dict[str, Tensor]:
-    """Return the weights in `directory` by their names in ``transformers`` today, on the CPU.
+def read_weights(directory: str | Path, shape: EncoderConfig) -> dict[str, Tensor]:
+    """Return the weights of the model in `directory`, which has this `shape`, by their names in
+    ``transformers`` today, on the CPU.
 
     Reads ``model.safetensors``, its parts that ``model.safetensors.index.json`` names, or
     ``pytorch_model.bin`` without running code from it. Old names
@@ -161,7 +162,7 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
                 f"{name} in {directory} has values that are not finite numbers. Use another "
                 "checkpoint."
             )
-    return current_names(read_config(directory), weights)
+    return current_names(shape, weights)
 
 
 def _read_weight_file(path: Path) -> dict[str, Any]:
@@ -178,14 +179,17 @@ def _is_finite(weight: Tensor) -> bool:
     return weight.is_floating_point() and bool(weight.isfinite().all())
 
 
-def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] = ()) -> list[str]:
-    """Copy the weights in `directory` into `model`, and return the names of missing ones.
+def load_weights(
+    model: nn.Module, directory: str | Path, shape: EncoderConfig, new: tuple[str, ...] = ()
+) -> list[str]:
+    """Copy the weights in `directory`, where a model of this `shape` is, into `model`, and return
+    the names of missing ones.
 
     Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing;
     they stay as they are. Weights that the model does not use are left out. Raises `UserError` for
     other shapes.
     """
-    weights = read_weights(directory)
+    weights = read_weights(directory, shape)
     if isinstance(model, PretrainModel) and model.untied_weight in weights:
         raise UserError(
             f"The masked-LM head of {directory} has an output matrix of its own "
@@ -219,8 +223,9 @@ def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) 
 
     `changes` to its configuration, such as dropout rates, must not change its shape.
     """
-    model = make_pretrain_model(replace(read_config(directory), **changes or {}))
-    load_weights(model, directory)
+    shape = read_config(directory)
+    model = make_pretrain_model(replace(shape, **changes or {}))
+    load_weights(model, directory, shape)
     return model
 
 

@@ -35,10 +35,13 @@ class PretrainConfig:
         "Encoder: bert, or modernbert, which learns masked words alone, from fewer tokens; by "
         "default bert, or that of --checkpoint.",
     )
-    model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
+    model: Literal[
+        "tiny", "mini", "small", "medium", "base", "large", "ettin-17m", "ettin-32m", "ettin-68m"
+    ] = option(
         "base",
         "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024; "
-        "of a ModernBERT the last two are 22x768 and 28x1024.",
+        "of a ModernBERT the last two are 22x768 and 28x1024, and it may have Ettin's shapes, deep "
+        "and narrow: 7x256, 10x384 or 19x512.",
     )
     checkpoint: str | None = option(
         None,

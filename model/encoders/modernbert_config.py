@@ -10,12 +10,18 @@ from .shape import COUNT, NOT_NEGATIVE, SHAPE_RANGES, SIZES, Shape, logit_bytes
 if TYPE_CHECKING:
     import numpy as np
 
+ETTIN_SIZES = {"ettin-17m": (7, 256, 4), "ettin-32m": (10, 384, 6), "ettin-68m": (19, 512, 8)}
+"""Deep and narrow ones, with ModernBERT-base's proportions in each layer (arXiv 2507.11412, and the
+authors' training configurations, JHU-CLSP/ettin-encoder-vs-decoder). Ettin's 150m and 400m are base
+and large.
+"""
 MODERNBERT_SIZES = {
     **{name: SIZES[name] for name in ("tiny", "mini", "small", "medium")},
     "base": (22, 768, 12),
     "large": (28, 1024, 16),
+    **ETTIN_SIZES,
 }
-"""ModernBERT's own base and large (arXiv 2412.13663, table 3); the smaller ones are BERT's."""
+"""Base and large are ModernBERT's own (arXiv 2412.13663, table 3), those up to medium BERT's."""
 MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
 """Feed-forward sizes of ModernBERT's own sizes, by hidden size."""
 POOLINGS = ("cls", "mean")
@@ -196,12 +202,16 @@ class ModernBertConfig(Shape):
         }
 
     @classmethod
-    def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:
+    def _fields_by_size(cls, size: str, shape: Mapping[str, Any]) -> dict[str, Any]:
         hidden = shape["hidden_size"]
-        by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
+        if size in ETTIN_SIZES:
+            intermediate = 3 * hidden // 2
+        else:
+            by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
+            intermediate = MODERNBERT_INTERMEDIATE.get(hidden, by_weights)
         fields = {
-            **super()._fields_by_size(shape),
-            "intermediate_size": MODERNBERT_INTERMEDIATE.get(hidden, by_weights),
+            **super()._fields_by_size(size, shape),
+            "intermediate_size": intermediate,
             # As in the published ones: masked words alone teach the first token nothing about its
             # row.
             "classifier_pooling": "mean",

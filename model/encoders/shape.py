@@ -113,10 +113,10 @@ class Shape:
             "num_attention_heads": heads,
         }
         shape |= {name: value for name, value in changes.items() if value is not None}
-        return cls(**(cls._fields_by_size(shape) | shape))
+        return cls(**(cls._fields_by_size(size, shape) | shape))
 
     @classmethod
-    def _fields_by_size(cls, shape: Mapping[str, Any]) -> dict[str, Any]:
+    def _fields_by_size(cls, size: str, shape: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a new encoder that depend on the others."""
         hidden = shape["hidden_size"]
         # The fewer numbers a product adds up, the larger its weights have to be.

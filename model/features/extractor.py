@@ -218,7 +218,7 @@ def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
     # Its name in a whole model gives the weights the names of the checkpoint. No hidden state
     # depends on the pooler, which checkpoints of some tasks lack.
     whole = nn.ModuleDict({encoder.prefix: encoder})
-    load_weights(whole, checkpoint, new=encoder.optional_weights)
+    load_weights(whole, checkpoint, shape, new=encoder.optional_weights)
     device = find_device(config.device)
     print_if_emulated(product_dtype(config.precision, device), device)
     return Extractor(

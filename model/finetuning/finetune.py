@@ -149,7 +149,7 @@ def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
     if not trainer.folder.is_complete(grid, digest, trainer.config.license):
         trainer.folder.forget_end()
         print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
-    report_oddities(trainer.splits, trainer.features, trainer.checkpoint)
+    report_oddities(trainer.splits, trainer.features)
 
 
 def _check_ranks(ranks: Ranks, identity: Mapping[str, Any], path: Path) -> None:

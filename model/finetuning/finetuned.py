@@ -67,7 +67,7 @@ def load_finetuned(
     unused: tuple[str, ...] = ()
     if not model.uses_pooler:
         unused = model.encoder.optional_weights
-    load_weights(model, directory, new=unused)
+    load_weights(model, directory, config, new=unused)
     return Finetuned(task, tokenizer, model.to(device).eval())
 
 

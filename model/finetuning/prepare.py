@@ -30,8 +30,9 @@ from .task_model import architecture
 
 @dataclass(frozen=True)
 class Features:
-    """The encoded examples."""
+    """The encoded examples, and what encoded them."""
 
+    tokenizer: TextTokenizer
     train: list[Feature]
     """Those that have a target."""
     dev: dict[str, list[Feature]]
@@ -58,7 +59,7 @@ def prepare(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> Feat
         )
     if not config.random_weights:
         _report_untrained(checkpoint, shape, [train, *dev.values()])
-    return Features(train, dev)
+    return Features(tokenizer, train, dev)
 
 
 def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
@@ -109,12 +110,12 @@ def _report_untrained(
         )
 
 
-def report_oddities(splits: TaskSplits, features: Features, checkpoint: str) -> None:
+def report_oddities(splits: TaskSplits, features: Features) -> None:
     """Print how many examples are cut, repeat or contradict others, or are in train and dev."""
     report_cut(splits.task, "train", num_cut(features.train), len(splits.train))
     for prefix, dev_features in features.dev.items():
         report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
-    repeats = find_repeats(splits.task, splits.train, splits.dev, TextTokenizer(checkpoint))
+    repeats = find_repeats(splits.task, splits.train, splits.dev, features.tokenizer)
     num_train = f"{len(splits.train):,} training examples"
     if repeats.repeated:
         print_notice(

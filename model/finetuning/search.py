@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from ..checkpoint import read_config
 from ..mirror import upload
 from ..tasks.batches import Feature
 from ..tasks.class_report import ClassReport
@@ -24,7 +23,7 @@ from .folder import SearchFolder
 from .prepare import Features, chosen_recipe
 from .records import RunRecord, Trial, best_of, describe_run, read_records
 from .task_model import make_model, write_model
-from .train import Trained, Training, train_model
+from .train import FinetuneState, Training, train_model
 
 LEFT_TO_RIGHT = "left-to-right"
 
@@ -41,7 +40,7 @@ class DevMeasurement:
     ):
         self._splits = splits
         self._features = features
-        self._model = model
+        self.model = model
         self._selected = selected
         self.outputs: dict[str, list[np.ndarray]] = {}
         """Of each dev set."""
@@ -54,7 +53,7 @@ class DevMeasurement:
         dev = self._splits.dev
         self.outputs = {}
         for prefix, features in self._features.items():
-            self.outputs[prefix] = infer(self._model, features)
+            self.outputs[prefix] = infer(self.model, features)
         # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold
         # for all that is scored or predicted with this model.
         self.task = self._splits.task.tuned(self.outputs[""], self._features[""], dev[""])
@@ -133,16 +132,15 @@ class Trainer:
             return False
         # One rank evaluates; the others wait for it at the next run's first sum.
         if self.ranks.rank == 0:
-            _take_best_weights(model, trained, on_dev)
-            record = self._record(trial, trained, on_dev)
-            self._keep(model, on_dev, record)
+            _take_best_weights(trained, on_dev)
+            self._keep(on_dev, self._record(trial, trained, on_dev))
         return True
 
-    def _record(self, trial: Trial, trained: Trained, on_dev: DevMeasurement) -> RunRecord:
+    def _record(self, trial: Trial, trained: FinetuneState, on_dev: DevMeasurement) -> RunRecord:
         task = on_dev.task
         given = self.splits.task.settings()
         tuned = {name: value for name, value in task.settings().items() if value != given[name]}
-        direction = LEFT_TO_RIGHT if read_config(self.checkpoint).is_decoder else ""
+        direction = LEFT_TO_RIGHT if on_dev.model.encoder.config.is_decoder else ""
         return RunRecord(
             **structs.asdict(trial),
             tuned=tuned,
@@ -156,22 +154,22 @@ class Trainer:
             seconds=round(trained.seconds, 3),
         )
 
-    def _keep(self, model: TaskModel, on_dev: DevMeasurement, record: RunRecord) -> None:
+    def _keep(self, on_dev: DevMeasurement, record: RunRecord) -> None:
         """Write the model if it is the best so far: another never will be. Then write its record,
         with which the run is done.
         """
         folder = self.folder
         if best_of([*read_records(folder.path), record]) is record:
             with folder.files.write_folder(folder.model_of(record)) as model_folder:
-                write_model(model_folder, model, on_dev.task, self.checkpoint)
+                write_model(model_folder, on_dev.model, on_dev.task, self.checkpoint)
                 on_dev.write_answers(model_folder / "dev")
         folder.record(record)
 
 
-def _take_best_weights(model: TaskModel, trained: Trained, on_dev: DevMeasurement) -> None:
+def _take_best_weights(trained: FinetuneState, on_dev: DevMeasurement) -> None:
     best = trained.best
     if best.weights is not None and best.step < trained.step:
-        model.load_state_dict(best.weights)
+        on_dev.model.load_state_dict(best.weights)
         on_dev.measure()
 
 

@@ -34,11 +34,11 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
     if config.random_weights:
         initialise(encoder, shape, generator)
     elif config.keep_head:
-        load_weights(model, checkpoint, new=encoder.optional_weights)
+        load_weights(model, checkpoint, shape, new=encoder.optional_weights)
     else:
         # Only these, so that the last layer of another task in the checkpoint is left there.
         parts = nn.ModuleDict(model.pretrained_parts)
-        load_weights(parts, checkpoint, new=(*encoder.optional_weights, "head."))
+        load_weights(parts, checkpoint, shape, new=(*encoder.optional_weights, "head."))
     return model
 
 

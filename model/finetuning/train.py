@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,17 +20,15 @@ from ..checkpoint import load_tensors
 from ..mirror import upload
 from ..tasks.batches import Feature, TaskBatch
 from ..tasks.head import Recipe, Scores, TaskModel
-from ..training.compilation import compiles, distinct_sizes
+from ..training.compilation import compiles
 from ..training.device import (
     drain_every,
-    kept_generators,
     peak_memory,
-    pinned_attention,
     product_dtype,
     tokens_at_once,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
-from ..training.loop import Ended, Work, train
+from ..training.loop import Work, train
 from ..training.optim import learning_rate, make_optimizer
 from ..training.processor import kept_threads, use_threads
 from ..training.ranks import Ranks
@@ -116,6 +113,7 @@ class FinetuneState:
 
     step: int = 0
     seconds: float = 0.0
+    """Without measurements on dev."""
     losses: list[float] = field(default_factory=list[float])
     """Since the last report: with them a resumed run reports the same means."""
     num_threads: int | None = None
@@ -124,31 +122,20 @@ class FinetuneState:
     """Before the first update; empty if that was not measured."""
 
 
-class Trained(NamedTuple):
-    """A finished training."""
-
-    seconds: float
-    """Without measurements on dev."""
-    step: int
-    """Updates made; less than planned if `patience` ended it."""
-    best: Best
-    untrained: Scores
-
-
 def train_model(
     model: TaskModel,
     training: Training,
     report: ProgressCallback = lambda figures: None,
     stop: StopRequest | None = None,
-) -> Trained | None:
+) -> FinetuneState | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a
     checkpoint.
 
-    Return None if `stop` interrupted it, after saving a checkpoint. The model is then as its last
-    update left it; the best weights on dev are in `Trained.best`, on the first rank. `report` is
-    called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call),
-    ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the loss is not finite, a
-    batch does not fit into memory, or the disk is full.
+    Return its state at the end, or None if `stop` interrupted it, after saving a checkpoint. The
+    model is as its last update left it; the best weights on dev are in the state's `best`, on the
+    first rank. `report` is called every tenth step with ``step``, ``steps``, ``loss`` (the mean
+    since the last call), ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the
+    loss is not finite, a batch does not fit into memory, or the disk is full.
     """
     config = training.config
     ranks = training.ranks
@@ -169,13 +156,7 @@ def train_model(
     if compiles(config.compile, ranks.device):
         # The head, which varies with the task, is a small part of the time.
         model.encoder.compile_parts()
-    with (
-        kept_generators(ranks.device),
-        kept_threads(),
-        _open_log(training, state.step) as log,
-        pinned_attention(),
-        distinct_sizes(),
-    ):
+    with kept_threads(), _open_log(training, state.step) as log:
         state.num_threads = use_threads(state.num_threads, ranks.device)
         work = FinetuneWork(
             training=training,
@@ -187,11 +168,10 @@ def train_model(
             log=log,
             show=report,
         )
-        if state.step == 0 and training.evaluate_start:
-            state.untrained = work.measure()
-        if train(work) is Ended.STOPPED:
+        if not train(work):
             return None
-        return Trained(work.clock.elapsed(), state.step, state.best, state.untrained)
+        state.seconds = work.clock.elapsed()
+        return state
 
 
 @dataclass(kw_only=True, eq=False)
@@ -223,6 +203,11 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
     def step(self) -> int:
         """Number of updates done."""
         return self.state.step
+
+    def measure_start(self) -> None:
+        """Measure the model before its first update, if it can answer already."""
+        if self.step == 0 and self.training.evaluate_start:
+            self.state.untrained = self.measure()
 
     def steps_left(self) -> range:
         """Return the indices of the updates to come."""

@@ -24,11 +24,10 @@ from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
 from ..mirror import mirrored
 from ..notices import print_notice
-from ..training.compilation import compiles, distinct_sizes
-from ..training.device import DTYPES, kept_generators, peak_flops, pinned_attention
+from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
-from ..training.loop import Ended, train
-from ..training.processor import kept_threads, print_if_emulated, use_threads
+from ..training.loop import train
+from ..training.processor import kept_threads, use_threads
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
@@ -110,7 +109,6 @@ def train_into(
             publish(checkpoint, folder)  # the run may have been killed before it was
             print_notice(f"Resumes {output} from {checkpoint.name}.")
         setup = set_up(spec, directories, ranks)
-        print_if_emulated(setup.dtype, ranks.device)
         model, updater, state = start(setup, checkpoint)
         state.num_threads = use_threads(state.num_threads, ranks.device)
         # Without a checkpoint no line of an earlier log is right.
@@ -132,7 +130,7 @@ def train_into(
                 show=progress or (lambda figures: None),
                 stop=stop or StopRequest(),
             )
-            if _train(work) is Ended.STOPPED:
+            if not train(work):
                 return _summary(work, "interrupted")
             writer.wait()  # a finished run has all its files, or an error says what is missing
             return _finish(work, folder)
@@ -185,18 +183,6 @@ def _agree(
     }
     ranks.agree(facts, SHARED)
     ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
-
-
-def _train(work: PretrainWork) -> Ended:
-    setup = work.setup
-    work.model.encoder.recomputes_layers = setup.config.activation_checkpointing
-    with pinned_attention(), distinct_sizes():
-        if compiles(setup.config.compile, work.device):
-            work.model.compile_parts()
-        if work.state.initial is None:
-            # On the rows of the final evaluation, so that the two compare.
-            work.state.initial = work.evaluate_phase(len(setup.phases) - 1)
-        return train(work)
 
 
 def _finish(work: PretrainWork, folder: Path) -> Summary:

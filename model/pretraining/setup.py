@@ -16,6 +16,7 @@ from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..tokenizer import trained_length, with_settings
 from ..training.device import host_memory, product_dtype, tokens_at_once
+from ..training.processor import print_if_emulated
 from ..training.ranks import Ranks
 from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import check_vocabulary_fits
@@ -84,8 +85,8 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
                 f"{directory.path} was built with `pairing` none: it has no next sentences; use "
                 "`objective` mlm."
             )
-        if config.checkpoint and config.vocabulary_from == "checkpoint":
-            check_vocabulary_fits(config.checkpoint, directory)
+    if config.checkpoint and config.vocabulary_from == "checkpoint":
+        check_vocabulary_fits(config.checkpoint, directories[0])
     return directories
 
 
@@ -154,8 +155,9 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
     needed = 4 * num_copies * num_parameters  # fp32
     _check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
     dtype = product_dtype(config.precision, ranks.device)
+    print_if_emulated(dtype, ranks.device)
     vocabulary = directories[0].vocabulary  # all directories have the same
-    tokenizer = vocabulary_files(vocabulary, _trained_length(spec, directories))
+    longest = max(directory.max_length for directory in directories)
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     mean_lengths = [directory.mean_length for directory in directories]
     schedule = make_schedule(config, mean_lengths)
@@ -172,7 +174,7 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
         schedule=schedule,
         phases=sequences,
         validation=held_out,
-        tokenizer=with_settings(tokenizer, spec.kind.tokenizer_settings),
+        tokenizer=_tokenizer_files(spec, vocabulary, longest),
         dtype=dtype,
         packs=packs_rows(shape, ranks.device, dtype),
         tokens_at_once=tokens_at_once(shape, ranks.device),
@@ -200,13 +202,15 @@ def with_defaults(
     return replace(config, **changes)
 
 
-def _trained_length(spec: ModelSpec, directories: Sequence[InstanceDirectory]) -> int:
-    """Return the length of the longest rows that the model was or will be trained on."""
-    longest = max(directory.max_length for directory in directories)
-    if spec.config.checkpoint is None or spec.stored is None:
-        return longest
-    num_positions = spec.stored.max_position_embeddings
-    return max(longest, trained_length(spec.config.checkpoint, num_positions))
+def _tokenizer_files(spec: ModelSpec, vocabulary: Vocabulary, longest: int) -> dict[str, bytes]:
+    """Return the files of the model's tokenizer, which name the longest rows that the model was or
+    will be trained on.
+    """
+    if spec.config.checkpoint is not None and spec.stored is not None:
+        num_positions = spec.stored.max_position_embeddings
+        longest = max(longest, trained_length(spec.config.checkpoint, num_positions))
+    files = vocabulary_files(vocabulary, longest)
+    return with_settings(files, spec.kind.tokenizer_settings)
 
 
 def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Rows:

@@ -68,7 +68,7 @@ class ModelSpec:
 def read_spec(config: PretrainConfig) -> ModelSpec:
     """Return the kind of encoder to train: the one asked for, or the checkpoint's.
 
-    Raises `UserError` if they differ, and for an objective that it cannot be trained on.
+    Raises `UserError` if they differ, and for a size or an objective that it does not have.
     """
     stored = None
     kind = CONFIGS[config.architecture or "bert"]
@@ -80,6 +80,11 @@ def read_spec(config: PretrainConfig) -> ModelSpec:
                 f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
                 f"a {kind.title}; leave it out."
             )
+    if config.model not in kind.sizes:
+        raise UserError(
+            f"`model` is {config.model}, which is a size of a ModernBERT; use `architecture` "
+            "modernbert, or another size."
+        )
     objective = config.objective or kind.objectives[0]
     if objective not in kind.objectives:
         possible = " or ".join(kind.objectives)

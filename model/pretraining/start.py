@@ -17,6 +17,7 @@ from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainBatch, PretrainModel
 from ..mirror import local_copy
 from ..notices import print_notice
+from ..training.compilation import compiles
 from ..training.optim import make_optimizer
 from ..training.update import Updater
 from .evaluate import NUM_SUMS
@@ -39,8 +40,12 @@ def start(
         model = _model_from(config.checkpoint, setup)
     else:
         model = initial_model(setup.shape, config.seed)
+    device = setup.ranks.device
     # Before the optimiser is made, which keeps its averages where the parameters are.
-    model.to(setup.ranks.device)
+    model.to(device)
+    model.encoder.recomputes_layers = config.activation_checkpointing
+    if compiles(config.compile, device):
+        model.compile_parts()
     corrects_bias = model.config.corrects_bias
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=corrects_bias)
     updater: Updater[PretrainBatch] = Updater(
@@ -80,7 +85,7 @@ def _read_encoder(checkpoint: str, spec: ModelSpec) -> PretrainModel:
     shape = replace(spec.stored, **spec.run_fields())
     model = initial_model(shape, spec.config.seed)
     # Initialised whole first, so that the missing heads are what this seed gives a new model.
-    missing = load_weights(model, checkpoint, new=tuple(model.heads))
+    missing = load_weights(model, checkpoint, shape, new=tuple(model.heads))
     new_parts: dict[str, None] = {}  # in order, each once
     for prefix, name in model.heads.items():
         if any(key.startswith(prefix) for key in missing):

@@ -61,6 +61,13 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """Number of updates done."""
         return self.state.step
 
+    def measure_start(self) -> None:
+        """Measure the model before its first update, on the rows of the final evaluation, so that
+        the two compare.
+        """
+        if self.state.initial is None:
+            self.state.initial = self.evaluate_phase(len(self.setup.phases) - 1)
+
     def steps_left(self) -> Iterable[int]:
         """Return the indices of the updates to come; a budget of hours ends by the clock."""
         num_steps = self.setup.schedule.num_steps

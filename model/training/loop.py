@@ -3,14 +3,14 @@ other, and the losses are looked at only when something is due.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from .device import oom_as_user_error, trim_memory
+from .compilation import distinct_sizes
+from .device import oom_as_user_error, pinned_attention, trim_memory
 from .logs import Clock
 from .prefetch import prefetch
 from .stop import StopRequest
@@ -31,14 +31,6 @@ class UpdateBatch(Protocol[BatchT_co]):
 StepT = TypeVar("StepT", bound=UpdateBatch)
 
 
-class Ended(Enum):
-    """Why a training ended."""
-
-    DONE = "its last update is done"
-    EARLY = "nothing is to be gained by more"
-    STOPPED = "it was asked to stop; all is saved"
-
-
 class Work(ABC, Generic[StepT, BatchT]):
     """What a training computes in an update, and what is due after it."""
 
@@ -53,6 +45,10 @@ class Work(ABC, Generic[StepT, BatchT]):
     @abstractmethod
     def step(self) -> int:
         """Number of updates done."""
+
+    @abstractmethod
+    def measure_start(self) -> None:
+        """Measure the model before its first update, unless that is done or not wanted."""
 
     @abstractmethod
     def steps_left(self) -> Iterable[int]:
@@ -100,38 +96,44 @@ class Work(ABC, Generic[StepT, BatchT]):
         """Write a checkpoint if that is due, as it is where the training stops."""
 
 
-def train(work: Work[StepT, BatchT]) -> Ended:
-    """Update until the work is over, or it is asked to stop."""
-    batches = prefetch(work.make_batch, work.steps_left())
-    work.clock.restart()  # whatever came before is not training
-    with closing(batches), work.stop:
-        while not work.is_over:
-            with work.clock.waiting():
-                batch = next(batches)
-            with oom_as_user_error(work.memory_option):
-                work.updater.update(
-                    work.step,
-                    batch.batches,
-                    lambda micro_batch, batch=batch: work.loss(batch, micro_batch),
-                    work.rate(),
-                    stop_asked=work.stop.is_requested,
-                    seconds=work.clock.elapsed(),
-                )
-            work.count(batch)
-            trim_memory(work.device, work.step)
-            # After most updates nothing is due, and a GPU gets its next one at once: to look at a
-            # loss is to wait until it is computed.
-            if not work.is_due():
-                continue
-            updates = work.updater.drain()
-            for update in updates:
-                work.add(update)
-            work.report(updates[-1])
-            if not work.evaluate():
-                return Ended.EARLY
-            # One that is asked to stop during its last update is finished.
-            stops = any(update.stop_asked for update in updates) and not work.is_over
-            work.save(stops=stops)
-            if stops:
-                return Ended.STOPPED
-    return Ended.DONE
+def train(work: Work[StepT, BatchT]) -> bool:
+    """Update until the work is over; return False if it was asked to stop, after saving all."""
+    with pinned_attention(), distinct_sizes():
+        work.measure_start()
+        batches = prefetch(work.make_batch, work.steps_left())
+        work.clock.restart()  # whatever came before is not training
+        with closing(batches), work.stop:
+            return _update_all(work, batches)
+
+
+def _update_all(work: Work[StepT, BatchT], batches: Iterator[StepT]) -> bool:
+    while not work.is_over:
+        with work.clock.waiting():
+            batch = next(batches)
+        with oom_as_user_error(work.memory_option):
+            work.updater.update(
+                work.step,
+                batch.batches,
+                lambda micro_batch, batch=batch: work.loss(batch, micro_batch),
+                work.rate(),
+                stop_asked=work.stop.is_requested,
+                seconds=work.clock.elapsed(),
+            )
+        work.count(batch)
+        trim_memory(work.device, work.step)
+        # After most updates nothing is due, and a GPU gets its next one at once: to look at a loss
+        # is to wait until it is computed.
+        if not work.is_due():
+            continue
+        updates = work.updater.drain()
+        for update in updates:
+            work.add(update)
+        work.report(updates[-1])
+        if not work.evaluate():
+            return True
+        # One that is asked to stop during its last update is finished.
+        stops = any(update.stop_asked for update in updates) and not work.is_over
+        work.save(stops=stops)
+        if stops:
+            return False
+    return True

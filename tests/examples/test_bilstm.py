@@ -233,7 +233,9 @@ def some_features(checkpoint: Path) -> list[Feature]:
 @pytest.mark.parametrize("features", FEATURES)
 def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_checkpoint):
     model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, features, 6).eval()
-    load_weights(nn.ModuleDict({"bert": model.encoder}), deep_checkpoint)
+    load_weights(
+        nn.ModuleDict({"bert": model.encoder}), deep_checkpoint, read_config(deep_checkpoint)
+    )
     theirs = transformers.BertModel.from_pretrained(
         deep_checkpoint, attn_implementation="eager"
     ).eval()

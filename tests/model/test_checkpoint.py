@@ -94,8 +94,10 @@ def test_reads_the_names_of_2018_and_models_without_heads(model, saved):
         if name.startswith("bert.")
     }
     save_file(bare, saved / "model.safetensors")
-    assert read_weights(saved).keys() == {name for name in weights if name.startswith("bert.")}
-    missing = load_weights(BertForPreTraining(CONFIG), saved, new=("cls.",))
+    assert read_weights(saved, CONFIG).keys() == {
+        name for name in weights if name.startswith("bert.")
+    }
+    missing = load_weights(BertForPreTraining(CONFIG), saved, CONFIG, new=("cls.",))
     assert missing == [name for name in model.state_dict() if name.startswith("cls.")]
 
 
@@ -122,7 +124,7 @@ def test_an_output_matrix_of_its_own_is_refused_where_it_is_used(saved):
     peer.save_pretrained(saved)
     with pytest.raises(UserError, match=r"output matrix of its own \(cls.predictions.decoder"):
         read_model(saved)
-    assert load_weights(torch.nn.ModuleDict({"bert": BertModel(CONFIG)}), saved) == []
+    assert load_weights(torch.nn.ModuleDict({"bert": BertModel(CONFIG)}), saved, CONFIG) == []
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -158,14 +160,14 @@ def test_mistakes_are_named(saved, tmp_path):
     del weights["bert.pooler.dense.bias"]
     save_file(weights, saved / "model.safetensors")
     with pytest.raises(UserError, match=r"lacks bert\.pooler\.dense\.bias"):
-        load_weights(BertForPreTraining(CONFIG), saved)
+        load_weights(BertForPreTraining(CONFIG), saved, CONFIG)
     content = (saved / "model.safetensors").read_bytes()
     (saved / "model.safetensors").write_bytes(content[:300])
     with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
-        read_weights(saved)
+        read_weights(saved, CONFIG)
     (saved / "model.safetensors").unlink()
     with pytest.raises(UserError, match="has no weights"):
-        read_weights(saved)
+        read_weights(saved, CONFIG)
 
 
 def test_weights_inside_another_dictionary_are_named(saved):
@@ -185,7 +187,7 @@ def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
     (saved / "model.safetensors").unlink()
     torch.save({"bert.pooler.dense.bias": Payload()}, saved / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"pytorch_model\.bin is damaged"):
-        read_weights(saved)
+        read_weights(saved, CONFIG)
     assert not (tmp_path / "ran").exists()
 
 

@@ -33,6 +33,7 @@ def make_setup(instances: str, **changes: Any):
     [
         ({"model": "tiny"}, 2e-3),
         ({"model": "mini", "architecture": "modernbert"}, 1e-3),
+        ({"model": "ettin-17m", "architecture": "modernbert"}, 1e-3),
         ({"model": "tiny", "hidden_size": 512, "num_heads": 8}, 5e-4),
         ({"model": "tiny", "hidden_size": 32}, 2e-3),
         ({"model": "base"}, 1e-4),
@@ -41,6 +42,11 @@ def make_setup(instances: str, **changes: Any):
 )
 def test_the_default_rate_goes_by_the_width_of_a_new_encoder(options, rate):
     assert read_spec(PretrainConfig(**options)).config.peak_rate == pytest.approx(rate)
+
+
+def test_a_bert_has_no_size_of_ettin():
+    with pytest.raises(UserError, match="`model` is ettin-17m, which is a size of a ModernBERT"):
+        read_spec(PretrainConfig(model="ettin-17m"))
 
 
 def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
