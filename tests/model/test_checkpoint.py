@@ -174,7 +174,7 @@ def test_weights_inside_another_dictionary_are_named(saved):
     (saved / "model.safetensors").unlink()
     torch.save({"state_dict": BertForPreTraining(CONFIG).state_dict()}, saved / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"^state_dict in \S+ is not a tensor: pytorch_model\.bin"):
-        read_weights(saved)
+        read_weights(saved, CONFIG)
 
 
 class Payload:
