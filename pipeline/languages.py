@@ -1,8 +1,8 @@
 """Translate the language codes of sources to those of BCP 47, which documents have."""
 
 import re
-from collections.abc import Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 from .errors import UserError
 
@@ -41,31 +41,46 @@ def check_language(code: str) -> None:
     """
     tag = language_tag(code)
     language, _, _ = tag.partition("-")
-    try:
-        from babel import Locale
-        from babel.core import get_global
-    except ImportError:  # a manifest is read where `ingest` is not installed
-        names, aliases = {}, {}
-    else:
-        names = Locale("en").languages
-        aliases = get_global("language_aliases")
-    # Such as ukr, whose rules would not be found.
-    shorter = aliases.get(language, "")
-    is_long = len(language) == 3 and len(shorter) == 2
-    is_unknown = bool(names) and len(language) == 2 and language not in {*names, *aliases}
-    if _TAG.fullmatch(tag) and not is_long and not is_unknown:
+    # A manifest is also read where `ingest` is not installed.
+    has_babel = find_spec("babel") is not None
+    shorter = _shorter_code(language) if has_babel else ""
+    is_known = not has_babel or (not shorter and _is_known(language))
+    if _TAG.fullmatch(tag) and is_known:
         return
-    meant = shorter if is_long else _code_meant(code, names)
+    meant = shorter
+    if has_babel and not shorter:
+        meant = _code_meant(code)
     hint = f"; did you mean {meant}" if meant else ": give one such as en, uk or zh"
     raise UserError(f"`language` is {code}, which is not the code of a language{hint}.")
 
 
-def _code_meant(text: str, names: Mapping[str, str]) -> str:
+def _shorter_code(language: str) -> str:
+    """Return the code of two letters of a language given by three, such as ukr, whose rules would
+    not be found; nothing if there is none.
+    """
+    from babel.core import get_global
+
+    code = get_global("language_aliases").get(language, "")
+    return code if len(language) == 3 and len(code) == 2 else ""
+
+
+def _is_known(language: str) -> bool:
+    """Return whether CLDR knows a code of two letters; True of longer ones."""
+    from babel import Locale, localedata
+    from babel.core import get_global
+
+    # A language that has a locale has a name, too, and the names take 30 ms to load.
+    if len(language) != 2 or localedata.exists(language):
+        return True
+    return language in get_global("language_aliases") or language in Locale("en").languages
+
+
+def _code_meant(text: str) -> str:
     """Return the code of the language with this English name, or of the country with this code."""
-    if not names:
-        return ""
+    from babel import Locale
     from babel.languages import get_official_languages
 
+    names = Locale("en").languages
     code_of_name = {name.lower(): code for code, name in names.items()}
     close = get_close_matches(text.lower(), code_of_name, n=1, cutoff=0.8)
     if close:

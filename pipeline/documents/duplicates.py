@@ -124,6 +124,9 @@ def empty_left_out(
         first_position = np.searchsorted(left_out_keys, keys)
         end_position = np.searchsorted(left_out_keys, keys, side="right")
         is_removed = end_position > first_position
+        if not is_removed.any():  # as nearly always
+            yield batch
+            continue
         yield batch.filter(pa.array(~is_removed))
         removed = batch.filter(pa.array(is_removed))
         index = batch.schema.get_field_index("sentences")

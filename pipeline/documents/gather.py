@@ -105,9 +105,11 @@ class Gather(Phase[IngestSetup, ShardRun, Gathered]):
 def _of_these_shards(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the unit's shards; a partition holds rows of other units too."""
     for batch in batches:
-        chosen = batch.filter(pa.array(run.shard_of(batch) >= 0))
-        if chosen.num_rows:
-            yield chosen
+        is_chosen = run.shard_of(batch) >= 0
+        if is_chosen.all():  # as in a small corpus, without a copy
+            yield batch
+        elif is_chosen.any():
+            yield batch.filter(pa.array(is_chosen))
 
 
 def _deal(

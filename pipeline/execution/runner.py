@@ -18,7 +18,9 @@ from .units import OpenedStage, clear_errors, read_errors
 from .workers import do_all, num_workers, started
 
 SMALL_BYTES = 8 << 20
-"""Of input, as stored: below, one worker is as fast by the clock as two, and takes half the CPU."""
+"""Of input, as stored: below, one worker is as fast by the clock as two, which take half a second
+of CPU each to start.
+"""
 S = TypeVar("S")
 M = TypeVar("M", bound=Manifest)
 
@@ -78,8 +80,13 @@ def run_on_beam(
 
 def fitting(stage: Stage[Any, Any], plan: StagePlan[Any], options: RunOptions) -> RunOptions:
     """Return the options with a single worker if more would gain nothing, as each has to start."""
-    only_one_unit = len(list(stage.phases())) == 1 and len(plan.units) <= 1
-    is_small = not options.workers and sum(unit.cost for unit in plan.units) < SMALL_BYTES
+    costs = [unit.cost for unit in plan.units]
+    has_one_phase = len(list(stage.phases())) == 1
+    only_one_unit = has_one_phase and len(costs) <= 1
+    num_bytes = sum(costs)
+    if has_one_phase and costs:
+        num_bytes -= max(costs)  # one worker is busy with these, whatever the others do
+    is_small = not options.workers and num_bytes < SMALL_BYTES
     if only_one_unit or is_small:
         return replace(options, workers=1)
     return options

@@ -30,7 +30,7 @@ from ..storage.directory import WORK, OutputDirectory
 NUM_READERS = 16
 """Records read at a time, because object stores are slow to answer."""
 ERRORS = f"{WORK}/errors"
-WORK_FORMAT = 4
+WORK_FORMAT = 5
 """Version of plans, records and temporary tables. Increase it with every change to them, so that
 newer code does not resume from older files."""
 _ADVICE = "Rerun with `overwrite` to start over."

@@ -35,7 +35,7 @@ from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read
 from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump, read_dump
 
-MIN_RANGE_BYTES = 1 << 18
+MIN_RANGE_BYTES = 1 << 20
 MAX_RANGE_BYTES = 640 << 20
 LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
@@ -314,10 +314,11 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
 def choose_range_bytes(total_bytes: int) -> int:
     """Return how many bytes a unit reads.
 
-    It reads 1/64 of a small corpus, 64 MB of a large one, and more to stay below 4,096 units.
+    It reads 1 MB of a small corpus, as to begin and end a unit takes as long as to read 0.1 MB; of
+    others a 64th, 64 MB of a large one, and more to stay below 4,096 units.
     """
-    #   total     below 16 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
-    #   a unit    256 kB         a 64th      64 MB        a 4,096th     640 MB
+    #   total     below 64 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
+    #   a unit    1 MB           a 64th      64 MB        a 4,096th     640 MB
     range_bytes = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
     return min(max(range_bytes, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
 

@@ -25,6 +25,7 @@ from .sentence_rules import (
     UPPER_CASE,
     YEARS_END,
     Rule,
+    ranges_of,
 )
 
 # What a rule sees before and after a break, so that long sentences do not cost more.
@@ -44,12 +45,14 @@ _MAY_END = frozenset(("ст", "st"))
 # Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
 # with its vowel signs.
 _UNCASED = [chr(code) for code in range(0x590, 0x2000) if not 0x1100 <= code < 0x1200]
-UNCASED_LETTERS = "".join(
+UNCASED_LETTERS = ranges_of(
     char for char in _UNCASED if unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ"
 )
-_JOINER = "".join(char for char in _UNCASED if unicodedata.combining(char) == 9)
-_SIGN = "".join(
-    char for char in _UNCASED if unicodedata.category(char) in ("Mn", "Mc") and char not in _JOINER
+_JOINER = ranges_of(char for char in _UNCASED if unicodedata.combining(char) == 9)
+_SIGN = ranges_of(
+    char
+    for char in _UNCASED
+    if unicodedata.category(char) in ("Mn", "Mc") and unicodedata.combining(char) != 9
 )
 _SYLLABLE = (
     f"[{UNCASED_LETTERS}][{_SIGN}ـ\u200c\u200d׳']*"

@@ -8,7 +8,8 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 
 import re
 import unicodedata
-from itertools import accumulate, pairwise
+from functools import cache
+from itertools import accumulate, chain, pairwise
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -18,7 +19,7 @@ from .sentence_cuts import Document, cut
 from .sentence_joins import join, join_rules_of
 from .sentence_numbers import number_lines
 from .sentence_quotes import with_known_quotes
-from .sentence_rules import CUTS
+from .sentence_rules import CUTS, ranges_of
 
 # A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
 # gets more characters.
@@ -37,13 +38,11 @@ _JUNK = re.compile(
 # Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row
 # (UAX #15, stream-safe text). Every tenth character shows whether there is a longer run: three of
 # them lie in it. To look at all characters takes longer than composing.
-_COMBINING = "".join(
-    char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char)
-)
-_LONG_RUN = re.compile(f"([{_COMBINING}]{{30}})[{_COMBINING}]++")
-# Beyond the BMP one range: `re` is slow to tell many apart.
+# Beyond the BMP one range: `re` is slow to tell many apart. Between the scripts of the BMP that
+# combine lie 40,000 Chinese characters and Korean syllables, which do not.
+_SCRIPTS = chain(range(0x300, 0x3400), range(0xA600, 0xAC00), range(0xFB00, 0x10000))
 _MAY_COMBINE = (
-    f"[{''.join(char for char in _COMBINING if char < chr(0x10000))}\U000101fd-\U0001efff]"
+    f"[{ranges_of(filter(unicodedata.combining, map(chr, _SCRIPTS)))}\U000101fd-\U0001efff]"
 )
 _SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
 
@@ -94,8 +93,15 @@ def compose(text: str) -> str:
     'é'
     """
     if len(text) > 30 and not text.isascii() and _SAMPLED_RUN.search(text[::10]):
-        text = _LONG_RUN.sub(r"\1", text)
+        text = _long_run().sub(r"\1", text)
     return unicodedata.normalize("NFC", text)
+
+
+@cache
+def _long_run() -> re.Pattern[str]:
+    """Return what matches a run of over 30 combining marks; hardly any text has one."""
+    combining = ranges_of(filter(unicodedata.combining, map(chr, range(0x300, 0x1F000))))
+    return re.compile(f"([{combining}]{{30}})[{combining}]++")
 
 
 def normalise(text: str) -> str:

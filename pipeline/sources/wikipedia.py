@@ -165,7 +165,8 @@ def _document(
     if counters.trace and not counters.trace.meet(f"{site.database}:{identity}", title):
         return None
     words_left_out_before = counters.num_words_left_out
-    other_kind = _other_kind(page, title, text, site)
+    model = revisions[-1].findtext("model") if revisions else None
+    other_kind = _other_kind(page, title, text, model, site)
     if other_kind:
         counters.leave_out(other_kind, [text])
         paragraphs = []
@@ -193,8 +194,13 @@ def _count_structures(text: str) -> int:
     return sum(text.count(opening) for opening in ("{{", "[[", "{|"))
 
 
-def _other_kind(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
-    """Return the counter of a page that is not an article; None if it is one."""
+def _other_kind(
+    page: ElementTree.Element, title: str, text: str, model: str | None, site: Site
+) -> str | None:
+    """Return the counter of a page that is not an article; None if it is one.
+
+    `model` is the content model of its text, if the dump states it.
+    """
     if _namespace(page, title, site) != _MAIN:
         return "other_namespaces"
     if page.find("redirect") is not None or _REDIRECT.match(text):
@@ -203,7 +209,7 @@ def _other_kind(page: ElementTree.Element, title: str, text: str, site: Site) ->
         return "empty_pages"
     if is_disambiguation(title, text):
         return "disambiguation_pages"
-    if page.findtext("revision[last()]/model") not in (None, "", "wikitext"):
+    if model not in (None, "", "wikitext"):
         return "other_models"
     return None
 

@@ -370,3 +370,13 @@ def test_little_input_is_read_by_one_worker_unless_told_otherwise(
     units = [Unit("a", num_bytes - 1, 0), Unit("b", 1, 1)]
     plan = replace(stage.plan(), units=units)
     assert runner.fitting(stage, plan, RunOptions(workers=workers)).workers == expected
+
+
+@pytest.mark.parametrize(("num_others", "expected"), [(1, 1), (2, 0)])
+def test_one_worker_builds_a_single_large_shard(num_others: int, expected: int, tmp_path: Path):
+    stage = NumberStage(output=str(tmp_path))
+    units = [Unit("large", 1 << 40, 0)]
+    for number in range(num_others):
+        units.append(Unit(f"other-{number}", runner.SMALL_BYTES // 2, number))
+    plan = replace(stage.plan(), units=units)
+    assert runner.fitting(stage, plan, RunOptions()).workers == expected

@@ -18,7 +18,12 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_range
+from clozeworks.pipeline.sources.formats import (
+    MIN_RANGE_BYTES,
+    find_inputs,
+    plan_units,
+    read_range,
+)
 
 AUTO = IngestConfig()
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
@@ -197,7 +202,7 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path):
 
 def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     write(tmp_path / "all" / "a.jsonl", b"")
-    write(tmp_path / "all" / "big.jsonl", LINE * 40_000)
+    write(tmp_path / "all" / "big.jsonl", LINE * 160_000)
     for number in range(200):
         write(tmp_path / "all" / f"small-{number}.txt", TEXT * 20)
     inputs, _ = find_inputs([f"{tmp_path}/all"], f"{tmp_path}/out", AUTO)
@@ -205,7 +210,7 @@ def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     ranges: list[Any] = [part for unit in units for part in unit.ranges]
     assert len(set(ranges)) == len(ranges)
     assert {part.name for part in ranges} == {entry.name for entry in inputs}
-    assert max(unit.num_bytes for unit in units) <= 2 * (1 << 18)
+    assert max(unit.num_bytes for unit in units) <= 2 * MIN_RANGE_BYTES
     assert len(units) < 40
 
 
