@@ -137,7 +137,7 @@ def _changed_words(sentences: Iterable[str]) -> tuple[float, str]:
     for word, count in counts.most_common(_WORDS_FOR_SCRIPT):
         num_letters[_script_of(word)] += count * len(word)
     for word, count in counts.items():
-        if not word.isascii() and strip(word) != word:
+        if not word.isascii() and _is_changed(word):
             changed[word] = count
     share = changed.total() / max(counts.total(), 1)
     del num_letters[""]
@@ -174,6 +174,13 @@ def strip(text: str) -> str:
     """
     decomposed = unicodedata.normalize("NFD", text)
     return "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn")
+
+
+def _is_changed(word: str) -> bool:
+    """Tell whether `strip` changes a word, without doing it."""
+    if not unicodedata.is_normalized("NFD", word):
+        return True
+    return any(unicodedata.category(character) == "Mn" for character in word)
 
 
 def _show_stripped(word: str) -> str:

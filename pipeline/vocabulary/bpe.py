@@ -42,9 +42,8 @@ def learn_bpe(
     frequent, frequent_counts, num_long = select_words(words, counts)
     pa.default_memory_pool().release_unused()
     merger = Merger(_spell(frequent, frequent_counts), min_frequency)
-    num_merges = 0
-    while num_merges < room and merger.merge_next():
-        num_merges += 1
+    merger.merge(room)
+    num_merges = len(merger.merges)
     report = WordPieceReport(
         num_words=len(words),
         num_words_long=num_long,

@@ -165,7 +165,8 @@ class ByteLevelSplitter:
         # Most are a space and letters, which GPT-2's rule keeps together.
         if chunk.removeprefix(" ").isalpha():
             return [chunk]
-        return [bytes_of(word).decode() for word, _ in self._pre_tokenizer.pre_tokenize_str(chunk)]
+        spans = [span for _, span in self._pre_tokenizer.pre_tokenize_str(chunk)]
+        return [chunk[start:stop] for start, stop in spans]
 
 
 class ByteLevelTokenizer(DictionaryTokenizer):

@@ -16,8 +16,15 @@ as the positions of its left piece. For the words "the" and "he", after "##h" an
     pairs       (t, ##he): [0]   (h, ##e): [3]
 
 Merges do not update the counts of the pairs that they destroy: an occurrence that is gone never
-returns, so a pair's count is an upper bound, and it is recounted only when the pair reaches the top
-of the heap. A merge is thus a few NumPy calls.
+returns, so a pair's count is an upper bound, and it is recounted only when no bound is higher.
+
+Half of the pairs occur in a single word, and a dozen NumPy calls for each would take most of the
+time. So pairs with equal counts are merged together, in their order up to the first two that may
+overlap, as (a, b) and (b, c) do in "abc". The merges are those that one after the other gives:
+without overlaps no merge changes the count of another pair in the batch, and a pair that it makes
+comes after them. To come before (c, d), (x, ab) would have to occur as often, and x be older than
+c. But then (x, a) occurs as often too, and the batch ends before it, or before (a, b) if x is older
+than a. A pair (ab, x) comes after all pairs of older pieces.
 """
 
 from heapq import heappop, heappush
@@ -45,6 +52,8 @@ ALPHABET_COVERAGE = 0.9995
 # What a position's symbol can be besides the index of a piece:
 GONE = -1  # no piece starts here any more
 _JUST_MERGED = -2
+
+_LEFT = 1 << 32
 
 
 def special_tokens(num_unused: int) -> list[str]:
@@ -93,9 +102,8 @@ def learn_wordpiece(
         )
     pa.default_memory_pool().release_unused()
     merger = Merger(spelled, min_frequency)
-    num_merges = 0
-    while num_merges < room and merger.merge_next():
-        num_merges += 1
+    merger.merge(room)
+    num_merges = len(merger.merges)
     report = WordPieceReport(
         num_words=len(words),
         num_words_long=num_long,
@@ -211,8 +219,10 @@ def _choose_alphabet(
 
 
 class Merger:
-    """The words as linked pieces, the pairs of neighbours in them, and a heap of the pairs by
-    count.
+    """The words as linked pieces, and the pairs of neighbours in them by count.
+
+    A pair is one number, its left piece times `_LEFT` plus its right piece. Ties go to the smaller
+    number, so to the older pieces.
     """
 
     def __init__(self, spelled: Spelled, min_frequency: int) -> None:
@@ -243,44 +253,71 @@ class Merger:
         # Memory peaks in the call of `_add_pairs` below.
         del positions, starts_word, previous, ends_word, following
 
-        self._positions: dict[tuple[int, int], np.ndarray] = {}
-        # (-upper bound of the count, left, right): ties go to the smaller piece numbers, which are
-        # the older pieces.
-        self._heap: list[tuple[int, int, int]] = []
+        self._positions: dict[int, np.ndarray] = {}
+        self._pairs_of_bound: dict[int, list[int]] = {}
+        """The pairs by the upper bound of their count."""
+        self._bounds: list[int] = []
+        """A heap of these bounds, negative, so that the highest comes first."""
         self._add_pairs(np.flatnonzero(has_next).astype(np.int32))
 
-    def merge_next(self) -> bool:
-        """Merge the most frequent pair everywhere; return False if no pair reaches the minimum
+    def merge(self, num_merges: int) -> None:
+        """Merge the most frequent pairs until `num_merges` are made, or no pair reaches the minimum
         frequency.
         """
-        while self._heap:
-            negative_bound, left, right = heappop(self._heap)
-            positions = self._remaining(left, right)
-            count = int(self._weights[positions].sum())
-            # No other pair can occur more often: their bounds are lower, or tie with this one.
-            if count == -negative_bound:
-                del self._positions[left, right]
-                self._merge(left, right, positions)
-                return True
-            if count >= self._min_frequency:
-                # Back into the heap, where another pair may have risen above it.
-                heappush(self._heap, (-count, left, right))
-            else:
-                del self._positions[left, right]
-        return False
+        while self._bounds and len(self.merges) < num_merges:
+            bound = -self._bounds[0]
+            pairs = self._pairs_of_bound[bound]
+            pairs.sort()
+            apart = _first_apart(pairs, num_merges - len(self.merges))
+            del pairs[: len(apart)]
+            if not pairs:
+                del self._pairs_of_bound[bound]
+                heappop(self._bounds)
+            tied = []
+            for pair, count in zip(apart, self._recount(apart), strict=True):
+                # No other pair can occur more often: their bounds are lower, or equal.
+                if count == bound:
+                    tied.append(pair)
+                elif count >= self._min_frequency:
+                    self._file(pair, count)
+                else:
+                    del self._positions[pair]
+            if tied:
+                self._merge(tied)
 
-    def _remaining(self, left: int, right: int) -> np.ndarray:
-        """Forget the positions where the pair no longer occurs; return the others, no two of which
-        overlap.
+    def _file(self, pair: int, bound: int) -> None:
+        """Add a pair whose count is at most `bound`."""
+        if bound not in self._pairs_of_bound:
+            self._pairs_of_bound[bound] = []
+            heappush(self._bounds, -bound)
+        self._pairs_of_bound[bound].append(pair)
+
+    def _occurrences(self, pairs: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions of all pairs, end to end, and the number of each pair's."""
+        arrays = [self._positions[pair] for pair in pairs]
+        return np.concatenate(arrays), np.array([len(array) for array in arrays])
+
+    def _recount(self, pairs: list[int]) -> list[int]:
+        """Forget the positions where the pairs no longer occur; return their counts.
+
+        A pair of two equal pieces must be the only one.
         """
-        positions = self._positions[left, right]
-        has_left = self._symbols[positions] == left
-        has_right = self._symbols[self._next[positions]] == right
-        positions = positions[has_left & has_right]
-        self._positions[left, right] = positions
-        if left == right:
-            return self._without_overlaps(positions)
-        return positions
+        positions, lengths = self._occurrences(pairs)
+        lefts, rights = np.divmod(np.array(pairs), _LEFT)
+        remains = self._symbols[positions] == np.repeat(lefts, lengths)
+        remains &= self._symbols[self._next[positions]] == np.repeat(rights, lengths)
+        starts = np.cumsum(lengths) - lengths
+        weights = self._weights[positions] * remains
+        counts = np.add.reduceat(weights, starts, dtype=np.int64).tolist()
+        num_remaining = np.add.reduceat(remains, starts, dtype=np.int64)
+        positions = positions[remains]
+        start = 0
+        for pair, stop in zip(pairs, np.cumsum(num_remaining).tolist(), strict=True):
+            self._positions[pair] = positions[start:stop]
+            start = stop
+        if _is_double(pairs[0]):
+            return [int(self._weights[self._without_overlaps(positions)].sum())]
+        return counts
 
     def _without_overlaps(self, positions: np.ndarray) -> np.ndarray:
         """In runs of one piece keep every second pair from the left."""
@@ -299,10 +336,13 @@ class Merger:
         index_in_run = indices - run_starts
         return positions[index_in_run % 2 == 0]
 
-    def _merge(self, left: int, right: int, positions: np.ndarray) -> None:
-        """Join the pair at `positions` and add the pairs that the joined piece forms with its
-        neighbours.
+    def _merge(self, pairs: list[int]) -> None:
+        """Join `pairs` wherever they occur, and add the pairs that the joined pieces form with
+        their neighbours.
         """
+        if _is_double(pairs[0]):
+            self._positions[pairs[0]] = self._without_overlaps(self._positions[pairs[0]])
+        positions, lengths = self._occurrences(pairs)
         # Unlink the right pieces, as in a linked list:
         #
         #   before - position - second - after   becomes   before - position ------- after
@@ -318,12 +358,15 @@ class Merger:
         # twice.
         is_first_of_run = self._symbols[before] != _JUST_MERGED
         before = before[(before != self._end) & is_first_of_run]
-        # The piece is always new: earlier merges within its bounds depended on its text alone, so
-        # no other pair of pieces can spell the same text.
-        self._symbols[positions] = len(self.pieces)
-        joined = self.pieces[left] + self.pieces[right].removeprefix("##")
-        self.pieces.append(joined)
-        self.merges.append((left, right))
+        # The pieces are always new: earlier merges within a piece's bounds depended on its text
+        # alone, so no other pair of pieces can spell the same text.
+        new_pieces = np.arange(len(self.pieces), len(self.pieces) + len(pairs))
+        self._symbols[positions] = np.repeat(new_pieces, lengths)
+        for pair in pairs:
+            left, right = divmod(pair, _LEFT)
+            self.pieces.append(self.pieces[left] + self.pieces[right].removeprefix("##"))
+            self.merges.append((left, right))
+            del self._positions[pair]
         has_next = after != self._end
         self._add_pairs(np.concatenate([before, positions[has_next]]))
 
@@ -331,11 +374,10 @@ class Merger:
         """Group new pairs by their two pieces; drop those below the minimum frequency."""
         if not len(positions):
             return
-        # A pair as one number, so that sorting brings equal pairs together: left in the upper half,
-        # right in the lower. All in place: the first call has a pair for nearly every character.
+        # All in place: the first call has a pair for nearly every character.
         keys = self._symbols[positions].astype(np.int64)
-        keys <<= 32
-        keys |= self._symbols[self._next[positions]]
+        keys *= _LEFT
+        keys += self._symbols[self._next[positions]]
         positions = positions[np.argsort(keys)]
         keys.sort()
         is_new_pair = keys[1:] != keys[:-1]
@@ -351,7 +393,30 @@ class Merger:
             counts[is_frequent].tolist(),
             strict=True,
         ):
-            left = pair >> 32
-            right = pair & 0xFFFFFFFF
-            self._positions[left, right] = positions[start:stop]
-            heappush(self._heap, (-count, left, right))
+            self._positions[pair] = positions[start:stop]
+            self._file(pair, count)
+
+
+def _first_apart(pairs: list[int], most: int) -> list[int]:
+    """Return the first of `pairs`, at most `most`, up to one that may overlap with one before it.
+
+    A pair of two equal pieces may overlap with itself, so it is returned alone.
+    """
+    apart: list[int] = []
+    lefts: set[int] = set()
+    rights: set[int] = set()
+    for pair in pairs[:most]:
+        left, right = divmod(pair, _LEFT)
+        if left == right:
+            return apart or [pair]
+        if left in rights or right in lefts:
+            break
+        apart.append(pair)
+        lefts.add(left)
+        rights.add(right)
+    return apart
+
+
+def _is_double(pair: int) -> bool:
+    left, right = divmod(pair, _LEFT)
+    return left == right

@@ -82,6 +82,44 @@ def test_merges_equal_plain_implementation(counts):
     assert learn(counts)[0] == learn_plainly(counts)
 
 
+# Most pairs tie, so that many merges are made together.
+tied_word_counts = st.dictionaries(
+    st.text("abcd", min_size=1, max_size=12), st.integers(1, 2), min_size=3, max_size=12
+)
+
+
+@pytest.mark.slow
+@given(tied_word_counts)
+@settings(max_examples=400)
+def test_merges_of_tied_pairs_equal_plain_implementation(counts):
+    assert learn(counts)[0] == learn_plainly(counts)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        # (##a, ##b) and (##b, ##c) overlap.
+        {"xabc": 2, "yabc": 2},
+        {"xcab": 2, "ycab": 2},
+        # ##b is before each (##a, ##d), so (##b, ##ad) comes before (##c, ##e).
+        {"xbad": 1, "ybad": 1, "xce": 1, "yce": 1},
+        # (##a, ##a) overlaps with itself.
+        {"xbaaa": 1, "ybaaa": 1, "xce": 1, "yce": 1},
+        {"xaaa": 2, "yaaaa": 1, "xce": 3, "yce": 1},
+    ],
+)
+def test_tied_pairs_that_must_not_be_merged_together(counts):
+    assert learn(counts)[0] == learn_plainly(counts)
+
+
+def test_size_may_end_amid_tied_pairs():
+    counts = {"ab": 2, "cd": 2, "ef": 2}
+    expected = learn_plainly(counts)
+    for num_merges in range(4):
+        size = len(expected) - 3 + num_merges
+        assert learn(counts, size=size)[0] == expected[:size]
+
+
 @pytest.mark.slow
 @given(word_counts, st.integers(5, 60), st.randoms(use_true_random=False))
 @settings(max_examples=60)
