@@ -180,7 +180,7 @@ def test_a_text_that_is_not_utf_8_is_one_range(tmp_path: Path) -> None:
     line = json.dumps({"text": TEXTS["ru"]}, ensure_ascii=False) + "\n"
     for encoding, num_ranges in (("utf-8", 2), ("cp1251", 1)):
         path = tmp_path / f"{encoding}.jsonl"
-        path.write_bytes(line.encode(encoding) * 1000)
+        path.write_bytes(line.encode(encoding) * 4000)
         inputs, _ = find_inputs([str(path)], None, IngestConfig())
         ranges = [part for unit in plan_units(inputs, IngestConfig()) for part in unit.ranges]
         assert len(ranges) >= num_ranges
