@@ -41,17 +41,25 @@ def check_language(code: str) -> None:
     """
     tag = language_tag(code)
     language, _, _ = tag.partition("-")
-    # A manifest is also read where `ingest` is not installed.
-    has_babel = find_spec("babel") is not None
-    shorter = _shorter_code(language) if has_babel else ""
-    is_known = not has_babel or (not shorter and _is_known(language))
-    if _TAG.fullmatch(tag) and is_known:
+    has_names = find_spec("babel") is not None  # not where only manifests are read
+    if _TAG.fullmatch(tag) and (not has_names or _is_known(language)):
         return
-    meant = shorter
-    if has_babel and not shorter:
-        meant = _code_meant(code)
+    meant = _code_meant(code) if has_names else ""
     hint = f"; did you mean {meant}" if meant else ": give one such as en, uk or zh"
     raise UserError(f"`language` is {code}, which is not the code of a language{hint}.")
+
+
+def _is_known(language: str) -> bool:
+    """Return whether CLDR knows a code of two letters, or none shorter than a longer one."""
+    from babel import Locale, localedata
+    from babel.core import get_global
+
+    if len(language) != 2:
+        return not _shorter_code(language)
+    # A language that has a locale has a name, too, and the names take 30 ms to load.
+    if localedata.exists(language):
+        return True
+    return language in get_global("language_aliases") or language in Locale("en").languages
 
 
 def _shorter_code(language: str) -> str:
@@ -64,22 +72,16 @@ def _shorter_code(language: str) -> str:
     return code if len(language) == 3 and len(code) == 2 else ""
 
 
-def _is_known(language: str) -> bool:
-    """Return whether CLDR knows a code of two letters; True of longer ones."""
-    from babel import Locale, localedata
-    from babel.core import get_global
-
-    # A language that has a locale has a name, too, and the names take 30 ms to load.
-    if len(language) != 2 or localedata.exists(language):
-        return True
-    return language in get_global("language_aliases") or language in Locale("en").languages
-
-
 def _code_meant(text: str) -> str:
-    """Return the code of the language with this English name, or of the country with this code."""
+    """Return the shorter code, or that of the language with this English name, or of the country
+    with this code.
+    """
     from babel import Locale
     from babel.languages import get_official_languages
 
+    language, _, _ = language_tag(text).partition("-")
+    if shorter := _shorter_code(language):
+        return shorter
     names = Locale("en").languages
     code_of_name = {name.lower(): code for code, name in names.items()}
     close = get_close_matches(text.lower(), code_of_name, n=1, cutoff=0.8)

@@ -24,6 +24,7 @@ from .sentence_joins import UNCASED_LETTERS
 from .sentence_quotes import ORPHAN, is_open, may_quote, quotation_around
 from .sentence_rules import (
     ABBREVIATIONS,
+    AFTER_NAMES,
     BEFORE_NUMBERS,
     ENDS,
     LAST_WORDS,
@@ -44,8 +45,6 @@ _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 _ROMAN = re.compile("[IVXLC]+")
-_AFTER_NAMES = frozenset(("Corp", "Inc", "Jr", "Ltd", "Ltda"))
-"""Abbreviations in any language, with a capital as names have, that no name follows."""
 # The patterns of a word see as much of the text before it.
 _LONGEST_ENDING = 24
 _LONGEST_DIRECTION = 3
@@ -163,7 +162,7 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     word = _word_before(text, end.start())
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
-        (word.islower() or word in _AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
+        (word.islower() or word in AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
         and end["next"] in endings.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )

@@ -52,7 +52,10 @@ def ranges_of(characters: Iterable[str]) -> str:
     # Neighbours are as far from their places in the list as the first of them.
     for _, neighbours in groupby(enumerate(characters), lambda item: ord(item[1]) - item[0]):
         run = [character for _, character in neighbours]
-        ranges += [run[0], "-", run[-1]] if len(run) > 2 else run
+        if len(run) > 2:
+            ranges.append(f"{run[0]}-{run[-1]}")
+        else:
+            ranges += run
     return "".join(ranges)
 
 
@@ -284,6 +287,7 @@ class _SentenceWords(Struct, frozen=True):
     units: dict[str, str]
     others: dict[str, tuple[str, ...]]
     eras: dict[str, tuple[str, ...]]
+    after_names: str
 
 
 def _by_language(table: dict[str, str]) -> dict[str, frozenset[str]]:
@@ -303,6 +307,9 @@ ABBREVIATIONS = _by_language(_WORDS.abbreviations)
 
 BEFORE_NUMBERS = _by_language(_WORDS.before_numbers)
 """Abbreviations before a number, in languages in which numbers may begin a sentence."""
+
+AFTER_NAMES = frozenset(_WORDS.after_names.split())
+"""Abbreviations in any language, with a capital as names have, that no name follows."""
 
 FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""

@@ -73,5 +73,7 @@ def fingerprints_of(strings: pa.StringArray) -> np.ndarray:
     powers = np.cumprod(np.full(len(text), MULTIPLIER))
     inverses = np.cumprod(np.full(len(text) + 1, INVERSE))
     # Plus one, so that "a" and "a\0" differ.
-    terms = (text + np.int64(1)) * powers
-    return sums(terms, offsets) * inverses[offsets[:-1]]
+    coefficients = text + np.int64(1)
+    at_their_places = sums(coefficients * powers, offsets)
+    starts = offsets[:-1]
+    return at_their_places * inverses[starts]
