@@ -16,6 +16,8 @@ _TYPED_PAIRS = re.compile(
     r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
 )
 _PRINTED_MARK = re.compile("[“”„«»]")
+# A single mark that opens a quotation or an elision ("'em"), introduced as a speech is or not, or
+# that may close a quotation.
 _SINGLE = re.compile(
     r"'(?:(?P<opening>(?<!\w')(?=\w))(?P<introduced>(?<![^,:;.!?…(—–-] ')(?<=[ (—–-]')|(?<=^'))?"
     r"|(?<=[\w.,!?…—–-]')(?!\w))"
@@ -31,13 +33,15 @@ _MOST_OPENERS = 4
 _LONGEST_QUOTATION = 3000
 _APOSTROPHE_OPENS = re.compile(r"(?:^|[\s(—–-])'(?=\w)")
 _APOSTROPHE_CLOSES = re.compile(r"[\w.,!?]'(?!\w)")
-# A quotation of several sentences: speech, as it begins a line or follows a comma.
+# A quotation of several sentences: speech, as it begins a line or follows a comma or a sentence.
 # In Armenian a full stop is a colon. Two hyphens, or one between blanks, are a dash as typed.
-_INTRODUCED = r"(?:(?<=\n.)|(?<=^.)|(?<=[,:;—–․՝] .)|(?<=[—–].)|(?<=--.)|(?<= - .)|(?<=[ա-և]\. .))"
+_INTRODUCED = (
+    r"(?:(?<=\n.)|(?<=^.)|(?<=[,:;.!?…—–․՝] .)|(?<=[—–].)|(?<=--.)|(?<= - .)|(?<=[ա-և]\. .))"
+)
 _QUOTATION = re.compile(
     r"[\"“„«‘'](?:"
     rf"(?<=\"){_INTRODUCED}([^\"\n]{{60,}}+)\""
-    rf"|(?<=[“„«]){_INTRODUCED}([^\"“”„«»\n]{{60,}}+)[”“»]"
+    rf"|(?<=[“„«]){_INTRODUCED}([^\"“”„«»\n]{{60,}}+)[\"”“»]"
     # Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
     rf"|(?<=[‘']){_INTRODUCED}(?P<single>[^\"“”\n]{{1,3000}}?[.,!?—])[’'](?!\w)"
     # A title has no full stop of these scripts, whatever precedes it.
@@ -112,7 +116,7 @@ def _paired(text: str) -> str:
 
 def _apostrophes(text: str) -> list[re.Match[str]]:
     """Return the marks that look like an opening single quote, but close at none: another one
-    opens before, or sentences end before what is the apostrophe of a plural.
+    opens before, or sentences end before what is the apostrophe of a plural or breaks off.
     """
     found = []
     opened: re.Match[str] | None = None
@@ -126,8 +130,8 @@ def _apostrophes(text: str) -> list[re.Match[str]]:
                 found.append(opened)
             opened = mark
         elif opened:
-            is_plural = text[mark.start() - 1].isalnum()
-            if is_plural and _END_WITHIN.search(text, opened.end(), mark.start()):
+            ends_speech = text[mark.start() - 1] in ".,!?…"
+            if not ends_speech and _END_WITHIN.search(text, opened.end(), mark.start()):
                 found.append(opened)
             opened = None
     return found

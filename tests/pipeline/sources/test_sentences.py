@@ -398,6 +398,29 @@ def test_a_mark_without_its_partner_protects_nothing(language: str, sentences: l
                 "You never told me so before,' said she.",
             ],
         ),
+        # After a sentence, with elisions in it, or broken off.
+        (
+            "en",
+            [
+                "He looked at me.",
+                "'It is a singular case, and does not happen to a youth.",
+                "There 's an explanation that covers the whole, I am sure of it.'",
+            ],
+        ),
+        (
+            "en",
+            [
+                '"Yes," said I. "Miss Estella handed her in cake and wine at the coach-window.',
+                'And we all had cake and wine on gold plates."',
+            ],
+        ),
+        (
+            "en",
+            [
+                "'I can well understand it, for the Duke had trusty men with him.",
+                "There was Sir Patrick Hume of Polwarth--'",
+            ],
+        ),
         # From novels, with typed dashes.
         (
             "en",
