@@ -80,11 +80,10 @@ def is_detail(metric: str) -> bool:
 def byte_size(num_bytes: int) -> str:
     """Format a size.
 
-    >>> byte_size(12), byte_size(3400), byte_size(1_200_000)
-    ('12 B', '3.4 kB', '1.2 MB')
+    >>> byte_size(12), byte_size(3400), byte_size(1_200_000), byte_size(25 * 10**11)
+    ('12 B', '3.4 kB', '1.2 MB', '2,500.0 GB')
     """
-    if num_bytes < 1e3:
-        return f"{num_bytes} B"
-    if num_bytes < 1e6:
-        return f"{num_bytes / 1e3:.1f} kB"
-    return f"{num_bytes / 1e6:,.1f} MB"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes} B"

@@ -384,6 +384,7 @@ def test_a_mark_without_its_partner_protects_nothing(language: str, sentences: l
             ],
         ),
         ("en", ["He said, “I came here alone. I saw it.”"]),  # short: may be a title
+        ("en", ["She said, 'You are jesting. He could not write thus!'", "Then she left."]),
         (
             "en",
             [
