@@ -106,8 +106,9 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
         device="cpu",
     )
     device = torch.device("cpu")
-    directories = open_directories(config, [arguments.instances])
-    setup = set_up(read_spec(config), directories, Ranks(0, 1, device))
+    spec = read_spec(config)
+    directories = open_directories(spec, [arguments.instances])
+    setup = set_up(spec, directories, Ranks(0, 1, device))
     model, updater, _ = start(setup, None)
     steps = count()
     batches = prefetch(partial(make_global_batch, setup), count())

@@ -21,6 +21,7 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
 
 import torch
 import transformers
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
@@ -72,7 +73,7 @@ def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Fea
 
 
 def train_ours(features: list[Feature], checkpoint: Path) -> float:
-    model = make_model(TASK, checkpoint, CONFIG, seed=0)
+    model = make_model(TASK, Checkpoint.open(checkpoint), CONFIG, seed=0)
     training = Training(
         features=features,
         config=CONFIG,

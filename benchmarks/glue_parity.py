@@ -30,6 +30,7 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
 import numpy as np
 import torch
 import transformers
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetuned import infer
 from clozeworks.model.finetuning.task_model import make_model
@@ -119,7 +120,7 @@ def predict_ours(
 ) -> np.ndarray:
     """Return logits (N, 2) for the dev examples after training by `clozeworks`."""
     config = FinetuneConfig(device="cpu", precision=precision, warmup_share=WARMUP_SHARE)
-    model = make_model(GLUE[task], checkpoint, config, seed)
+    model = make_model(GLUE[task], Checkpoint.open(checkpoint), config, seed)
     recipe = GLUE[task].recipe._replace(batch_size=BATCH_SIZE, epochs=EPOCHS)
     training = Training(
         features=train,

@@ -79,9 +79,9 @@ def evaluate(
             raise UserError(
                 f"--metric and --encoding are for a fine-tuned model, but {model} is not one."
             )
-        from ..model.checkpoint import read_config
+        from ..model.checkpoint import Checkpoint
 
-        read_config(model)  # a mistyped model is refused before its data are looked at
+        Checkpoint.open(model)  # a mistyped model is refused before its data are looked at
         if _are_pairs(data):
             if split or batch_size:
                 raise UserError(

@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..pipeline.wording import in_words
-from .mirror import local_copy
 
 CARD = "README.md"
 DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
@@ -87,9 +86,9 @@ def model_name(checkpoint: str) -> str:
     return os.path.basename(path)
 
 
-def read_languages(directory: str | Path) -> list[str]:
-    """Return the languages that the card in a model directory names; none without a card."""
-    path = local_copy(directory) / CARD
+def read_languages(folder: Path) -> list[str]:
+    """Return the languages that the card of the model in `folder` names; none without a card."""
+    path = folder / CARD
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:

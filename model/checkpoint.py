@@ -7,24 +7,28 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
 from ..pipeline.storage.stage import VOCABULARY_FILES
+from ..pipeline.vocabulary.files import read_vocabulary
+from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .encoders.catalogue import current_names, make_pretrain_model
 from .encoders.config import EncoderConfig, read_hf
 from .encoders.heads import PretrainModel
 from .mirror import local_copy
+from .tokenizer import TextTokenizer, model_max_length, read_tokenizer, tokenizer_files
 
 WEIGHTS = "model.safetensors"
 SHARDS = "model.safetensors.index.json"
@@ -67,15 +71,7 @@ def files_digest(paths: Sequence[Path]) -> str:
     return f"{stable_hash(*digests):016x}"
 
 
-def model_digest(directory: str | Path) -> str:
-    """Return the digest of a model directory's weights, configuration and tokenizer."""
-    folder = local_copy(directory)
-    # Without the card and task.json, which do not change what the encoder computes.
-    others = [folder / name for name in (CONFIG, *VOCABULARY_FILES)]
-    return files_digest([*weight_files(folder), *filter(Path.is_file, others)])
-
-
-def weight_files(folder: Path) -> list[Path]:
+def _weight_files(folder: Path) -> list[Path]:
     """Return the files of a model's weights; none if there are none.
 
     Raises `UserError` if one is missing.
@@ -112,57 +108,168 @@ def _describe_missing(directory: str, folder: Path) -> str:
     )
 
 
-def read_config(directory: str | Path) -> EncoderConfig:
-    """Return the shape of the model in `directory`.
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model directory that was opened: its shape is read, its weights not yet."""
+
+    name: str
+    """As the user gave it."""
+    folder: Path
+    """The directory; if it is remote, a local copy."""
+    shape: EncoderConfig
+    hf_config: Mapping[str, Any]
+    """The fields of ``config.json``, of which `shape` has those that we know."""
+
+    @classmethod
+    def open(cls, directory: str | Path) -> Self:
+        """Read the shape of the model in `directory`.
+
+        Raises `UserError` if there is no model, or it is damaged.
+        """
+        folder = local_copy(directory)
+        path = folder / CONFIG
+        if not path.is_file():
+            raise UserError(_describe_missing(str(directory), folder))
+        fields = parse_json(path.read_bytes(), dict[str, Any], path)
+        shape = read_hf(fields, path)
+        files = _weight_files(folder)
+        # A damaged shape is found before anything of its size is allocated: a parameter takes a
+        # byte or more.
+        if files and shape.num_parameters() > sum(file.stat().st_size for file in files):
+            names = ", ".join(file.name for file in files)
+            raise UserError(
+                f"{path} describes a larger model than {names} holds; use files of one checkpoint."
+            )
+        return cls(str(directory), folder, shape, fields)
+
+    @property
+    def is_finetuned(self) -> bool:
+        """Whether `finetune` wrote it."""
+        return (self.folder / TASK).is_file()
+
+    def digest(self) -> str:
+        """Return the digest of the weights, the configuration and the tokenizer."""
+        # Without the card and task.json, which do not change what the encoder computes.
+        others = [self.folder / name for name in (CONFIG, *VOCABULARY_FILES)]
+        return files_digest([*_weight_files(self.folder), *filter(Path.is_file, others)])
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary."""
+        return read_vocabulary(self.name)
+
+    def tokenizer_files(self) -> dict[str, bytes]:
+        """Return the tokenizer's files by name."""
+        return tokenizer_files(self.name)
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer; raise `UserError` if the model lacks embeddings for its tokens."""
+        tokenizer = read_tokenizer(self.name)
+        self._check_vocabulary(tokenizer.get_vocab_size())
+        return tokenizer
+
+    def text_tokenizer(self, max_length: int) -> TextTokenizer:
+        """Return what turns texts into rows of at most `max_length` tokens; raise `UserError` if
+        the model lacks embeddings for its tokens or that many positions.
+        """
+        tokenizer = TextTokenizer(self.name)
+        self._check_vocabulary(tokenizer.vocab_size)
+        num_positions = self.shape.max_position_embeddings
+        if max_length > num_positions:
+            raise UserError(
+                f"`max_length` is {max_length}, but the model in {self.name} has {num_positions} "
+                "positions; lower it."
+            )
+        return tokenizer
+
+    def _check_vocabulary(self, vocab_size: int) -> None:
+        if vocab_size > self.shape.vocab_size:
+            raise UserError(
+                f"The vocabulary in {self.name} has {vocab_size} tokens, but its model has "
+                f"{self.shape.vocab_size}; use another checkpoint."
+            )
+
+    def trained_length(self) -> int:
+        """Return how many of the model's positions are trained, as far as its tokenizer says."""
+        return int(min(model_max_length(self.name), self.shape.max_position_embeddings))
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights by their names in ``transformers`` today, on the CPU.
+
+        Reads ``model.safetensors``, its parts that ``model.safetensors.index.json`` names, or
+        ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and ``beta``)
+        become today's, copies of tied weights are dropped, and the missing prefix of an encoder
+        alone (``bert.``, ``model.``) is added.
+        """
+        files = _weight_files(self.folder)
+        if not files:
+            raise UserError(f"{self.name} has no weights: {WEIGHTS} is missing.")
+        weights: dict[str, Any] = {}
+        for path in files:
+            weights |= _read_weight_file(path)
+        for name, weight in weights.items():
+            # An old file is a pickle, whose values may be anything.
+            if not isinstance(weight, Tensor):
+                raise UserError(
+                    f"{name} in {self.name} is not a tensor: {OLD_WEIGHTS} must hold the weights "
+                    "by name and nothing else, as `torch.save(model.state_dict(), …)` writes them."
+                )
+            # The integers that old checkpoints store; they are left out below.
+            if not name.endswith(("position_ids", "token_type_ids")) and not _is_finite(weight):
+                raise UserError(
+                    f"{name} in {self.name} has values that are not finite numbers. Use another "
+                    "checkpoint."
+                )
+        return current_names(self.shape, weights)
+
+    def load_into(self, model: nn.Module, new: tuple[str, ...] = ()) -> list[str]:
+        """Copy the weights into `model`, and return the names of missing ones.
+
+        Only weights whose names begin with one of `new` (for instance ``classifier.``) may be
+        missing; they stay as they are. Weights that the model does not use are left out. Raises
+        `UserError` for other shapes.
+        """
+        weights = self.weights()
+        if isinstance(model, PretrainModel) and model.untied_weight in weights:
+            raise UserError(
+                f"The masked-LM head of {self.name} has an output matrix of its own "
+                f"({model.untied_weight}), not the word embeddings; such a model is only read to "
+                "be fine-tuned, or for features."
+            )
+        missing: list[str] = []
+        for name, target in model.state_dict().items():
+            if name not in weights:
+                # "\0" begins no name: without `new`, nothing may be missing.
+                if not name.startswith(new or "\0"):
+                    raise UserError(
+                        f"The checkpoint {self.name} lacks {name}; it is a checkpoint of another "
+                        "kind of model."
+                    )
+                missing.append(name)
+                continue
+            weight = weights[name]
+            if weight.shape != target.shape:
+                raise UserError(
+                    f"{name} in {self.name} has shape {tuple(weight.shape)}, but this model needs "
+                    f"{tuple(target.shape)}."
+                )
+            # The tensors of a state dict share their memory with the parameters, without a
+            # gradient.
+            target.copy_(weight)
+        return missing
+
+    def pretrain_model(self) -> PretrainModel:
+        """Return the model with its pre-training heads, on the CPU, in training mode."""
+        model = make_pretrain_model(self.shape)
+        self.load_into(model)
+        return model
+
+
+def read_model(directory: str | Path) -> PretrainModel:
+    """Return the model in `directory` with its pre-training heads, on the CPU, in training mode.
 
     Raises `UserError` if there is none, or it is damaged.
     """
-    path = local_copy(directory) / CONFIG
-    if not path.is_file():
-        raise UserError(_describe_missing(str(directory), path.parent))
-    fields = parse_json(path.read_bytes(), dict[str, Any], path)
-    config = read_hf(fields, path)
-    files = weight_files(path.parent)
-    # A damaged shape is found before anything of its size is allocated: a parameter takes a byte or
-    # more.
-    if files and config.num_parameters() > sum(file.stat().st_size for file in files):
-        names = ", ".join(file.name for file in files)
-        raise UserError(
-            f"{path} describes a larger model than {names} holds; use files of one checkpoint."
-        )
-    return config
-
-
-def read_weights(directory: str | Path, shape: EncoderConfig) -> dict[str, Tensor]:
-    """Return the weights of the model in `directory`, which has this `shape`, by their names in
-    ``transformers`` today, on the CPU.
-
-    Reads ``model.safetensors``, its parts that ``model.safetensors.index.json`` names, or
-    ``pytorch_model.bin`` without running code from it. Old names
-    (``gamma`` and ``beta``) become today's, copies of tied weights are dropped, and the missing
-    prefix of an encoder alone (``bert.``, ``model.``) is added.
-    """
-    folder = local_copy(directory)
-    files = weight_files(folder)
-    if not files:
-        raise UserError(f"{directory} has no weights: {WEIGHTS} is missing.")
-    weights: dict[str, Any] = {}
-    for path in files:
-        weights |= _read_weight_file(path)
-    for name, weight in weights.items():
-        # An old file is a pickle, whose values may be anything.
-        if not isinstance(weight, Tensor):
-            raise UserError(
-                f"{name} in {directory} is not a tensor: {OLD_WEIGHTS} must hold the weights by "
-                "name and nothing else, as `torch.save(model.state_dict(), …)` writes them."
-            )
-        # The integers that old checkpoints store; they are left out below.
-        if not name.endswith(("position_ids", "token_type_ids")) and not _is_finite(weight):
-            raise UserError(
-                f"{name} in {directory} has values that are not finite numbers. Use another "
-                "checkpoint."
-            )
-    return current_names(shape, weights)
+    return Checkpoint.open(directory).pretrain_model()
 
 
 def _read_weight_file(path: Path) -> dict[str, Any]:
@@ -177,56 +284,6 @@ def _read_weight_file(path: Path) -> dict[str, Any]:
 
 def _is_finite(weight: Tensor) -> bool:
     return weight.is_floating_point() and bool(weight.isfinite().all())
-
-
-def load_weights(
-    model: nn.Module, directory: str | Path, shape: EncoderConfig, new: tuple[str, ...] = ()
-) -> list[str]:
-    """Copy the weights in `directory`, where a model of this `shape` is, into `model`, and return
-    the names of missing ones.
-
-    Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing;
-    they stay as they are. Weights that the model does not use are left out. Raises `UserError` for
-    other shapes.
-    """
-    weights = read_weights(directory, shape)
-    if isinstance(model, PretrainModel) and model.untied_weight in weights:
-        raise UserError(
-            f"The masked-LM head of {directory} has an output matrix of its own "
-            f"({model.untied_weight}), not the word embeddings; such a model is only read to be "
-            "fine-tuned, or for features."
-        )
-    missing: list[str] = []
-    for name, target in model.state_dict().items():
-        if name not in weights:
-            # "\0" begins no name: without `new`, nothing may be missing.
-            if not name.startswith(new or "\0"):
-                raise UserError(
-                    f"The checkpoint {directory} lacks {name}; it is a checkpoint of another kind "
-                    "of model."
-                )
-            missing.append(name)
-            continue
-        weight = weights[name]
-        if weight.shape != target.shape:
-            raise UserError(
-                f"{name} in {directory} has shape {tuple(weight.shape)}, but this model needs "
-                f"{tuple(target.shape)}."
-            )
-        # The tensors of a state dict share their memory with the parameters, without a gradient.
-        target.copy_(weight)
-    return missing
-
-
-def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) -> PretrainModel:
-    """Return the model in `directory`, on the CPU, in training mode.
-
-    `changes` to its configuration, such as dropout rates, must not change its shape.
-    """
-    shape = read_config(directory)
-    model = make_pretrain_model(replace(shape, **changes or {}))
-    load_weights(model, directory, shape)
-    return model
 
 
 def save_model(

@@ -12,7 +12,7 @@ from ..pipeline.licenses import check_license
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from ..pipeline.storage.stage import VOCABULARY_FILES
 from .card import CARD, with_license
-from .checkpoint import CONFIG, POOLING, SENTENCE_FILES, TASK, WEIGHTS, read_config
+from .checkpoint import CONFIG, POOLING, SENTENCE_FILES, TASK, WEIGHTS, Checkpoint
 
 if TYPE_CHECKING:
     from .onnx.export import OnnxFile
@@ -53,7 +53,7 @@ def export(
     check_license(license)
     if not onnx and (int8 or dev):
         raise UserError("`int8` and `dev` have no effect without `onnx`.")
-    read_config(directory)
+    Checkpoint.open(directory)
     names = [name for name in FILES if storage.exists(storage.join(directory, name))]
     for name in NEEDED:
         if name not in names:

@@ -17,7 +17,6 @@ from tokenizers.models import BPE
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.vocabulary.files import load_vocabulary, read_files, vocabulary_files
-from .encoders.config import EncoderConfig
 
 TRIAL_S = 60
 _TRIAL_TEXT = "The quick brown fox jumps over the lazy dog, 1234567890: é 中 д."
@@ -179,37 +178,14 @@ class _TokenizerConfig(Struct):
     model_max_length: float = math.inf
 
 
-def trained_length(directory: str | Path, num_positions: int) -> int:
-    """Return how many of a model's positions are trained.
+def model_max_length(directory: str | Path) -> float:
+    """Return the longest rows that the model in `directory` was trained on, in tokens.
 
-    `pretrain` writes it as ``model_max_length``; other checkpoints may not say, or more than the
-    model's `num_positions`.
+    `pretrain` writes it; other checkpoints may not say (infinity), or more than is true.
     """
     content = read_files(str(directory)).get("tokenizer_config.json", b"{}")
     config = parse_json(content, _TokenizerConfig, f"{directory}/tokenizer_config.json")
-    return int(min(config.model_max_length, num_positions))
-
-
-def check_vocabulary(vocab_size: int, config: EncoderConfig, directory: str | Path) -> None:
-    """Raise `UserError` if the vocabulary in `directory` exceeds the model's embeddings."""
-    if vocab_size > config.vocab_size:
-        raise UserError(
-            f"The vocabulary in {directory} has {vocab_size} tokens, but its model has "
-            f"{config.vocab_size}; use another checkpoint."
-        )
-
-
-def check_fit(
-    tokenizer: TextTokenizer, config: EncoderConfig, max_length: int, directory: str | Path
-) -> None:
-    """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
-    check_vocabulary(tokenizer.vocab_size, config, directory)
-    if max_length > config.max_position_embeddings:
-        positions = config.max_position_embeddings
-        raise UserError(
-            f"`max_length` is {max_length}, but the model in {directory} has {positions} "
-            "positions; lower it."
-        )
+    return config.model_max_length
 
 
 def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ hidden size.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +14,12 @@ from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
 from ...pipeline.ragged import offsets_of, owners, places
-from ..checkpoint import load_weights, read_config
+from ..checkpoint import Checkpoint
 from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder
 from ..tasks.batches import Feature, make_batch
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from ..tokenizer import TextTokenizer, check_fit, trained_length
+from ..tokenizer import TextTokenizer
 from ..training.device import autocast, find_device, pinned_attention, product_dtype, trim_memory
 from ..training.processor import print_if_emulated
 from ..training.transfers import fetch, one_behind, send
@@ -204,21 +203,20 @@ class _UnitsOfTexts:
         """The unit of each of these positions."""
 
 
-def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
+def make_extractor(checkpoint: Checkpoint, config: FeaturesConfig) -> Extractor:
     """Load the encoder and its tokenizer onto the device.
 
     Raises `UserError` for layers it does not have.
     """
-    shape = read_config(checkpoint)
-    tokenizer = TextTokenizer(checkpoint)
-    max_length = config.max_length or trained_length(checkpoint, shape.max_position_embeddings)
-    check_fit(tokenizer, shape, max_length, checkpoint)
+    shape = checkpoint.shape
+    max_length = config.max_length or checkpoint.trained_length()
+    tokenizer = checkpoint.text_tokenizer(max_length)
     layers = resolve_layers(config.layers, shape.num_hidden_layers)
     encoder = make_encoder(shape)
     # Its name in a whole model gives the weights the names of the checkpoint. No hidden state
     # depends on the pooler, which checkpoints of some tasks lack.
     whole = nn.ModuleDict({encoder.prefix: encoder})
-    load_weights(whole, checkpoint, shape, new=encoder.optional_weights)
+    checkpoint.load_into(whole, new=encoder.optional_weights)
     device = find_device(config.device)
     print_if_emulated(product_dtype(config.precision, device), device)
     return Extractor(

@@ -35,7 +35,7 @@ from ...pipeline.storage.directory import (
     locked,
     unwritable_as_user_error,
 )
-from ..checkpoint import model_digest
+from ..checkpoint import Checkpoint
 from ..mirror import local_copy, local_file
 from ..tasks.sentence_rows import SentenceExample
 from ..training.device import oom_as_user_error
@@ -80,10 +80,11 @@ def extract_features(
         num_texts = sum(1 for _ in read_texts(data, config))
         if not num_texts:
             raise UserError(f"{data} contains no texts.")
-        identity = _identity(checkpoint, digest, config)
+        opened = Checkpoint.open(checkpoint)
+        identity = _identity(opened, digest, config)
         work = local.with_name(f"{local.name}.work")
         if not _is_finished(local, identity, overwrite):
-            extractor = make_extractor(checkpoint, config)
+            extractor = make_extractor(opened, config)
             report = _reporter(progress, num_texts)
             with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
                 with oom_as_user_error("batch_tokens"):
@@ -120,10 +121,10 @@ def _remove_work(work: Path) -> None:
         work.rmdir()
 
 
-def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
+def _identity(checkpoint: Checkpoint, digest: str, config: FeaturesConfig) -> dict[str, Any]:
     """Return all that decides what is written, but not where and how it is computed."""
     options = identity_fields(config)
-    return {"data": digest, "checkpoint": model_digest(checkpoint), **options}
+    return {"data": digest, "checkpoint": checkpoint.digest(), **options}
 
 
 def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> bool:

@@ -27,8 +27,8 @@ from ..checkpoint import (
     SENTENCE_FILES,
     TASK,
     WEIGHTS,
+    Checkpoint,
     files_digest,
-    read_config,
 )
 from ..mirror import mirrored
 from ..notices import print_notice
@@ -105,9 +105,10 @@ def finetune(
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
     splits = read_data(task, data, config)
-    features = prepare(splits, str(checkpoint), config)
+    opened = Checkpoint.open(checkpoint)
+    features = prepare(splits, opened, config)
     grid = make_grid(splits.task, config)
-    identity = identity_of(splits, str(checkpoint), config)
+    identity = identity_of(splits, opened, config)
     recipes = [chosen_recipe(splits.task, config, trial) for trial in grid]
     smallest_batch = min(recipe.batch_size for recipe in recipes)
     with mirrored(output) as path:
@@ -119,7 +120,7 @@ def finetune(
             ranks.on_first(claim),
         ):
             folder = SearchFolder(path)
-            trainer = Trainer(splits, features, str(checkpoint), config, ranks, folder)
+            trainer = Trainer(splits, features, opened, config, ranks, folder)
             _begin(trainer, grid)
             ranks.wait()  # for the first one, which alone writes
             _check_ranks(ranks, identity, path)
@@ -176,10 +177,10 @@ def _finish(trainer: Trainer, source: str) -> None:
         task=splits.task,
         data=source,
         checkpoint=records[0].checkpoint,
-        languages=read_languages(trainer.checkpoint),
+        languages=read_languages(trainer.checkpoint.folder),
         config=trainer.config,
         summary=summary,
-        shape=read_config(folder.path),
+        shape=Checkpoint.open(folder.path).shape,
     )
     folder.files.write_bytes(CARD, task_card(facts).encode())
     # The summary comes last: it says that the search is finished.

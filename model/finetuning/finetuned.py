@@ -10,14 +10,12 @@ import torch
 
 from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError
-from ...pipeline.storage.stage import describe_absence
-from ..checkpoint import TASK, load_weights, read_config
-from ..mirror import local_copy
+from ..checkpoint import TASK, Checkpoint
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.head import TaskModel
 from ..tasks.task import Task
-from ..tokenizer import TextTokenizer, check_fit
+from ..tokenizer import TextTokenizer
 from ..training.compilation import uncompiled
 from ..training.device import autocast, pinned_attention, product_dtype, trim_memory
 from ..training.transfers import fetch, one_behind
@@ -55,19 +53,18 @@ def load_finetuned(
 
     Raises `UserError` if `directory` holds no model, or that of another task.
     """
-    path = local_copy(directory) / TASK
-    if not path.is_file():
-        fault = describe_absence(str(directory)) or f"{directory} has no {TASK}"
-        raise UserError(f"{fault}: give a model that `clozeworks finetune` wrote.")
-    task = read_task(path, task)
-    config = read_config(directory)
-    tokenizer = TextTokenizer(directory)
-    check_fit(tokenizer, config, task.max_length, directory)
-    model = task.model(config)
+    checkpoint = Checkpoint.open(directory)
+    if not checkpoint.is_finetuned:
+        raise UserError(
+            f"{directory} has no {TASK}: give a model that `clozeworks finetune` wrote."
+        )
+    task = read_task(checkpoint.folder / TASK, task)
+    tokenizer = checkpoint.text_tokenizer(task.max_length)
+    model = task.model(checkpoint.shape)
     unused: tuple[str, ...] = ()
     if not model.uses_pooler:
         unused = model.encoder.optional_weights
-    load_weights(model, directory, config, new=unused)
+    checkpoint.load_into(model, new=unused)
     return Finetuned(task, tokenizer, model.to(device).eval())
 
 

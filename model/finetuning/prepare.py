@@ -9,10 +9,7 @@ import torch
 
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import parse_json
-from ..checkpoint import CONFIG, model_digest, read_config
-from ..encoders.config import EncoderConfig
-from ..mirror import local_copy
+from ..checkpoint import Checkpoint
 from ..notices import print_notice
 from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
@@ -22,7 +19,7 @@ from ..tasks.repeats import find_repeats
 from ..tasks.splits import TaskSplits, dev_split
 from ..tasks.tables import shown
 from ..tasks.task import Task
-from ..tokenizer import TextTokenizer, check_fit, trained_length
+from ..tokenizer import TextTokenizer
 from .config import FinetuneConfig
 from .records import Trial
 from .task_model import architecture
@@ -39,15 +36,13 @@ class Features:
     """By the prefix of the metrics' names, as the dev examples."""
 
 
-def prepare(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> Features:
+def prepare(splits: TaskSplits, checkpoint: Checkpoint, config: FinetuneConfig) -> Features:
     """Encode the examples; raise `UserError` if the checkpoint cannot be trained on them."""
     task = splits.task
     _check_options(splits, config)
-    shape = read_config(checkpoint)
     if config.keep_head:
-        _check_head(task, shape, checkpoint)
-    tokenizer = TextTokenizer(checkpoint)
-    check_fit(tokenizer, shape, task.max_length, checkpoint)
+        _check_head(task, checkpoint)
+    tokenizer = checkpoint.text_tokenizer(task.max_length)
     dev = {prefix: task.encode(examples, tokenizer) for prefix, examples in splits.dev.items()}
     encoded = task.encode(splits.train, tokenizer)
     # Of SQuAD for instance, a question whose answer is not where the file says has no target.
@@ -58,7 +53,7 @@ def prepare(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> Feat
             "check the training file."
         )
     if not config.random_weights:
-        _report_untrained(checkpoint, shape, [train, *dev.values()])
+        _report_untrained(checkpoint, [train, *dev.values()])
     return Features(tokenizer, train, dev)
 
 
@@ -76,28 +71,25 @@ def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
             raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
 
 
-def _check_head(task: Task, shape: EncoderConfig, checkpoint: str) -> None:
+def _check_head(task: Task, checkpoint: Checkpoint) -> None:
     """Raise `UserError` unless the checkpoint has a head of this kind, for the same labels."""
     if not task.has_new_weights:
         raise UserError(f"`keep_head` is for tasks with a head of their own, not {task.name}.")
-    path = local_copy(checkpoint) / CONFIG
-    saved = parse_json(path.read_bytes(), dict[str, Any], path)
     with torch.device("meta"):  # no weights
-        model = task.model(shape)
+        model = task.model(checkpoint.shape)
     expected = {"architectures": [architecture(model)], **task.hf_settings()}
     for name in ("architectures", "id2label"):
-        if saved.get(name) != expected.get(name):
+        saved = checkpoint.hf_config.get(name)
+        if saved != expected.get(name):
             raise UserError(
-                f"`keep_head`: {name} of {checkpoint} is {shown(saved.get(name))}, not "
+                f"`keep_head`: {name} of {checkpoint.name} is {shown(saved)}, not "
                 f"{shown(expected.get(name))} as here."
             )
 
 
-def _report_untrained(
-    checkpoint: str, shape: EncoderConfig, splits: Sequence[Sequence[Feature]]
-) -> None:
+def _report_untrained(checkpoint: Checkpoint, splits: Sequence[Sequence[Feature]]) -> None:
     """Print how many rows are longer than those of pre-training, if any are."""
-    trained = trained_length(checkpoint, shape.max_position_embeddings)
+    trained = checkpoint.trained_length()
     features = [feature for split in splits for feature in split]
     # A long passage of SQuAD is a feature for each window; a question of SWAG has four rows.
     lengths = [len(row.input_ids) for feature in features for row in feature.rows]
@@ -105,7 +97,7 @@ def _report_untrained(
     if num_longer:
         print_notice(
             f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of "
-            f"{checkpoint}, whose positions past {trained} are untrained; "
+            f"{checkpoint.name}, whose positions past {trained} are untrained; "
             f"give `max_length` {trained}."
         )
 
@@ -159,7 +151,9 @@ def make_grid(task: TaskHead[Any], config: FinetuneConfig) -> list[Trial]:
     ]
 
 
-def identity_of(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> dict[str, Any]:
+def identity_of(
+    splits: TaskSplits, checkpoint: Checkpoint, config: FinetuneConfig
+) -> dict[str, Any]:
     """Return all that decides the runs' results, but not how and where they are computed."""
     task = splits.task
     options = identity_fields(config)
@@ -172,7 +166,7 @@ def identity_of(splits: TaskSplits, checkpoint: str, config: FinetuneConfig) -> 
     identity = {
         "task": task.name,
         "data": splits.digest(),
-        "checkpoint": model_digest(checkpoint),
+        "checkpoint": checkpoint.digest(),
         **options,
     }
     settings = task_settings(task)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
+from ..checkpoint import Checkpoint
 from ..mirror import upload
 from ..tasks.batches import Feature
 from ..tasks.class_report import ClassReport
@@ -104,7 +105,7 @@ class Trainer:
 
     splits: TaskSplits
     features: Features
-    checkpoint: str
+    checkpoint: Checkpoint
     config: FinetuneConfig
     ranks: Ranks
     folder: SearchFolder
@@ -148,7 +149,7 @@ class Trainer:
             step=trained.best.step,
             task=task.name,
             variant=f"{task.variant} {direction}".strip(),
-            checkpoint="random weights" if self.config.random_weights else self.checkpoint,
+            checkpoint="random weights" if self.config.random_weights else self.checkpoint.name,
             untrained=trained.untrained,
             dev_classes=on_dev.class_report(),
             seconds=round(trained.seconds, 3),

@@ -6,20 +6,19 @@ import torch
 from torch import nn
 
 from ...pipeline.seeding import rng_for
-from ..checkpoint import TASK, load_weights, read_config, save_model, write_json
+from ..checkpoint import TASK, Checkpoint, save_model, write_json
 from ..encoders.encoder import initialise
 from ..tasks.catalogue import task_settings
 from ..tasks.head import TaskModel
 from ..tasks.task import Task
-from ..tokenizer import tokenizer_files
 from .config import FinetuneConfig
 
 
-def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
+def make_model(task: Task, checkpoint: Checkpoint, config: FinetuneConfig, seed: int) -> TaskModel:
     """Return the encoder of `checkpoint`, on the CPU, with a new head unless `keep_head`; a pooler,
     or a ModernBERT's layers before the head, that are not there are new too.
     """
-    shape = read_config(checkpoint).with_dropout(config.dropout)
+    shape = checkpoint.shape.with_dropout(config.dropout)
     head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
     with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it is
         # For modules of a head that `initialise` does not know and leaves as PyTorch makes them.
@@ -34,11 +33,11 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
     if config.random_weights:
         initialise(encoder, shape, generator)
     elif config.keep_head:
-        load_weights(model, checkpoint, shape, new=encoder.optional_weights)
+        checkpoint.load_into(model, new=encoder.optional_weights)
     else:
         # Only these, so that the last layer of another task in the checkpoint is left there.
         parts = nn.ModuleDict(model.pretrained_parts)
-        load_weights(parts, checkpoint, shape, new=(*encoder.optional_weights, "head."))
+        checkpoint.load_into(parts, new=(*encoder.optional_weights, "head."))
     return model
 
 
@@ -49,7 +48,7 @@ def architecture(model: TaskModel) -> str:
     return type(model).__name__
 
 
-def write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> None:
+def write_model(folder: Path, model: TaskModel, task: Task, checkpoint: Checkpoint) -> None:
     """Write a model directory that `transformers` loads, with ``task.json``."""
     shape = model.encoder.config
     config = shape.to_hf(architecture(model))
@@ -59,7 +58,7 @@ def write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> 
         for name in list(weights):
             if name.startswith(model.encoder.optional_weights):
                 del weights[name]
-    save_model(folder, weights, config, tokenizer_files(checkpoint))
+    save_model(folder, weights, config, checkpoint.tokenizer_files())
     for name, content in task.companion_files(shape).items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)

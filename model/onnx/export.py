@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 
 from ...pipeline.errors import RunError, UserError
-from ..checkpoint import TASK, read_model
+from ..checkpoint import Checkpoint
 from ..finetuning.finetuned import Finetuned, load_finetuned
-from ..mirror import local_copy
 from .graph import Traceable, example_rows, write_graph
 from .session import Session
 
@@ -61,10 +60,11 @@ def write_onnx(
     `RunError` for a graph that computes something else than PyTorch.
     """
     _require_packages()
+    checkpoint = Checkpoint.open(directory)
     finetuned = None
-    if (local_copy(directory) / TASK).is_file():
+    if checkpoint.is_finetuned:
         finetuned = load_finetuned(directory, torch.device("cpu"))
-    traceable = Traceable(finetuned.model if finetuned else read_model(directory))
+    traceable = Traceable(finetuned.model if finetuned else checkpoint.pretrain_model())
     (output / FP32).parent.mkdir(parents=True, exist_ok=True)
     with _quiet():
         write_graph(traceable, output / FP32)

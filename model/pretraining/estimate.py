@@ -104,7 +104,7 @@ def estimate_pretraining(
         raise UserError("`dry_run` times a single process; run it without torchrun.")
     spec = read_spec(config)
     config = spec.config
-    directories = open_directories(config, instances)
+    directories = open_directories(spec, instances)
     resumes = resumes_run(output, identity(config, directories), overwrite=overwrite)
     if resumes and storage.exists(storage.join(output, SUMMARY)):
         return None

@@ -11,8 +11,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
-from ...pipeline.vocabulary.files import read_vocabulary
-from ..checkpoint import read_config, read_model
+from ..checkpoint import Checkpoint
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.compilation import uncompiled
 from ..training.device import autocast, find_device, oom_as_user_error, sum_dtype, trim_memory
@@ -44,14 +43,15 @@ def evaluate(
     """
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
-    config = read_config(run)
+    checkpoint = Checkpoint.open(run)
+    config = checkpoint.shape
     num_positions = config.max_position_embeddings
     if directory.max_length > num_positions:
         raise UserError(
             f"{directory.path} contains rows of up to {directory.max_length} tokens, but the model "
             f"in {run} has {num_positions} positions; build them with `max_length` {num_positions}."
         )
-    check_vocabulary_fits(run, directory)
+    check_vocabulary_fits(checkpoint, directory)
     target = find_device(device)
     if config.is_decoder:
         objective = "ltr"
@@ -61,23 +61,23 @@ def evaluate(
         objective = "mlm"
     rows = read_split(directory)
     batches = evaluation_batches(rows, objective, batch_size)
-    model = read_model(run).to(target)
+    model = checkpoint.pretrain_model().to(target)
     with oom_as_user_error("batch_size"):
         measured = metrics(sum_losses(model, batches, target))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
     return {"rows": len(rows), **measured, **constant}
 
 
-def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> None:
-    """Raise `UserError` unless the model directory `model` has the vocabulary of the instances."""
-    own = read_vocabulary(str(model))
+def check_vocabulary_fits(model: Checkpoint, directory: InstanceDirectory) -> None:
+    """Raise `UserError` unless the model has the vocabulary of the instances."""
+    own = model.vocabulary()
     if own.tokens == directory.vocabulary.tokens:
         return
-    vocabulary = f"{model}/vocab.txt"
+    vocabulary = f"{model.name}/vocab.txt"
     if own.byte_level:
-        vocabulary = f"{model}/tokenizer.json"
+        vocabulary = f"{model.name}/tokenizer.json"
     raise UserError(
-        f"{directory.path} was built with a different vocabulary from {model}'s; build them "
+        f"{directory.path} was built with a different vocabulary from {model.name}'s; build them "
         f"with {vocabulary}, or pre-train with `vocabulary_from` instances, which moves the "
         "model to theirs."
     )

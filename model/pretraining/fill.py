@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import torch
 
-from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ..checkpoint import read_model
-from ..tokenizer import check_vocabulary, read_tokenizer, readable_token
+from ..checkpoint import Checkpoint
+from ..tokenizer import readable_token
 
 
 class Guess(NamedTuple):
@@ -27,16 +26,16 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     Raises `UserError` without a model, a vocabulary or a mask, and for a text longer than the model
     reads.
     """
-    if storage.exists(storage.join(str(run), "task.json")):
+    checkpoint = Checkpoint.open(run)
+    if checkpoint.is_finetuned:
         raise UserError(
             f"{run} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
         )
-    model = read_model(run).eval()
-    tokenizer = read_tokenizer(run)
+    model = checkpoint.pretrain_model().eval()
+    tokenizer = checkpoint.tokenizer()
     # A text that is too long should be an error, not an answer for its beginning.
     tokenizer.no_truncation()
     ids = torch.tensor([tokenizer.encode(text).ids])
-    check_vocabulary(tokenizer.get_vocab_size(), model.config, run)
     mask_id = tokenizer.token_to_id("[MASK]")
     if mask_id is None:
         raise UserError(f"The vocabulary in {run} has no [MASK].")

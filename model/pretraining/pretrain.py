@@ -20,7 +20,7 @@ from ...pipeline.storage.directory import (
     unwritable_as_user_error,
 )
 from ..card import CARD
-from ..checkpoint import files_digest, model_digest
+from ..checkpoint import Checkpoint, files_digest
 from ..config import PretrainConfig
 from ..mirror import mirrored
 from ..notices import print_notice
@@ -88,7 +88,7 @@ def train_into(
     _refuse_checkpoint_inside(output, config)
     spec = read_spec(config)
     config = spec.config
-    directories = open_directories(config, instances)
+    directories = open_directories(spec, instances)
     run_identity = identity(config, directories)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
@@ -101,7 +101,7 @@ def train_into(
         ranks.on_first(claimed_run(folder, run_identity, overwrite)),
     ):
         checkpoint = latest_checkpoint(folder)
-        _agree(ranks, run_identity, folder, checkpoint, config.checkpoint)
+        _agree(ranks, run_identity, folder, checkpoint, spec.checkpoint)
         if summary := read_summary(folder):
             summary["status"] = "already finished"
             return summary
@@ -161,7 +161,7 @@ def _agree(
     run_identity: Mapping[str, object],
     folder: Path,
     checkpoint: Path | None,
-    other_model: str | None,
+    other_model: Checkpoint | None,
 ) -> None:
     """Raise `UserError` unless all ranks see the same files, which several machines without a
     shared disk do not.
@@ -174,12 +174,12 @@ def _agree(
         files = [checkpoint / STATE / name for name in (OPTIMIZER, PROGRESS)]
         resumes_from = f"{checkpoint.name} {files_digest(files)}"
     identity_digest = stable_hash(json.dumps(run_identity))
-    weights = checkpoint or other_model
+    model = Checkpoint.open(checkpoint) if checkpoint else other_model
     facts = {
         "the configuration and the instances": f"{identity_digest:016x}",
         "`output`": files_digest([claim]) if claim.is_file() else "missing",
         "the checkpoint to start from": resumes_from,
-        "the model to start from": model_digest(weights) if weights else "none",
+        "the model to start from": model.digest() if model else "none",
     }
     ranks.agree(facts, SHARED)
     ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones

@@ -14,7 +14,7 @@ from ...pipeline.vocabulary.files import vocabulary_files
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
-from ..tokenizer import trained_length, with_settings
+from ..tokenizer import with_settings
 from ..training.device import host_memory, product_dtype, tokens_at_once
 from ..training.processor import print_if_emulated
 from ..training.ranks import Ranks
@@ -66,10 +66,11 @@ class PretrainSetup:
         return self.phases[phase], index * self.config.batch_size
 
 
-def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:
+def open_directories(spec: ModelSpec, instances: list[str]) -> list[InstanceDirectory]:
     """Open one or two directories; raises `UserError` unless they match each other, the options and
     the checkpoint.
     """
+    config = spec.config
     _check_phases(config, len(instances))
     directories = [open_instances(path) for path in instances]
     for directory in directories:
@@ -85,8 +86,8 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
                 f"{directory.path} was built with `pairing` none: it has no next sentences; use "
                 "`objective` mlm."
             )
-    if config.checkpoint and config.vocabulary_from == "checkpoint":
-        check_vocabulary_fits(config.checkpoint, directories[0])
+    if spec.checkpoint and config.vocabulary_from == "checkpoint":
+        check_vocabulary_fits(spec.checkpoint, directories[0])
     return directories
 
 
@@ -206,9 +207,8 @@ def _tokenizer_files(spec: ModelSpec, vocabulary: Vocabulary, longest: int) -> d
     """Return the files of the model's tokenizer, which name the longest rows that the model was or
     will be trained on.
     """
-    if spec.config.checkpoint is not None and spec.stored is not None:
-        num_positions = spec.stored.max_position_embeddings
-        longest = max(longest, trained_length(spec.config.checkpoint, num_positions))
+    if spec.checkpoint:
+        longest = max(longest, spec.checkpoint.trained_length())
     files = vocabulary_files(vocabulary, longest)
     return with_settings(files, spec.kind.tokenizer_settings)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...pipeline.errors import UserError
-from ..checkpoint import read_config
+from ..checkpoint import Checkpoint
 from ..config import PretrainConfig
 from ..encoders.bert_config import ModelConfig
 from ..encoders.config import CONFIGS, EncoderConfig
@@ -24,8 +24,8 @@ class ModelSpec:
     config: PretrainConfig
     """The run's options, with the defaults that depend on the kind of encoder."""
     kind: type[EncoderConfig]
-    stored: EncoderConfig | None
-    """The shape of the model in `config.checkpoint`; None for a new one."""
+    checkpoint: Checkpoint | None
+    """The model to start from; None for a new one."""
 
     @property
     def objective(self) -> str:
@@ -46,7 +46,7 @@ class ModelSpec:
         config = self.config
         longest = max(directory.max_length for directory in directories)
         vocabulary = shape_fields(self.kind, directories[0].vocabulary)
-        if self.stored is None:
+        if self.checkpoint is None:
             return self.kind.named(
                 config.model,
                 # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
@@ -60,9 +60,10 @@ class ModelSpec:
             )
         if config.vocabulary_from == "checkpoint":
             vocabulary = {}
-        longest = max(longest, self.stored.max_position_embeddings)
+        stored = self.checkpoint.shape
+        longest = max(longest, stored.max_position_embeddings)
         fields = {"max_position_embeddings": longest, **vocabulary, **self.run_fields()}
-        return replace(self.stored, **fields)
+        return replace(stored, **fields)
 
 
 def read_spec(config: PretrainConfig) -> ModelSpec:
@@ -70,11 +71,11 @@ def read_spec(config: PretrainConfig) -> ModelSpec:
 
     Raises `UserError` if they differ, and for a size or an objective that it does not have.
     """
-    stored = None
+    checkpoint = None
     kind = CONFIGS[config.architecture or "bert"]
     if config.checkpoint is not None:
-        stored = read_config(config.checkpoint)
-        kind = type(stored)
+        checkpoint = Checkpoint.open(config.checkpoint)
+        kind = type(checkpoint.shape)
         if config.architecture not in (None, kind.model_type):
             raise UserError(
                 f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
@@ -103,9 +104,9 @@ def read_spec(config: PretrainConfig) -> ModelSpec:
     rate = config.learning_rate
     if rate is None:
         _, hidden_size, _ = kind.sizes[config.model]
-        rate = PAPERS_RATE if stored else default_rate(config.hidden_size or hidden_size)
+        rate = PAPERS_RATE if checkpoint else default_rate(config.hidden_size or hidden_size)
     resolved = replace(config, objective=objective, dropout=dropout, learning_rate=rate)
-    return ModelSpec(resolved, kind, stored)
+    return ModelSpec(resolved, kind, checkpoint)
 
 
 def default_rate(hidden_size: int) -> float:

@@ -9,8 +9,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
-from ...pipeline.vocabulary.files import read_vocabulary
-from ..checkpoint import load_tensors, load_weights, read_model
+from ..checkpoint import Checkpoint, load_tensors, read_model
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
@@ -36,8 +35,8 @@ def start(
     config = setup.config
     if checkpoint:
         model = read_model(checkpoint)
-    elif config.checkpoint:
-        model = _model_from(config.checkpoint, setup)
+    elif setup.spec.checkpoint:
+        model = _model_from(setup.spec.checkpoint, setup)
     else:
         model = initial_model(setup.shape, config.seed)
     device = setup.ranks.device
@@ -64,7 +63,7 @@ def start(
     return model, updater, state
 
 
-def _model_from(checkpoint: str, setup: PretrainSetup) -> PretrainModel:
+def _model_from(checkpoint: Checkpoint, setup: PretrainSetup) -> PretrainModel:
     """Return another run's model, fitted to the instances' vocabulary and lengths."""
     model = _read_encoder(checkpoint, setup.spec)
     if setup.config.vocabulary_from == "instances":
@@ -77,30 +76,31 @@ def _model_from(checkpoint: str, setup: PretrainSetup) -> PretrainModel:
     return model.with_positions(num_positions)
 
 
-def _read_encoder(checkpoint: str, spec: ModelSpec) -> PretrainModel:
+def _read_encoder(checkpoint: Checkpoint, spec: ModelSpec) -> PretrainModel:
     """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
     reported.
     """
-    assert spec.stored is not None
-    shape = replace(spec.stored, **spec.run_fields())
+    shape = replace(checkpoint.shape, **spec.run_fields())
     model = initial_model(shape, spec.config.seed)
     # Initialised whole first, so that the missing heads are what this seed gives a new model.
-    missing = load_weights(model, checkpoint, shape, new=tuple(model.heads))
+    missing = checkpoint.load_into(model, new=tuple(model.heads))
     new_parts: dict[str, None] = {}  # in order, each once
     for prefix, name in model.heads.items():
         if any(key.startswith(prefix) for key in missing):
             new_parts[name] = None
     if new_parts:
         lacks = " and no ".join(new_parts)
-        print_notice(f"{checkpoint} has no {lacks}; they start from random weights.")
+        print_notice(f"{checkpoint.name} has no {lacks}; they start from random weights.")
     return model
 
 
-def _move_vocabulary(model: PretrainModel, checkpoint: str, setup: PretrainSetup) -> PretrainModel:
+def _move_vocabulary(
+    model: PretrainModel, checkpoint: Checkpoint, setup: PretrainSetup
+) -> PretrainModel:
     """Return the checkpoint's model with the vocabulary of the instances, and say where the
     embeddings come from.
     """
-    old = read_vocabulary(checkpoint)
+    old = checkpoint.vocabulary()
     new = setup.phases[0].directory.vocabulary
     model, moved = move_to_vocabulary(model, old, new)
     counts = [

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..checkpoint import read_model
+from ..checkpoint import Checkpoint
 from ..encoders.heads import PretrainModel
-from ..tokenizer import check_vocabulary, read_tokenizer
 from ..training.device import find_device
 
 SENTENCES_AT_ONCE = 1000
@@ -55,11 +54,11 @@ class SentenceScorer:
     def __init__(self, run: str | Path, device: str = "auto") -> None:
         self._run = run
         self._device = find_device(device)
-        self._model: PretrainModel = read_model(run).eval().to(self._device)
-        self._tokenizer = read_tokenizer(run)
+        checkpoint = Checkpoint.open(run)
+        self._model: PretrainModel = checkpoint.pretrain_model().eval().to(self._device)
+        self._tokenizer = checkpoint.tokenizer()
         # "[MASK]" in a sentence is text.
         self._tokenizer.encode_special_tokens = True
-        check_vocabulary(self._tokenizer.get_vocab_size(), self._model.config, run)
         mask_id = self._tokenizer.token_to_id("[MASK]")
         if mask_id is None:
             raise UserError(f"The vocabulary in {run} has no [MASK].")

@@ -35,7 +35,7 @@ from clozeworks.model import (
     make_task,
     predict,
 )
-from clozeworks.model.checkpoint import load_weights, read_config
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.finetuning.task_model import make_model
@@ -80,7 +80,7 @@ def feature(length: int) -> Feature:
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_outputs_have_their_shape_and_padding_changes_nothing(checkpoint, task: Task):
-    model = make_model(task, checkpoint, NO_DROPOUT, seed=1)
+    model = make_model(task, Checkpoint.open(checkpoint), NO_DROPOUT, seed=1)
     features = [feature(length) for length in (5, 12, 7)]
     together = model(make_batch(features))
     assert together.shape == ((3, 12, 2) if model.per_token else (3, 3))
@@ -111,7 +111,7 @@ def test_the_bilstm_computes_what_pytorchs_own_does_on_packed_rows():
 
 
 def test_a_row_is_read_at_both_its_ends(checkpoint):
-    model = make_model(CLASSIFICATION, checkpoint, NO_DROPOUT, seed=1)
+    model = make_model(CLASSIFICATION, Checkpoint.open(checkpoint), NO_DROPOUT, seed=1)
     batch = make_batch([feature(9)])
     lstm, classifier = model.get_submodule("lstm"), model.get_submodule("classifier")
     outputs_LU = lstm(model.encoder(*batch[:4]), torch.tensor([9]))[0]
@@ -120,7 +120,7 @@ def test_a_row_is_read_at_both_its_ends(checkpoint):
 
 
 def test_a_token_of_a_left_to_right_encoder_sees_what_follows_through_the_lstm(checkpoint):
-    model = make_model(TASKS[1], checkpoint, NO_DROPOUT, seed=1)
+    model = make_model(TASKS[1], Checkpoint.open(checkpoint), NO_DROPOUT, seed=1)
     before, changed = feature(9), feature(9)
     changed.rows[0].input_ids[7] += 1
     moved = (model(make_batch([before])) - model(make_batch([changed])))[0].abs().amax(1) > 1e-9
@@ -137,7 +137,7 @@ def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     measured = evaluate_task(output, data, "cpu", task=task)
     assert measured["accuracy"] == summary["best"]["scores"]["accuracy"]
     weights = load_file(output / "model.safetensors")
-    start = make_model(task, checkpoint, config, seed=0)
+    start = make_model(task, Checkpoint.open(checkpoint), config, seed=0)
     first = start.state_dict()
     unchanged = [name for name, weight in weights.items() if torch.equal(weight, first[name])]
     # The pooler is not used.
@@ -232,10 +232,9 @@ def some_features(checkpoint: Path) -> list[Feature]:
 
 @pytest.mark.parametrize("features", FEATURES)
 def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_checkpoint):
-    model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, features, 6).eval()
-    load_weights(
-        nn.ModuleDict({"bert": model.encoder}), deep_checkpoint, read_config(deep_checkpoint)
-    )
+    opened = Checkpoint.open(deep_checkpoint)
+    model = BiLstmTagger(of_bert(opened.shape), 5, features, 6).eval()
+    opened.load_into(nn.ModuleDict({"bert": model.encoder}))
     theirs = transformers.BertModel.from_pretrained(
         deep_checkpoint, attn_implementation="eager"
     ).eval()
@@ -275,7 +274,7 @@ def watch_rows(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> list[torch.
 
 
 def test_frozen_states_are_computed_once_in_training_and_never_change(deep_checkpoint, monkeypatch):
-    model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, "weighted-sum-all", 6)
+    model = BiLstmTagger(of_bert(Checkpoint.open(deep_checkpoint).shape), 5, "weighted-sum-all", 6)
     before = {name: weight.clone() for name, weight in model.encoder.state_dict().items()}
     rows = watch_rows(model.encoder, monkeypatch)
     batch = make_batch(some_features(deep_checkpoint))
@@ -298,7 +297,7 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(deep_check
 
 def test_without_room_in_the_cache_states_are_computed_each_time(deep_checkpoint, monkeypatch):
     monkeypatch.setattr(bilstm, "CACHE_BYTES", 0)
-    model = BiLstmTagger(of_bert(read_config(deep_checkpoint)), 5, "last", 6).train()
+    model = BiLstmTagger(of_bert(Checkpoint.open(deep_checkpoint).shape), 5, "last", 6).train()
     batch = make_batch(some_features(deep_checkpoint))
     rows = watch_rows(model.encoder, monkeypatch)
     model(batch)

@@ -9,12 +9,9 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.checkpoint import (
+    Checkpoint,
     ModelFiles,
-    load_weights,
-    model_digest,
-    read_config,
     read_model,
-    read_weights,
     save_model,
 )
 from clozeworks.model.encoders.bert import BertForPreTraining, BertModel
@@ -56,7 +53,7 @@ def test_round_trip(model, saved):
         "config.json",
         "vocab.txt",
     }
-    assert read_config(saved) == CONFIG
+    assert Checkpoint.open(saved).shape == CONFIG
     assert same(read_model(saved), model)
 
 
@@ -94,10 +91,10 @@ def test_reads_the_names_of_2018_and_models_without_heads(model, saved):
         if name.startswith("bert.")
     }
     save_file(bare, saved / "model.safetensors")
-    assert read_weights(saved, CONFIG).keys() == {
+    assert Checkpoint.open(saved).weights().keys() == {
         name for name in weights if name.startswith("bert.")
     }
-    missing = load_weights(BertForPreTraining(CONFIG), saved, CONFIG, new=("cls.",))
+    missing = Checkpoint.open(saved).load_into(BertForPreTraining(CONFIG), new=("cls.",))
     assert missing == [name for name in model.state_dict() if name.startswith("cls.")]
 
 
@@ -107,14 +104,14 @@ def test_reads_weights_in_several_files(model, saved):
     peer.save_pretrained(saved, max_shard_size="5KB")
     shards = sorted(saved.glob("model-*.safetensors"))
     assert len(shards) > 1 and same(read_model(saved), model)
-    digest = model_digest(saved)
+    digest = Checkpoint.open(saved).digest()
     shards[0].unlink()
     with pytest.raises(UserError, match=f"{shards[0].name} is missing, which"):
         read_model(saved)
     shards[0].write_bytes(b"")
     with pytest.raises(UserError, match=f"{shards[0].name} is damaged"):
         read_model(saved)
-    assert model_digest(saved) != digest
+    assert Checkpoint.open(saved).digest() != digest
 
 
 def test_an_output_matrix_of_its_own_is_refused_where_it_is_used(saved):
@@ -124,7 +121,7 @@ def test_an_output_matrix_of_its_own_is_refused_where_it_is_used(saved):
     peer.save_pretrained(saved)
     with pytest.raises(UserError, match=r"output matrix of its own \(cls.predictions.decoder"):
         read_model(saved)
-    assert load_weights(torch.nn.ModuleDict({"bert": BertModel(CONFIG)}), saved, CONFIG) == []
+    assert Checkpoint.open(saved).load_into(torch.nn.ModuleDict({"bert": BertModel(CONFIG)})) == []
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -147,34 +144,35 @@ def test_a_damaged_tokenizer_is_named(tmp_path, content):
 
 def test_mistakes_are_named(saved, tmp_path):
     with pytest.raises(UserError, match=r"config\.json is missing"):
-        read_config(tmp_path)
+        Checkpoint.open(tmp_path)
     config = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps(config | {"hidden_size": 32}))
     with pytest.raises(UserError, match=r"has shape \(50, 16\), but this model needs \(50, 32\)"):
         read_model(saved)
     (saved / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is damaged"):
-        read_config(saved)
+        Checkpoint.open(saved)
     (saved / "config.json").write_text(json.dumps(config))
     weights = load_file(saved / "model.safetensors")
     del weights["bert.pooler.dense.bias"]
     save_file(weights, saved / "model.safetensors")
     with pytest.raises(UserError, match=r"lacks bert\.pooler\.dense\.bias"):
-        load_weights(BertForPreTraining(CONFIG), saved, CONFIG)
+        Checkpoint.open(saved).load_into(BertForPreTraining(CONFIG))
+    opened = Checkpoint.open(saved)
     content = (saved / "model.safetensors").read_bytes()
     (saved / "model.safetensors").write_bytes(content[:300])
     with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
-        read_weights(saved, CONFIG)
+        opened.weights()
     (saved / "model.safetensors").unlink()
     with pytest.raises(UserError, match="has no weights"):
-        read_weights(saved, CONFIG)
+        opened.weights()
 
 
 def test_weights_inside_another_dictionary_are_named(saved):
     (saved / "model.safetensors").unlink()
     torch.save({"state_dict": BertForPreTraining(CONFIG).state_dict()}, saved / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"^state_dict in \S+ is not a tensor: pytorch_model\.bin"):
-        read_weights(saved, CONFIG)
+        Checkpoint.open(saved).weights()
 
 
 class Payload:
@@ -184,10 +182,11 @@ class Payload:
 
 def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
     monkeypatch.setenv("PAYLOAD", str(tmp_path / "ran"))
+    opened = Checkpoint.open(saved)
     (saved / "model.safetensors").unlink()
     torch.save({"bert.pooler.dense.bias": Payload()}, saved / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"pytorch_model\.bin is damaged"):
-        read_weights(saved, CONFIG)
+        opened.weights()
     assert not (tmp_path / "ran").exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
-from clozeworks.model.checkpoint import read_config
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.config import FinetuneConfig
@@ -53,7 +53,7 @@ def feature(*rows: np.ndarray) -> Feature:
 def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_row(
     checkpoint, task: Task
 ):
-    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
+    model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), seed=1)
     row = make_row(9, 1)
     before = model.states(make_batch([feature(row)]))[0]
     for position in range(9):
@@ -70,7 +70,7 @@ def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_ro
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_padding_changes_nothing(checkpoint, task: Task):
-    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
+    model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), seed=1)
     rows = [make_row(length, length) for length in (5, 12, 7, 9)]
     features = (
         [feature(rows[0], rows[1]), feature(rows[2], rows[3])]
@@ -86,7 +86,8 @@ def test_padding_changes_nothing(checkpoint, task: Task):
 @pytest.mark.slow
 def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpoint):
     model, squad = (
-        make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2)
+        make_model(TASKS[index], Checkpoint.open(checkpoint), FinetuneConfig(), seed=1).eval()
+        for index in (0, 2)
     )
     assert isinstance(model, LinearHead)
     assert isinstance(squad, SpanClassifier)
@@ -114,7 +115,7 @@ def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     summary = finetune("sst2", data, checkpoint, output, config)
     assert summary["best"]["scores"]["accuracy"] > 0.9
     assert evaluate_task(output, data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
-    assert read_config(output).is_decoder
+    assert Checkpoint.open(output).shape.is_decoder
     (line,) = read_results(output)
     assert line.variant == "left-to-right"
     (tmp_path / "new.txt").write_text("a film , very good\nbad , the film was bad\n")

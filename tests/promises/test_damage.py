@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.checkpoint import load_tensors, read_config, read_model
+from clozeworks.model.checkpoint import Checkpoint, load_tensors, read_model
 from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
@@ -161,7 +161,7 @@ def test_logs(tmp_path: Path):
 
 def test_models(tmp_path: Path):
     model = make_checkpoint(tmp_path / "model")
-    torture(model / "config.json", lambda: read_config(model))
+    torture(model / "config.json", lambda: Checkpoint.open(model))
     torture(model / "model.safetensors", lambda: read_model(model))
     torture(
         write(model / "task.json", {"task": "sst2", "max_length": 24}),

@@ -19,6 +19,7 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
 from clozeworks.cli.features import features as command
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.features import extractor
 from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
@@ -375,6 +376,6 @@ def test_features_load_no_beam():
 
 def test_rows_are_by_default_as_long_as_in_pre_training(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
-    assert module.make_extractor(checkpoint, FeaturesConfig()).max_length == 64
+    assert module.make_extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 64
     (checkpoint / "tokenizer_config.json").write_text('{"model_max_length": 16}')
-    assert module.make_extractor(checkpoint, FeaturesConfig()).max_length == 16
+    assert module.make_extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 16

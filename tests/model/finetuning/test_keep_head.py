@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from checkpoint_fixture import write_reviews
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.task_model import make_model
@@ -37,10 +38,12 @@ def model(tmp_path_factory, checkpoint, data) -> Path:
 @pytest.mark.slow
 def test_the_head_is_kept_in_a_second_step_with_the_same_labels(model, data, tmp_path):
     config = FinetuneConfig(**QUICK, keep_head=True)
-    kept = make_model(GLUE["sst2"], model, config, 0).state_dict()
+    kept = make_model(GLUE["sst2"], Checkpoint.open(model), config, 0).state_dict()
     saved = load_file(model / "model.safetensors")
     assert all(kept[name].equal(weight) for name, weight in saved.items())
-    fresh = make_model(GLUE["sst2"], model, FinetuneConfig(**QUICK), 0).state_dict()
+    fresh = make_model(
+        GLUE["sst2"], Checkpoint.open(model), FinetuneConfig(**QUICK), 0
+    ).state_dict()
     assert not fresh["classifier.weight"].equal(saved["classifier.weight"])
     # The second data set may be one of the user's own, with the same names of classes.
     lines = (data / "train.tsv").read_text().splitlines()

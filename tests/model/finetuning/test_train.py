@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_fixture import SPECIALS, WORDS
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.batches import batch_rows, micro_batches
@@ -68,7 +69,9 @@ def make_training(
 
 
 def classifier(checkpoint: Path, dropout: float = 0.0) -> TaskModel:
-    return make_model(GLUE["sst2"], checkpoint, FinetuneConfig(dropout=dropout), seed=1)
+    return make_model(
+        GLUE["sst2"], Checkpoint.open(checkpoint), FinetuneConfig(dropout=dropout), seed=1
+    )
 
 
 def assert_same_weights(one: TaskModel, other: TaskModel, atol: float = 0.0) -> None:
@@ -356,7 +359,9 @@ def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
 
 def test_the_tokens_of_all_choices_count(checkpoint, tmp_path):
     features = [feature._replace(rows=feature.rows * 3) for feature in sentences(80)]
-    model = make_model(Choice(num_choices=3), checkpoint, FinetuneConfig(dropout=0.0), seed=1)
+    model = make_model(
+        Choice(num_choices=3), Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), seed=1
+    )
     train_model(model, make_training(features, tmp_path))
     mean_tokens = 3 * np.mean([feature.length for feature in features])
     for row in read_csv(tmp_path / "speed.csv"):  # an epoch each
@@ -442,8 +447,10 @@ def test_batches_hold_every_row_once_an_epoch_and_little_padding():
 
 
 def test_random_weights_take_only_the_checkpoints_shape(checkpoint):
-    trained = make_model(GLUE["sst2"], checkpoint, FinetuneConfig(), seed=1)
-    random = make_model(GLUE["sst2"], checkpoint, FinetuneConfig(random_weights=True), seed=1)
+    trained = make_model(GLUE["sst2"], Checkpoint.open(checkpoint), FinetuneConfig(), seed=1)
+    random = make_model(
+        GLUE["sst2"], Checkpoint.open(checkpoint), FinetuneConfig(random_weights=True), seed=1
+    )
     assert torch.equal(
         random.state_dict()["classifier.weight"], trained.state_dict()["classifier.weight"]
     )

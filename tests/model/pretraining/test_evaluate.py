@@ -204,13 +204,13 @@ def test_fill_and_evaluate_print_json(run, instances, capsys: pytest.CaptureFixt
     assert re.search(r"nsp accuracy +[\d.]+ \([\d.]+ by a constant answer\)", printed.out)
 
 
-def test_fill_refuses_a_fine_tuned_model(tmp_path: Path):
-    (tmp_path / "task.json").write_text("{}")
-    line = (
-        f"{tmp_path} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
-    )
+def test_fill_refuses_a_fine_tuned_model(run, tmp_path: Path):
+    model = tmp_path / "model"
+    shutil.copytree(run, model)
+    (model / "task.json").write_text("{}")
+    line = f"{model} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
     with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
-        fill(tmp_path, "[MASK]")
+        fill(model, "[MASK]")
 
 
 def test_fill_names_what_is_wrong(run):

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import make_checkpoint, write_reviews
-from clozeworks.model.checkpoint import read_config, read_model
+from clozeworks.model.checkpoint import Checkpoint, read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.features.config import FeaturesConfig
@@ -51,7 +51,7 @@ def published(run, tmp_path_factory) -> Path:
     """A model as transformers saves one, with other weights and the tokenizer of `run`."""
     path = tmp_path_factory.mktemp("published")
     torch.manual_seed(3)
-    values: dict[str, Any] = read_config(run).to_hf() | {"classifier_pooling": "mean"}
+    values: dict[str, Any] = Checkpoint.open(run).shape.to_hf() | {"classifier_pooling": "mean"}
     config = transformers.ModernBertConfig(**values)
     transformers.ModernBertForMaskedLM(config).save_pretrained(path)
     transformers.AutoTokenizer.from_pretrained(run).save_pretrained(path)
@@ -121,7 +121,7 @@ def test_a_left_to_right_beginning_goes_on_with_masked_words(instances, tmp_path
     start, run = tmp_path / "start", tmp_path / "run"
     config = PretrainConfig(**OPTIONS, **SHAPE, objective="ltr")
     assert "nsp_loss" not in pretrain(config, [instances], start)["final"]
-    assert read_config(start).is_decoder and evaluate(start, instances)["mlm_loss"] > 0
+    assert Checkpoint.open(start).shape.is_decoder and evaluate(start, instances)["mlm_loss"] > 0
     # In `transformers` its tokens would see both sides.
     with pytest.raises(ValueError, match="modernbert-left-to-right"):
         transformers.AutoModelForMaskedLM.from_pretrained(start)
@@ -129,7 +129,7 @@ def test_a_left_to_right_beginning_goes_on_with_masked_words(instances, tmp_path
 
     config = PretrainConfig(**OPTIONS, checkpoint=str(start), objective="mlm")
     pretrain(config, [instances], run)
-    assert not read_config(run).is_decoder
+    assert not Checkpoint.open(run).shape.is_decoder
     transformers.AutoModelForMaskedLM.from_pretrained(run)
 
 
@@ -185,7 +185,7 @@ def test_a_published_model_is_taken_as_a_checkpoint(published, instances, tmp_pa
         save_file(encoder, model / "model.safetensors", {"format": "pt"})
     peer = transformers.AutoModel.from_pretrained(model).eval()
     ids = torch.tensor([[2, 9, 8, 7, 3]])
-    extractor = make_extractor(model, FeaturesConfig())
+    extractor = make_extractor(Checkpoint.open(model), FeaturesConfig())
     with torch.no_grad():
         torch.testing.assert_close(
             extractor.encoder(ids), peer(ids).last_hidden_state, rtol=0, atol=1e-5
@@ -194,7 +194,7 @@ def test_a_published_model_is_taken_as_a_checkpoint(published, instances, tmp_pa
     pretrain(config, [instances], tmp_path / "adapted")
     lacks = f"{model} has no masked-LM head; they start from random weights.\n"
     assert capsys.readouterr().err.endswith(lacks if form == "encoder alone" else "")
-    shape = read_config(tmp_path / "adapted")
+    shape = Checkpoint.open(tmp_path / "adapted").shape
     assert isinstance(shape, ModernBertConfig) and shape.classifier_pooling == "mean"
     if form != "encoder alone":
         assert evaluate(model, instances)["mlm_loss"] > 0
@@ -206,7 +206,7 @@ def test_a_fine_tuned_modernbert_is_a_hugging_face_model(tmp_path):
     bert = make_checkpoint(tmp_path / "bert")
     shape = ModernBertConfig(
         **{
-            **ModernBertConfig.vocabulary_fields(read_config(bert).vocab_size, 0, 2, 3),
+            **ModernBertConfig.vocabulary_fields(Checkpoint.open(bert).shape.vocab_size, 0, 2, 3),
             "hidden_size": 32,
             "num_hidden_layers": 2,
             "num_attention_heads": 2,

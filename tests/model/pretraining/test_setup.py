@@ -24,7 +24,9 @@ from instances_fixture import write_instances
 
 def make_setup(instances: str, **changes: Any):
     config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
-    directories = open_directories(config, [instances] * (2 if "phase_shares" in changes else 1))
+    directories = open_directories(
+        read_spec(config), [instances] * (2 if "phase_shares" in changes else 1)
+    )
     return set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
 
 
@@ -122,9 +124,9 @@ def test_options_that_do_not_go_together_are_named(options, reason):
 
 def test_budgets_that_do_not_fit_the_instances_are_named(instances):
     with pytest.raises(UserError, match="`hours` takes one directory"):
-        open_directories(PretrainConfig(hours=1.0), [instances, instances])
+        open_directories(read_spec(PretrainConfig(hours=1.0)), [instances, instances])
     with pytest.raises(UserError, match="but there is one directory of instances"):
-        open_directories(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
+        open_directories(read_spec(PretrainConfig(phase_shares=(0.8, 0.2))), [instances])
 
 
 def test_each_phase_begins_at_its_own_first_row(instances):
@@ -144,8 +146,10 @@ def test_next_sentences_need_pairs(tmp_path):
         UserError,
         match="was built with `pairing` none: it has no next sentences; use `objective` mlm",
     ):
-        open_directories(read_spec(PretrainConfig()).config, [str(path)])
-    assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
+        open_directories(read_spec(PretrainConfig()), [str(path)])
+    assert not open_directories(read_spec(PretrainConfig(objective="mlm")), [str(path)])[
+        0
+    ].has_pairs
 
 
 def test_the_ranks_share_the_rows_of_an_evaluation(instances):
@@ -164,7 +168,7 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
     longer = str(write_instances(tmp_path, max_length=96))
     for asked, sizes in ((None, [4096 // 24, 4096 // 96]), (7, [7, 7])):
         config = PretrainConfig(micro_batch_size=asked, device="cpu")
-        directories = open_directories(config, [instances, longer])
+        directories = open_directories(read_spec(config), [instances, longer])
         setup = set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
         assert setup.tokens_at_once == 4096
         assert [rows_at_once(setup, sequence) for sequence in setup.phases] == sizes
@@ -189,12 +193,15 @@ def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path)
 
 
 def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, monkeypatch):
-    assert open_directories(PretrainConfig(), [instances])[0].num_rows < PretrainConfig.batch_size
+    assert (
+        open_directories(read_spec(PretrainConfig()), [instances])[0].num_rows
+        < PretrainConfig.batch_size
+    )
     with pytest.raises(UserError, match=r"^`batch_size` is 257, but .* has 82 rows; lower it.$"):
-        open_directories(PretrainConfig(batch_size=257), [instances])
+        open_directories(read_spec(PretrainConfig(batch_size=257)), [instances])
     monkeypatch.setattr(setup, "host_memory", lambda: 10**5)
     with pytest.raises(UserError, match=r"^`batch_size` is 80, which needs up to 0 GB of memory"):
-        open_directories(PretrainConfig(batch_size=80), [instances])
+        open_directories(read_spec(PretrainConfig(batch_size=80)), [instances])
 
 
 @pytest.mark.parametrize("shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}])

@@ -10,6 +10,7 @@ import pytest
 import sklearn.metrics
 import torch
 import transformers
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
@@ -98,7 +99,7 @@ def test_the_loss_is_that_of_transformers(checkpoint):
     task = MultiLabel(text=("text",), labels=("anger", "joy", "love"), max_length=16)
     examples = [task.parse_line(row["text"], "")._replace(target=(0, 2)) for row in ROWS]
     batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
-    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), 0).eval()
+    model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), 0).eval()
     settings = transformers.BertConfig.from_pretrained(checkpoint, **task.hf_settings())
     theirs = transformers.BertForSequenceClassification(settings).eval()
     theirs.load_state_dict(model.state_dict())

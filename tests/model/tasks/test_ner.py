@@ -15,7 +15,7 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.checkpoint import read_config
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
@@ -562,7 +562,7 @@ def test_every_word_of_wnut_is_read_once(checkpoint):
 
 
 def test_outputs_without_features_are_none(checkpoint):
-    model = TokenClassifier(read_config(checkpoint), 3)
+    model = TokenClassifier(Checkpoint.open(checkpoint).shape, 3)
     assert infer(model, []) == []
     assert entities([]) == [] and bio_tags([Entity(0, 1, "x")], 1) == ["B-x"]
 

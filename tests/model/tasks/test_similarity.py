@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.checkpoint import save_model
+from clozeworks.model.checkpoint import Checkpoint, save_model
 from clozeworks.model.encoders.catalogue import make_pretrain_model
 from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.encoders.encoder import initialise
@@ -203,7 +203,7 @@ def test_sts_b_and_korsts_as_they_are(folder, num_train):
 def model_and_batch(checkpoint: Path, task: Similarity, examples: list[TextGroup]) -> Any:
     tokenizer = TextTokenizer(checkpoint)
     features = task.encode(examples, tokenizer)
-    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), 0)
+    model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), 0)
     return model.eval(), make_batch(features)
 
 

@@ -82,7 +82,7 @@ def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
         device="cpu",
         micro_batch_size=micro_batch_size,
     )
-    setup = set_up(read_spec(config), open_directories(config, [instances]), ranks)
+    setup = set_up(read_spec(config), open_directories(read_spec(config), [instances]), ranks)
     batch = make_global_batch(setup, 0)
     model = BertForPreTraining(SHAPE)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
