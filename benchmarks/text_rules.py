@@ -24,7 +24,6 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import (
     books,
-    drama,
     extracted,
     gutenberg,
     sentence_cuts,
@@ -101,7 +100,6 @@ def _no(_: object) -> bool:
 
 RULES = (
     _reading("speakers and directions of plays", {(books, "without_drama"): _same}),
-    _reading("two who ask and answer on a line", {(drama, "_without_answerers"): _same}),
     _reading("tables in books", {(books, "_is_table"): _no}),
     _reading("signatures of notes", {(gutenberg, "_SIGNATURE"): _NEVER}),
     _reading(
