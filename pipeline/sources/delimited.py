@@ -20,7 +20,7 @@ from ..execution.counters import Counters
 from ..parsing import csv_delimiter
 from .columns import Columns, with_partition
 from .compression import stem_of, text_stream
-from .lines import LONGEST_LINE_BYTES, decode, plan_rows, read_lines
+from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import Table, row_documents
 
@@ -46,9 +46,9 @@ def plan_csv(
 def plan_tsv(
     file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Cut the file into ranges, as `plan_rows` does; raise `UserError` as `plan_csv` does."""
+    """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
     _check_header(file, open_file, config)
-    return plan_rows(file, open_file, range_bytes, config)
+    return plan_lines(file, open_file, range_bytes, config)
 
 
 def read_csv(
@@ -201,10 +201,9 @@ def _documents(
         columns=Columns.of(config),
         unit="byte",
     )
-    joined = config.documents == "blank-line"
-    named_rows = _rows_by_column(header, rows, table, counters, joined)
+    named_rows = _rows_by_column(header, rows, table, counters)
     named_rows = with_partition(named_rows, input_range.path)
-    return row_documents(named_rows, table, counters, joined=joined)
+    return row_documents(named_rows, table, counters)
 
 
 def _rows_by_column(
@@ -212,16 +211,12 @@ def _rows_by_column(
     rows: Iterable[_Row],
     table: Table,
     counters: Counters,
-    joined: bool,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each row by column; an empty line, which ends a document of `joined` rows, has none."""
+    """Yield each row by column; an empty line is not a row."""
     for offset, fields in rows:
-        if not fields:
-            if joined:
-                yield offset, {}
-        elif len(fields) == len(header):
+        if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
-        else:
+        elif fields:
             counters.skip("wrong_number_of_columns", table.location(offset))
 
 

@@ -36,18 +36,6 @@ def plan_lines(
     return file.cut_evenly(range_bytes)
 
 
-def plan_rows(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
-    """Cut a file whose lines are rows of a table into ranges, as `plan_lines` does.
-
-    It is a single range if consecutive rows make a document, which the end of a range would cut.
-    """
-    if config.documents == "blank-line":
-        return file.as_one_range()
-    return plan_lines(file, open_file, range_bytes, config)
-
-
 def read_lines(
     stream: BinaryIO, input_range: InputRange, counters: Counters, *, beyond: bool = False
 ) -> Iterator[tuple[int, bytes]]:

@@ -1,7 +1,8 @@
 """Read Parquet files and data sets as documents, one a row; see `rows`.
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
-consecutive rows make a document; see `rows.row_documents`. Documents that `ingest` wrote stay as
+consecutive rows make a document unless `config.documents` says otherwise; see
+`rows.row_documents`. Documents that `ingest` wrote stay as
 they are; see `ingested`.
 """
 
@@ -74,8 +75,7 @@ def read_table(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
-    If `config.documents` is ``line`` each row is a document, if ``blank-line`` the rows up to an
-    empty one are. The source of rows of no wiki is ``parquet``. `counters` gets the bad input
+    The source of rows of no wiki is ``parquet``. `counters` gets the bad input
     ``unreadable_row_group``, ``compression_bomb`` and ``oversized_row`` (more than
     `LONGEST_ROW_BYTES` of text), and what `row_documents` names.
     """
@@ -151,8 +151,8 @@ def read_data_set(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name; `config.documents` is as in `read_table`.
-    Raise `UserError` if there is no text in the text column.
+    The source of rows of no wiki is the data set's name. Raise `UserError` if there is no text in
+    the text column.
     """
     columns = None
     if data_set.schema:
@@ -317,9 +317,11 @@ def _documents(
     _, first_batch = first
     columns_of_table: pa.Schema = schema or first_batch.schema
     columns = _columns_to_read(columns_of_table, table.name, table.columns)
-    joined = config.documents == "blank-line"
-    if config.documents == "auto" and len(columns_of_table) == 1:
-        joined = _holds_sentences(first_batch, table)
+    joined = (
+        config.documents == "auto"
+        and len(columns_of_table) == 1
+        and _holds_sentences(first_batch, table)
+    )
     rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
     yield from row_documents(rows, table, counters, joined=joined)
 

@@ -173,17 +173,6 @@ def test_an_empty_field_in_quotes_is_a_row_without_text():
     assert not counters.bad
 
 
-@pytest.mark.parametrize("format", ["csv", "tsv"])
-def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
-    content = "text\nOne.\nTwo.\n\nThree.\n"
-    joined = IngestConfig(documents="blank-line")
-    assert paragraphs(read(content, format, config=joined)) == [["One.", "Two."], ["Three."]]
-    assert paragraphs(read(content, format, range_bytes=5, config=joined)) == [
-        ["One.", "Two."], ["Three."],
-    ]  # fmt: skip
-    assert paragraphs(read(content, format)) == [["One."], ["Two."], ["Three."]]
-
-
 @pytest.mark.parametrize(
     "content, column, message",
     [
