@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
+from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
@@ -21,7 +22,7 @@ from ..parsing import csv_delimiter
 from .columns import Columns, with_partition
 from .compression import stem_of, text_stream
 from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
-from .records import Input, InputRange, OpenFile, RawDocument
+from .records import Input, InputRange, RawDocument
 from .rows import Table, row_documents
 
 _LONGEST_SHOWN = 200
@@ -35,20 +36,16 @@ _Row = tuple[int, list[str]]
 _NO_ROW: _Row = (0, [])
 
 
-def plan_csv(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_csv(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return the file as one range; raise `UserError` if its first line lacks the text column."""
-    _check_header(file, open_file, config)
+    _check_header(file, config)
     return file.as_one_range()
 
 
-def plan_tsv(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_tsv(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
-    _check_header(file, open_file, config)
-    return plan_lines(file, open_file, range_bytes, config)
+    _check_header(file, config)
+    return plan_lines(file, range_bytes, config)
 
 
 def read_csv(
@@ -225,9 +222,9 @@ def _names(fields: Iterable[str]) -> list[str]:
     return [name.strip() for name in fields]
 
 
-def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> None:
+def _check_header(file: Input, config: IngestConfig) -> None:
     (whole,) = file.as_one_range()
-    with open_file(file.path) as stream:
+    with storage.open_input(file.path) as stream:
         text = text_stream(stream, file.name, file.detection.encoding, Counters())
         lines = _lines(text, whole, Counters())
         if file.format == "tsv":

@@ -15,7 +15,7 @@ from ..config import IngestConfig
 from ..encodings import UTF_8
 from ..execution.counters import Counters
 from .compression import is_compressed
-from .records import Input, InputRange, OpenFile
+from .records import Input, InputRange
 
 LONGEST_LINE_BYTES = 1 << 24
 """A longer line is not a real document: it is left out and counted."""
@@ -24,9 +24,7 @@ _READ_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
 
-def plan_lines(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a file into equal ranges of at most `range_bytes`.
 
     A compressed one, or one that is not UTF-8 and is recoded while it is read, is a single range.

@@ -6,8 +6,7 @@ consecutive rows make a document unless `config.documents` says otherwise; see
 they are; see `ingested`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
@@ -17,15 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
-from ..storage.hub import DataSet
+from ..storage import hub
 from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .ingested import is_ingested, read_ingested
 from .lines import LONGEST_LINE_BYTES, decode
-from .records import Input, InputRange, OpenFile, RawDocument
+from .records import Input, InputRange, RawDocument
 from .rows import Table, row_documents
 
 RANGE_BYTES = 1 << 24
@@ -42,15 +42,13 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
 
 
-def plan_table(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return ranges of row groups, each of about `RANGE_BYTES`.
 
     Raise `UserError` if there is no text to read.
     """
     damage = Counters()
-    with open_file(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
+    with storage.open_input(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
         is_parquet = stream.read(4) == b"PAR1"
         metadata = pq.read_metadata(stream)
         schema = metadata.schema.to_arrow_schema()
@@ -117,28 +115,23 @@ def read_table(
         first_row += metadata.num_rows
 
 
-def plan_data_set(
-    data_set: Input,
-    open_set: Callable[[str], AbstractContextManager[DataSet]],
-    range_bytes: int,
-    config: IngestConfig,
-) -> list[InputRange]:
+def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return the ranges of a data set that `hub` opens.
 
     Raise `UserError` if it has no text in the text column. If the data set does not declare its
     columns, a few of its first rows are read.
     """
-    with open_set(data_set.path) as opened:
-        ranges = data_set.cut(_data_set_starts(opened))
-        schema = opened.schema
-        if schema is None and ranges:
-            schema = _first_schema(opened, ranges[0])
+    opened = hub.open_set(data_set.path)
+    ranges = data_set.cut(_data_set_starts(opened))
+    schema = opened.schema
+    if schema is None and ranges:
+        schema = _first_schema(opened, ranges[0])
     if schema is not None:
         _columns_to_read(schema, data_set.name, Columns.of(config))
     return ranges
 
 
-def _first_schema(data_set: DataSet, input_range: InputRange) -> pa.Schema | None:
+def _first_schema(data_set: hub.DataSet, input_range: InputRange) -> pa.Schema | None:
     """Return the columns of the first rows of a range; None if it has none."""
     for shard in _shards(data_set, input_range, None):
         for _, batch in _shard_batches(shard, input_range.name, Counters()):
@@ -147,7 +140,7 @@ def _first_schema(data_set: DataSet, input_range: InputRange) -> pa.Schema | Non
 
 
 def read_data_set(
-    data_set: DataSet, input_range: InputRange, config: IngestConfig, counters: Counters
+    data_set: hub.DataSet, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
@@ -171,7 +164,7 @@ def read_data_set(
         yield from _documents(batches, data_set.schema, table, config, counters)
 
 
-def _data_set_starts(data_set: DataSet) -> list[int]:
+def _data_set_starts(data_set: hub.DataSet) -> list[int]:
     """Return where the ranges of a data set begin.
 
     They begin at rows if it was saved to disk, else at its shards, one each.
@@ -192,7 +185,7 @@ class _Shard(NamedTuple):
 
 
 def _shards(
-    data_set: DataSet, input_range: InputRange, columns: Sequence[str] | None
+    data_set: hub.DataSet, input_range: InputRange, columns: Sequence[str] | None
 ) -> Iterator[_Shard]:
     """Yield the shards of a range, with some of the columns (None: all).
 

@@ -40,7 +40,7 @@ def documents(
         counters or Counters(),
         IngestConfig(text_column=text_column),
     )
-    ranges = plan_data_set(entry(found), hub.opened_set, 1 << 20, config)
+    ranges = plan_data_set(entry(found), 1 << 20, config)
     return [
         document for part in ranges for document in read_data_set(found, part, config, counters)
     ]
@@ -51,9 +51,7 @@ def entry(found: hub.DataSet) -> Input:
 
 
 def plan(found: hub.DataSet, text_column: str = "text") -> list[InputRange]:
-    return plan_data_set(
-        entry(found), hub.opened_set, 1 << 20, IngestConfig(text_column=text_column)
-    )
+    return plan_data_set(entry(found), 1 << 20, IngestConfig(text_column=text_column))
 
 
 def rows(number: int) -> list[dict[str, Any]]:
@@ -222,7 +220,7 @@ def answer(name):
     try:
         found = hub.open_set(name)
         entry, config = Input(found.address, found.name, "hf", found.num_bytes), IngestConfig()
-        ranges = plan_data_set(entry, hub.opened_set, 1 << 20, config)
+        ranges = plan_data_set(entry, 1 << 20, config)
         rows = [row for part in ranges for row in read_data_set(found, part, config, Counters())]
         read = [f"{row.source}:{row.id}" for row in rows]
         return [found.address, found.num_bytes, hub.splits(name), read]
