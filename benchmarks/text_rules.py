@@ -32,7 +32,7 @@ from clozeworks.pipeline.sources import (
     sentence_rules,
     sentences,
 )
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.wikitext import passages, repair
 from clozeworks.pipeline.sources.wikitext.repair import GAP

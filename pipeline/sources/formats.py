@@ -1,4 +1,4 @@
-"""Find the files of the sources that a user names, and cut them into ranges to be read separately.
+"""Find the files of the sources that a user names, cut them into ranges, and read these.
 
 `FORMATS` gives each format's planner and reader. The format of a file is `config.format`; by
 default it follows from the name, or from the first bytes if the name has no suffix (WikiExtractor's
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
@@ -345,6 +346,39 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
             units.append(PlannedUnit([input_range], file.num_bytes // len(ranges)))
         free_bytes = range_bytes - file.num_bytes
     return units
+
+
+def read_documents(
+    sources: str | Sequence[str],
+    config: IngestConfig | None = None,
+    counters: Counters | None = None,
+) -> Iterator[RawDocument]:
+    """Return an iterator over the documents in `sources`, as `ingest` reads them before it selects
+    any.
+
+    Sources and formats are as in ``clozeworks ingest``; of `config`, only ``format``,
+    ``documents`` and ``text_column`` matter. Bad input is counted by reason in `counters` and
+    skipped. Raises `UserError` if a source does not exist or its format is unknown.
+    """
+    config = config or IngestConfig()
+    counters = counters or Counters()
+    # Now, not with the first document: a source that does not exist is an error of this call.
+    ranges = plan_reading(sources, config, counters)
+    return chain.from_iterable(read_range(each, config, counters) for each in ranges)
+
+
+def plan_reading(
+    sources: str | Sequence[str], config: IngestConfig, counters: Counters
+) -> list[InputRange]:
+    """Return the ranges to read; count files that are not read."""
+    if isinstance(sources, str):
+        sources = [sources]
+    inputs, left_out = find_inputs(sources, None, config)
+    counters.add(left_out.to_record())
+    ranges: list[InputRange] = []
+    for unit in plan_units(inputs, config):
+        ranges.extend(unit.ranges)
+    return ranges
 
 
 def read_range(

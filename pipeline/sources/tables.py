@@ -2,8 +2,7 @@
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
 consecutive rows make a document unless `config.documents` says otherwise; see
-`rows.row_documents`. Documents that `ingest` wrote stay as
-they are; see `ingested`.
+`rows.row_documents`. Documents that `ingest` wrote stay as they are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +19,10 @@ from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
+from ..schemas import DOCUMENTS
 from ..storage import hub
 from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
-from .ingested import is_ingested, read_ingested
 from .lines import LONGEST_LINE_BYTES, decode
 from .records import Input, InputRange, RawDocument
 from .rows import Table, row_documents
@@ -56,7 +55,7 @@ def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[Inpu
         return file._replace(format=DAMAGED_FILE).as_one_range()
     if damage.bad:
         raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
-    if not is_ingested(schema):
+    if not _is_ingested(schema):
         _columns_to_read(schema, file.path, Columns.of(config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
@@ -93,9 +92,9 @@ def read_table(
     stop = input_range.stop
     if stop is None:
         stop = parquet.num_row_groups
-    if is_ingested(schema):
+    if _is_ingested(schema):
         for group in range(input_range.start, stop):
-            yield from read_ingested(parquet, group, f"{name}, row group {group}", counters)
+            yield from _read_ingested(parquet, group, f"{name}, row group {group}", counters)
         return
     names = _columns_to_read(schema, input_range.path, columns)
     # Groups before the range are not read, but their rows count: rows are numbered in the file.
@@ -113,6 +112,38 @@ def read_table(
             documents = _documents(bounded, schema, table, config, counters, input_range.path)
             yield from documents
         first_row += metadata.num_rows
+
+
+def _is_ingested(schema: pa.Schema) -> bool:
+    """Return whether a Parquet file has the columns of documents."""
+    return all(
+        name in schema.names and schema.field(name).type.equals(DOCUMENTS.field(name).type)
+        for name in DOCUMENTS.names
+    )
+
+
+def _read_ingested(
+    parquet: pq.ParquetFile, group: int, location: str, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a row group, in their sentences; a damaged one is counted
+    (``unreadable_row_group``).
+
+    So a corpus grows: yesterday's documents and today's files give the documents that all the files
+    would give, for a document's place, its split and which of two equal texts stays depend on its
+    id.
+    """
+    with counted_damage("unreadable_row_group", location, counters):
+        batches = parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=DOCUMENTS.names)
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield RawDocument(
+                    id=row["doc_id"].removeprefix(f"{row['source']}:"),
+                    source=row["source"],
+                    title=row["title"],
+                    language=row["language"],
+                    paragraphs=row["sentences"],
+                    is_cut=True,
+                )
 
 
 def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:

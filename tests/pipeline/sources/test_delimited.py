@@ -12,8 +12,8 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.delimited import csv_rows
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES
-from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
