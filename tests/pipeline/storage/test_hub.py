@@ -278,10 +278,9 @@ def test_data_sets_of_the_hub(tmp_path: Path):
             "has several configurations: choose one of en, de.",
             "has no configuration 'fr'; it has en, de.",
             "has no split 'dev'; it has train.",
-            "nor a data set of the Hugging Face Hub, or it is private",
-            "has no revision 'v9'",
-            "uses a loading script, which datasets no longer runs: try the Hub's own conversion, "
-            "hf:owner/script@refs/convert/parquet",
+            "nor a data set of the Hugging Face Hub that you may read: correct the name",
+            "hf:owner/two cannot be opened: 404 Client Error",
+            "hf:owner/script cannot be opened: Dataset scripts are no longer supported",
         ],
         strict=True,
     ):
