@@ -2,7 +2,7 @@
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
 consecutive rows make a document unless `config.documents` says otherwise; see
-`rows.row_documents`. Documents that `ingest` wrote stay as they are.
+`rows.joined_documents`. Documents that `ingest` wrote stay as they are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .lines import LONGEST_LINE_BYTES, decode
 from .records import Input, InputRange, RawDocument
-from .rows import Table, row_documents
+from .rows import Table, joined_documents, row_documents
 
 RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"
@@ -341,13 +341,12 @@ def _documents(
     _, first_batch = first
     columns_of_table: pa.Schema = schema or first_batch.schema
     columns = _columns_to_read(columns_of_table, table.name, table.columns)
-    joined = (
-        config.documents == "auto"
-        and len(columns_of_table) == 1
-        and _holds_sentences(first_batch, table)
-    )
     rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
-    yield from row_documents(rows, table, counters, joined=joined)
+    may_hold_sentences = config.documents == "auto" and len(columns_of_table) == 1
+    if may_hold_sentences and _holds_sentences(first_batch, table):
+        yield from joined_documents(rows, table, counters)
+    else:
+        yield from row_documents(rows, table, counters)
 
 
 def _rows(
