@@ -48,6 +48,7 @@ class Columns:
             config.language_column,
             config.source_column,
         )
+        several_texts = text if len(text) > 1 else ()
         return cls(
             text=text,
             id=config.id_column or "id",
@@ -55,7 +56,7 @@ class Columns:
             language=config.language_column or "",
             source=config.source_column or "",
             has_own_ids=config.id_column is not None,
-            named=(*text, *filter(None, others)),
+            named=(*several_texts, *filter(None, others)),
         )
 
     def others(self) -> Iterator[str]:
