@@ -18,7 +18,6 @@ from ..schemas import SENTENCE_ENDS
 from .abbreviations import hide_stops, stops_of
 from .sentence_cuts import Document, cut
 from .sentence_joins import join, join_rules_of
-from .sentence_numbers import number_lines
 from .sentence_quotes import with_known_quotes
 from .sentence_rules import CUTS, ranges_of
 
@@ -177,7 +176,6 @@ class _Splitter:
         pieces = (_segment(text, self._code) for text in texts)
         lines = "\n\n".join(map("\n".join, pieces))
         lines = join(lines, self._joins)
-        lines = number_lines(lines)
         return cut(lines, self._code, self._document, self._quotation)
 
     def _quotation(self, text: str) -> str:
