@@ -24,7 +24,6 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import (
     books,
-    drama,
     extracted,
     gutenberg,
     sentence_cuts,
@@ -33,7 +32,7 @@ from clozeworks.pipeline.sources import (
     sentence_rules,
     sentences,
 )
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.wikitext import passages, repair
 from clozeworks.pipeline.sources.wikitext.repair import GAP
@@ -101,7 +100,6 @@ def _no(_: object) -> bool:
 
 RULES = (
     _reading("speakers and directions of plays", {(books, "without_drama"): _same}),
-    _reading("two who ask and answer on a line", {(drama, "_without_answerers"): _same}),
     _reading("tables in books", {(books, "_is_table"): _no}),
     _reading("signatures of notes", {(gutenberg, "_SIGNATURE"): _NEVER}),
     _reading(

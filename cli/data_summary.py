@@ -212,14 +212,10 @@ def _warn_about_documents(manifest: "DocumentsManifest") -> None:
         files = count_of(num_files, "file")
         names = ", ".join(examples["files_of_unknown_format"])
         warn(f"skipped {files} of unknown format, for example {names}; give --format to read all")
-    num_rows = counts.get("rows_without_all_texts", 0)
-    if num_rows and num_rows >= counts.get("documents_read", 0):
-        warn("no row has text in all columns of `text_column`; one may be misspelt")
-    for kind in ("id", "title", "language", "source"):
-        if num_rows := counts.get(f"rows_without_{kind}", 0):
-            rows = count_of(num_rows, "row")
-            first = examples[f"rows_without_{kind}"][0]
-            warn(f"{rows} without a value in the column of `{kind}_column`, for example {first}")
+    if num_rows := counts.get("rows_with_empty_columns", 0):
+        rows = count_of(num_rows, "row")
+        first = examples["rows_with_empty_columns"][0]
+        warn(f"{rows} without a value in a column that an option names, for example {first}")
     if num_folders := counts.get("linked_folders", 0):
         folders = count_of(num_folders, "linked folder")
         names = ", ".join(examples["linked_folders"])

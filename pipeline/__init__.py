@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .errors import UserError
     from .execution.counters import Counters
     from .instances.pipeline import build
-    from .sources.reading import read_documents
+    from .sources.formats import read_documents
     from .sources.records import RawDocument
     from .transforms import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
     from .vocabulary.files import read_vocabulary
@@ -73,7 +73,7 @@ _MODULES = {
     "ingest": "documents.pipeline",
     "learn_vocabulary": "vocabulary.pipeline",
     "make_corpus": "corpus",
-    "read_documents": "sources.reading",
+    "read_documents": "sources.formats",
     "read_vocabulary": "vocabulary.files",
 }
 

@@ -106,9 +106,9 @@ class IngestConfig:
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
         "Where a document ends in plain text: at the end of the file, at a blank line, or at the "
-        "end of each line. In Parquet, JSON Lines, CSV, TSV and data sets each row is a document "
-        "or, with blank-line, all rows up to an empty one; auto does the latter for Parquet and "
-        "data sets of one column with a single sentence per row.",
+        "end of each line. In Parquet, JSON Lines, CSV, TSV and data sets each row is a document; "
+        "auto joins the rows up to an empty one in Parquet and data sets of one column with a "
+        "single sentence per row.",
         group="Reading",
     )
     text_column: str = option(

@@ -26,8 +26,7 @@ from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
 from .execution.counters import Counters
 from .instances.pipeline import InstancesStage
-from .sources.formats import read_range
-from .sources.reading import plan_reading
+from .sources.formats import plan_reading, read_range
 from .sources.records import InputRange
 from .vocabulary.pipeline import VocabularyStage
 

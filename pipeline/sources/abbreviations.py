@@ -8,6 +8,7 @@ from functools import cache
 
 from msgspec import Struct
 
+from ..languages import language_tag
 from ..parsing import parse_toml_option
 
 HIDDEN_STOP = "\ue000"
@@ -32,6 +33,7 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
     words_of = parse_toml_option(
         text, _Abbreviations, "abbreviations", "words by language"
     ).abbreviations
+    words_of = {language_tag(code): words for code, words in words_of.items()}
     listed = f"{words_of.get('*', '')} {words_of.get(language, '')}"
     # The longest first: "e.g" before "e".
     words = sorted({word.rstrip(".") for word in listed.split()} - {""}, key=len, reverse=True)

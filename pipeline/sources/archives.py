@@ -30,7 +30,7 @@ from .compression import (
     progress,
     stem_of,
 )
-from .records import Input, InputRange, OpenFile, RawDocument
+from .records import Input, InputRange, RawDocument
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 
@@ -54,9 +54,7 @@ _Members = Iterator[tuple[str, BinaryIO]]
 """The path of each member within the archive, without dots, and its bytes."""
 
 
-def plan_archive(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_archive(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut an archive into ranges of whole members, of about `range_bytes` each.
 
     A zip is cut by its size alone: a member belongs to the range in which its header lies. A tar is

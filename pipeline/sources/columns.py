@@ -35,19 +35,28 @@ class Columns:
     source: str = ""
     has_own_ids: bool = False
     """Whether the user named the column of ids: they then tell the documents of all files apart."""
-    has_own_titles: bool = False
+    named: tuple[str, ...] = ()
+    """Those that the user named."""
 
     @classmethod
     def of(cls, config: IngestConfig) -> Self:
         """Return those that a configuration names."""
+        text = tuple(config.text_column.split(","))
+        others = (
+            config.id_column,
+            config.title_column,
+            config.language_column,
+            config.source_column,
+        )
+        several_texts = text if len(text) > 1 else ()
         return cls(
-            text=tuple(config.text_column.split(",")),
+            text=text,
             id=config.id_column or "id",
             title=config.title_column or "title",
             language=config.language_column or "",
             source=config.source_column or "",
             has_own_ids=config.id_column is not None,
-            has_own_titles=config.title_column is not None,
+            named=(*several_texts, *filter(None, others)),
         )
 
     def others(self) -> Iterator[str]:
@@ -56,20 +65,14 @@ class Columns:
             if name and name not in self.text:
                 yield name
 
-    def empty_in(self, row: Mapping[str, object]) -> Iterator[str]:
-        """Yield which of the columns that the user named hold nothing in a row: ``all_texts`` if
-        one of several for the text does not.
-        """
-        if len(self.text) > 1 and not all(any(values_at(row, name)) for name in self.text):
-            yield "all_texts"
-        named = {"language": self.language, "source": self.source}
-        if self.has_own_ids:
-            named["id"] = self.id
-        if self.has_own_titles:
-            named["title"] = self.title
-        for kind, name in named.items():
-            if name and not self.read(row, name):
-                yield kind
+    def empty_in(self, row: Mapping[str, object]) -> list[str]:
+        """Return which of the columns that the user named hold nothing in a row."""
+        empty: list[str] = []
+        for name in self.named:
+            values = values_at(row, name)
+            if not any(str(value).strip() for value in values if value is not None):
+                empty.append(name)
+        return empty
 
     def check_unique(self, names: Sequence[str], path: str) -> None:
         """Raise `UserError` if the table at `path` has several columns of a name that is read."""

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
+from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from ..parsing import csv_delimiter
 from .columns import Columns, with_partition
 from .compression import stem_of, text_stream
-from .lines import LONGEST_LINE_BYTES, decode, plan_rows, read_lines
-from .records import Input, InputRange, OpenFile, RawDocument
+from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
+from .records import Input, InputRange, RawDocument
 from .rows import Table, row_documents
 
 _LONGEST_SHOWN = 200
@@ -35,20 +36,16 @@ _Row = tuple[int, list[str]]
 _NO_ROW: _Row = (0, [])
 
 
-def plan_csv(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_csv(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return the file as one range; raise `UserError` if its first line lacks the text column."""
-    _check_header(file, open_file, config)
+    _check_header(file, config)
     return file.as_one_range()
 
 
-def plan_tsv(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
-    """Cut the file into ranges, as `plan_rows` does; raise `UserError` as `plan_csv` does."""
-    _check_header(file, open_file, config)
-    return plan_rows(file, open_file, range_bytes, config)
+def plan_tsv(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
+    _check_header(file, config)
+    return plan_lines(file, range_bytes, config)
 
 
 def read_csv(
@@ -201,10 +198,9 @@ def _documents(
         columns=Columns.of(config),
         unit="byte",
     )
-    joined = config.documents == "blank-line"
-    named_rows = _rows_by_column(header, rows, table, counters, joined)
+    named_rows = _rows_by_column(header, rows, table, counters)
     named_rows = with_partition(named_rows, input_range.path)
-    return row_documents(named_rows, table, counters, joined=joined)
+    return row_documents(named_rows, table, counters)
 
 
 def _rows_by_column(
@@ -212,16 +208,12 @@ def _rows_by_column(
     rows: Iterable[_Row],
     table: Table,
     counters: Counters,
-    joined: bool,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each row by column; an empty line, which ends a document of `joined` rows, has none."""
+    """Yield each row by column; an empty line is not a row."""
     for offset, fields in rows:
-        if not fields:
-            if joined:
-                yield offset, {}
-        elif len(fields) == len(header):
+        if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
-        else:
+        elif fields:
             counters.skip("wrong_number_of_columns", table.location(offset))
 
 
@@ -230,9 +222,9 @@ def _names(fields: Iterable[str]) -> list[str]:
     return [name.strip() for name in fields]
 
 
-def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> None:
+def _check_header(file: Input, config: IngestConfig) -> None:
     (whole,) = file.as_one_range()
-    with open_file(file.path) as stream:
+    with storage.open_input(file.path) as stream:
         text = text_stream(stream, file.name, file.detection.encoding, Counters())
         lines = _lines(text, whole, Counters())
         if file.format == "tsv":

@@ -6,10 +6,6 @@ that the name would be a sentence of its own:
     PEN. Could I bear on my shoulders       Could I bear on my shoulders
     _Fisc._ The devil!     [_Aside._        The devil!
 
-A dialogue may have question and answer on one line:
-
-    Pan. Their complexion?  Fri. Clear.     Their complexion?  Clear.
-
 A name is what begins many lines in this form, and hardly ever stands elsewhere; no word of any
 language is needed to see that. (A name before a colon stays: "NORA: No." is one sentence.)
 """
@@ -46,13 +42,6 @@ _FORMS = (
         rf"\n[ \t]*(?!{_NUMBER})({_NAME_IN_CAPITALS})(?:{_REMARK}\.|{_REMARK}(?<=[\])])){_SPEECH}"
     ),
     re.compile(rf"\n[ \t]*_({_NAME_IN_ITALICS})(?:\._|_\.){_REMARK}{_SPEECH}"),
-)
-_NAME = rf"[{UPPER_CASE}][^\W\d_]{{0,12}}"
-# Neither in capitals nor in italics, so that only the same two names, many times, are speakers,
-# and only if they hardly stand within a sentence, as "Mr." does.
-_SPEAKING_SHARE = 0.9
-_QUESTION_AND_ANSWER = re.compile(
-    rf"\n[ \t]*({_NAME})\.\s[^\n?]{{1,200}}\?\s+({_NAME})\.\s+(?=[{UPPER_CASE}])"
 )
 _WITHIN_PARAGRAPH = r"(?:[^\[\]\n]|\n(?![ \t]*\n)){0,600}"
 # Not a footnote, "[A]", nor an editor's addition: "to the [Greeks,]".
@@ -97,7 +86,6 @@ def without_drama(text: str, counters: Counters) -> str:
         text = _without_speakers(text, form, speakers, counters)
         if is_play:
             text = _without_directions(text, counters)
-    text = _without_answerers(text, counters)
     return text[1:]
 
 
@@ -123,23 +111,6 @@ def _without_speakers(
 
     text = form.sub(new_paragraph, text)
     counters.leave_out("speakers", left_out)
-    return text
-
-
-def _without_answerers(text: str, counters: Counters) -> str:
-    """Return a text without the names of two who ask and answer on one line, many times."""
-    pairs = Counter(_QUESTION_AND_ANSWER.findall(text))
-    for (asker, answerer), num_questions in pairs.items():
-        if num_questions < _FEWEST_SPEECHES_OF_ALL or asker == answerer:
-            continue
-        name = re.compile(
-            rf"(?P<before>(?:\A|\n[ \t]*)\n|[.?!]\s)\s*(?:{asker}|{answerer})\.(?=\s)"
-        )
-        speakers = [match[0] for match in name.finditer(text)]
-        num_words = text.count(f"{asker}.") + text.count(f"{answerer}.")
-        if len(speakers) >= _SPEAKING_SHARE * num_words:
-            text = name.sub(r"\g<before>", text)
-            counters.leave_out("speakers", [speaker.lstrip(".?!") for speaker in speakers])
     return text
 
 

@@ -1,4 +1,4 @@
-"""Find the files of the sources that a user names, and cut them into ranges to be read separately.
+"""Find the files of the sources that a user names, cut them into ranges, and read these.
 
 `FORMATS` gives each format's planner and reader. The format of a file is `config.format`; by
 default it follows from the name, or from the first bytes if the name has no suffix (WikiExtractor's
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
@@ -30,7 +31,7 @@ from .compression import decompressed, is_compressed, stem_of
 from .delimited import plan_csv, plan_tsv, read_csv, read_tsv
 from .jsonl import plan_json_lines, read_json_lines
 from .lines import BOM, plan_lines
-from .records import Input, InputRange, OpenFile, RawDocument
+from .records import Input, InputRange, RawDocument
 from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read_table
 from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump, read_dump
@@ -103,13 +104,11 @@ def find_inputs(
     return inputs, left_out
 
 
-def detect_encoding(
-    file: Input, config: IngestConfig, open_file: OpenFile = storage.open_input
-) -> Input:
+def detect_encoding(file: Input, config: IngestConfig) -> Input:
     """Return an input with the encoding of its text; raise `UserError` if it cannot be told."""
     if file.format not in TEXT_FORMATS:
         return file
-    with open_file(file.path) as stream:
+    with storage.open_input(file.path) as stream:
         if is_compressed(file.name):
             sample = read_sample(decompressed(stream, file.name, Counters()))
         else:
@@ -336,7 +335,7 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
         if file.num_bytes == 0 and file.format != "hf":
             file = file._replace(format=EMPTY_FILE)
         file_format = FORMATS[file.format]
-        ranges = file_format.plan(file, file_format.open, range_bytes, config)
+        ranges = file_format.plan(file, range_bytes, config)
         # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
             last = units[-1]
@@ -349,6 +348,39 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
     return units
 
 
+def read_documents(
+    sources: str | Sequence[str],
+    config: IngestConfig | None = None,
+    counters: Counters | None = None,
+) -> Iterator[RawDocument]:
+    """Return an iterator over the documents in `sources`, as `ingest` reads them before it selects
+    any.
+
+    Sources and formats are as in ``clozeworks ingest``; of `config`, only ``format``,
+    ``documents`` and ``text_column`` matter. Bad input is counted by reason in `counters` and
+    skipped. Raises `UserError` if a source does not exist or its format is unknown.
+    """
+    config = config or IngestConfig()
+    counters = counters or Counters()
+    # Now, not with the first document: a source that does not exist is an error of this call.
+    ranges = plan_reading(sources, config, counters)
+    return chain.from_iterable(read_range(each, config, counters) for each in ranges)
+
+
+def plan_reading(
+    sources: str | Sequence[str], config: IngestConfig, counters: Counters
+) -> list[InputRange]:
+    """Return the ranges to read; count files that are not read."""
+    if isinstance(sources, str):
+        sources = [sources]
+    inputs, left_out = find_inputs(sources, None, config)
+    counters.add(left_out.to_record())
+    ranges: list[InputRange] = []
+    for unit in plan_units(inputs, config):
+        ranges.extend(unit.ranges)
+    return ranges
+
+
 def read_range(
     input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
@@ -358,9 +390,7 @@ def read_range(
         yield from file_format.read(opened, input_range, config, counters)
 
 
-def _plan_whole(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def _plan_whole(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return file.as_one_range()
 
 
@@ -374,10 +404,10 @@ def _read_nothing(
 class Format(NamedTuple):
     """The functions that cut an input of one format into ranges, and that read a range."""
 
-    plan: Callable[[Input, Any, int, IngestConfig], list[InputRange]]
+    plan: Callable[[Input, int, IngestConfig], list[InputRange]]
     read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
     open: Callable[[str], AbstractContextManager[Any]] = storage.open_input
-    """Opens an input for `plan` and `read`: a file, or a `hub.DataSet`."""
+    """Opens an input for `read`: a file, or a `hub.DataSet`."""
 
 
 FORMATS = {

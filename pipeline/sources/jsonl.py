@@ -9,13 +9,14 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from .columns import Columns, values_at, with_partition
 from .compression import stem_of, text_stream
-from .lines import decode, plan_rows, read_lines
-from .records import Input, InputRange, OpenFile, RawDocument
+from .lines import decode, plan_lines, read_lines
+from .records import Input, InputRange, RawDocument
 from .rows import Table, row_documents
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -30,18 +31,16 @@ _JSON_KINDS = {
 }
 
 
-def plan_json_lines(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
-    """Cut a JSON Lines file into ranges, as `plan_rows` does.
+def plan_json_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Cut a JSON Lines file into ranges, as `plan_lines` does.
 
     Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
     line with a text is enough: other lines are bad input, which `read_json_lines` counts.
     """
-    with open_file(file.path) as stream:
+    with storage.open_input(file.path) as stream:
         lines = _first_lines(stream, file)
     _check_lines(lines, file.path, Columns.of(config))
-    return plan_rows(file, open_file, range_bytes, config)
+    return plan_lines(file, range_bytes, config)
 
 
 def _check_lines(lines: list[bytes], path: str, columns: Columns) -> None:
@@ -82,8 +81,7 @@ def read_json_lines(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a JSON Lines file, a megabyte of text in memory at a time.
 
-    An object is a document; if `config.documents` is ``blank-line``, the objects up to one whose
-    text is empty are. `counters` gets the bad input that `read_objects` and `row_documents` name.
+    `counters` gets the bad input that `read_objects` and `row_documents` name.
     """
     table = Table(
         name=input_range.name,
@@ -94,7 +92,7 @@ def read_json_lines(
     )
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = with_partition(read_objects(stream, input_range, table, counters), input_range.path)
-    return row_documents(rows, table, counters, joined=config.documents == "blank-line")
+    return row_documents(rows, table, counters)
 
 
 def read_objects(

@@ -15,7 +15,7 @@ from ..config import IngestConfig
 from ..encodings import UTF_8
 from ..execution.counters import Counters
 from .compression import is_compressed
-from .records import Input, InputRange, OpenFile
+from .records import Input, InputRange
 
 LONGEST_LINE_BYTES = 1 << 24
 """A longer line is not a real document: it is left out and counted."""
@@ -24,9 +24,7 @@ _READ_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
 
-def plan_lines(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a file into equal ranges of at most `range_bytes`.
 
     A compressed one, or one that is not UTF-8 and is recoded while it is read, is a single range.
@@ -34,18 +32,6 @@ def plan_lines(
     if is_compressed(file.name) or file.detection.encoding != UTF_8:
         return file.as_one_range()
     return file.cut_evenly(range_bytes)
-
-
-def plan_rows(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
-    """Cut a file whose lines are rows of a table into ranges, as `plan_lines` does.
-
-    It is a single range if consecutive rows make a document, which the end of a range would cut.
-    """
-    if config.documents == "blank-line":
-        return file.as_one_range()
-    return plan_lines(file, open_file, range_bytes, config)
 
 
 def read_lines(

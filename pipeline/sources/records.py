@@ -1,14 +1,11 @@
 """Define what finding and reading sources pass on: inputs, ranges of them, raw documents."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from ..encodings import UTF_8, Detection
-
-OpenFile = Callable[[str], BinaryIO]
-"""Opens a path for reading bytes; what it returns can seek."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -66,24 +66,14 @@ class Table:
 
 
 def row_documents(
-    rows: Iterable[tuple[int, Mapping[str, Any]]],
-    table: Table,
-    counters: Counters,
-    *,
-    joined: bool = False,
+    rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield a document for each numbered row, or, if `joined`, for all rows up to an empty one.
+    """Yield a document for each numbered row.
 
-    Tables whose rows are `joined` hold a sentence a row and may not say where a book ends, so
-    `LONGEST_JOINED` characters end a document too; its id has the number of its first row.
     `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
-    ``rows_without_text``, ``rows_without_prose`` and ``lines_left_out``, and of a column that the
-    user named ``rows_without_all_texts``, ``rows_without_id``, ``rows_without_title``,
-    ``rows_without_language`` and ``rows_without_source``.
+    ``rows_without_text``, ``rows_without_prose``, ``lines_left_out`` and, if the user named the
+    columns, ``rows_with_empty_columns``.
     """
-    if joined:
-        yield from _joined_documents(rows, table, counters)
-        return
     articles: list[_Row] = []
     num_characters = 0
     for number, row in rows:
@@ -130,8 +120,8 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         # Not damage: tables have such rows by the million.
         counters.note("rows_without_text", location)
         return None
-    for kind in columns.empty_in(row):
-        counters.note(f"rows_without_{kind}", location)
+    if empty := columns.empty_in(row):
+        counters.note("rows_with_empty_columns", f"{location}: {', '.join(empty)}")
     row_id = columns.read(row, columns.id)
     title = columns.read(row, columns.title)
     wiki = wiki_of(columns.read(row, URL))
@@ -203,9 +193,14 @@ def _paragraphs(article: _Row, remains: list[bool], counters: Counters) -> list[
     return lines
 
 
-def _joined_documents(
+def joined_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
+    """Yield a document for all rows, of a sentence each, up to an empty one.
+
+    A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. Its id
+    has the number of its first row. `counters` gets the bad input ``text_is_not_a_string``.
+    """
     lines: list[str] = []
     first_number = 0
     num_characters = 0

@@ -13,11 +13,11 @@ from itertools import accumulate, chain, pairwise
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
+from ..languages import language_tag
 from ..schemas import SENTENCE_ENDS
 from .abbreviations import hide_stops, stops_of
 from .sentence_cuts import Document, cut
 from .sentence_joins import join, join_rules_of
-from .sentence_numbers import number_lines
 from .sentence_quotes import with_known_quotes
 from .sentence_rules import CUTS, ranges_of
 
@@ -50,31 +50,21 @@ _CLOSERS = " '\"”’»“‘«›‹)]}_*」』）】》〉"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
 
-# Codes that sentencex does not know: Wikimedia's names of projects, and the languages that their
-# dumps name instead.
-_LANGUAGE_OF_CODE = {
-    "": "en",
+# Languages that sentencex does not know are split by the rules of another.
+_RULES_OF = {
     "auto": "en",
-    "simple": "en",
-    "als": "de",
-    "bat-smg": "lt",
-    "be-x-old": "be",
-    "fiu-vro": "et",
     "gan": "zh",
     "gsw": "de",
     "hak": "zh",
     "lzh": "zh",
     "nan": "zh",
     "nds-nl": "nl",
-    "roa-rup": "ro",
     "rup": "ro",
     "sgs": "lt",
+    "und": "en",
     "vro": "et",
     "wuu": "zh",
     "yue": "zh",
-    "zh-classical": "zh",
-    "zh-min-nan": "zh",
-    "zh-yue": "zh",
 }
 
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
@@ -186,7 +176,6 @@ class _Splitter:
         pieces = (_segment(text, self._code) for text in texts)
         lines = "\n\n".join(map("\n".join, pieces))
         lines = join(lines, self._joins)
-        lines = number_lines(lines)
         return cut(lines, self._code, self._document, self._quotation)
 
     def _quotation(self, text: str) -> str:
@@ -214,14 +203,14 @@ def _same_lines(texts: list[str], lines: str) -> list[str]:
 
 
 def language_code(language: str) -> str:
-    """Return sentencex's code of `language`: lower case, without region or script.
+    """Return the code of `language` in the rules, as in BCP 47 without region or script.
 
     >>> [language_code(code) for code in ("en_GB", "simple", "zh-yue", "ko")]
     ['en', 'en', 'zh', 'ko']
     """
-    code = language.lower().replace("_", "-")
-    language = code.split("-")[0]
-    return _LANGUAGE_OF_CODE.get(code) or _LANGUAGE_OF_CODE.get(language, language)
+    tag = language_tag(language)
+    code, _, _ = tag.partition("-")
+    return _RULES_OF.get(tag) or _RULES_OF.get(code, code)
 
 
 def _cut_for_calls(text: str) -> list[str]:

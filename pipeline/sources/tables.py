@@ -1,12 +1,11 @@
 """Read Parquet files and data sets as documents, one a row; see `rows`.
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
-consecutive rows make a document; see `rows.row_documents`. Documents that `ingest` wrote stay as
-they are; see `ingested`.
+consecutive rows make a document unless `config.documents` says otherwise; see
+`rows.joined_documents`. Documents that `ingest` wrote stay as they are.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
@@ -16,16 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
-from ..storage.hub import DataSet
+from ..schemas import DOCUMENTS
+from ..storage import hub
 from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
-from .ingested import is_ingested, read_ingested
 from .lines import LONGEST_LINE_BYTES, decode
-from .records import Input, InputRange, OpenFile, RawDocument
-from .rows import Table, row_documents
+from .records import Input, InputRange, RawDocument
+from .rows import Table, joined_documents, row_documents
 
 RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"
@@ -41,15 +41,13 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
 
 
-def plan_table(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return ranges of row groups, each of about `RANGE_BYTES`.
 
     Raise `UserError` if there is no text to read.
     """
     damage = Counters()
-    with open_file(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
+    with storage.open_input(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
         is_parquet = stream.read(4) == b"PAR1"
         metadata = pq.read_metadata(stream)
         schema = metadata.schema.to_arrow_schema()
@@ -57,7 +55,7 @@ def plan_table(
         return file._replace(format=DAMAGED_FILE).as_one_range()
     if damage.bad:
         raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
-    if not is_ingested(schema):
+    if not _is_ingested(schema):
         _columns_to_read(schema, file.path, Columns.of(config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
@@ -74,8 +72,7 @@ def read_table(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
-    If `config.documents` is ``line`` each row is a document, if ``blank-line`` the rows up to an
-    empty one are. The source of rows of no wiki is ``parquet``. `counters` gets the bad input
+    The source of rows of no wiki is ``parquet``. `counters` gets the bad input
     ``unreadable_row_group``, ``compression_bomb`` and ``oversized_row`` (more than
     `LONGEST_ROW_BYTES` of text), and what `row_documents` names.
     """
@@ -95,9 +92,9 @@ def read_table(
     stop = input_range.stop
     if stop is None:
         stop = parquet.num_row_groups
-    if is_ingested(schema):
+    if _is_ingested(schema):
         for group in range(input_range.start, stop):
-            yield from read_ingested(parquet, group, f"{name}, row group {group}", counters)
+            yield from _read_ingested(parquet, group, f"{name}, row group {group}", counters)
         return
     names = _columns_to_read(schema, input_range.path, columns)
     # Groups before the range are not read, but their rows count: rows are numbered in the file.
@@ -117,28 +114,55 @@ def read_table(
         first_row += metadata.num_rows
 
 
-def plan_data_set(
-    data_set: Input,
-    open_set: Callable[[str], AbstractContextManager[DataSet]],
-    range_bytes: int,
-    config: IngestConfig,
-) -> list[InputRange]:
+def _is_ingested(schema: pa.Schema) -> bool:
+    """Return whether a Parquet file has the columns of documents."""
+    return all(
+        name in schema.names and schema.field(name).type.equals(DOCUMENTS.field(name).type)
+        for name in DOCUMENTS.names
+    )
+
+
+def _read_ingested(
+    parquet: pq.ParquetFile, group: int, location: str, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a row group, in their sentences; a damaged one is counted
+    (``unreadable_row_group``).
+
+    So a corpus grows: yesterday's documents and today's files give the documents that all the files
+    would give, for a document's place, its split and which of two equal texts stays depend on its
+    id.
+    """
+    with counted_damage("unreadable_row_group", location, counters):
+        batches = parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=DOCUMENTS.names)
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield RawDocument(
+                    id=row["doc_id"].removeprefix(f"{row['source']}:"),
+                    source=row["source"],
+                    title=row["title"],
+                    language=row["language"],
+                    paragraphs=row["sentences"],
+                    is_cut=True,
+                )
+
+
+def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return the ranges of a data set that `hub` opens.
 
     Raise `UserError` if it has no text in the text column. If the data set does not declare its
     columns, a few of its first rows are read.
     """
-    with open_set(data_set.path) as opened:
-        ranges = data_set.cut(_data_set_starts(opened))
-        schema = opened.schema
-        if schema is None and ranges:
-            schema = _first_schema(opened, ranges[0])
+    opened = hub.open_set(data_set.path)
+    ranges = data_set.cut(_data_set_starts(opened))
+    schema = opened.schema
+    if schema is None and ranges:
+        schema = _first_schema(opened, ranges[0])
     if schema is not None:
         _columns_to_read(schema, data_set.name, Columns.of(config))
     return ranges
 
 
-def _first_schema(data_set: DataSet, input_range: InputRange) -> pa.Schema | None:
+def _first_schema(data_set: hub.DataSet, input_range: InputRange) -> pa.Schema | None:
     """Return the columns of the first rows of a range; None if it has none."""
     for shard in _shards(data_set, input_range, None):
         for _, batch in _shard_batches(shard, input_range.name, Counters()):
@@ -147,12 +171,12 @@ def _first_schema(data_set: DataSet, input_range: InputRange) -> pa.Schema | Non
 
 
 def read_data_set(
-    data_set: DataSet, input_range: InputRange, config: IngestConfig, counters: Counters
+    data_set: hub.DataSet, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name; `config.documents` is as in `read_table`.
-    Raise `UserError` if there is no text in the text column.
+    The source of rows of no wiki is the data set's name. Raise `UserError` if there is no text in
+    the text column.
     """
     columns = None
     if data_set.schema:
@@ -171,7 +195,7 @@ def read_data_set(
         yield from _documents(batches, data_set.schema, table, config, counters)
 
 
-def _data_set_starts(data_set: DataSet) -> list[int]:
+def _data_set_starts(data_set: hub.DataSet) -> list[int]:
     """Return where the ranges of a data set begin.
 
     They begin at rows if it was saved to disk, else at its shards, one each.
@@ -192,7 +216,7 @@ class _Shard(NamedTuple):
 
 
 def _shards(
-    data_set: DataSet, input_range: InputRange, columns: Sequence[str] | None
+    data_set: hub.DataSet, input_range: InputRange, columns: Sequence[str] | None
 ) -> Iterator[_Shard]:
     """Yield the shards of a range, with some of the columns (None: all).
 
@@ -317,11 +341,12 @@ def _documents(
     _, first_batch = first
     columns_of_table: pa.Schema = schema or first_batch.schema
     columns = _columns_to_read(columns_of_table, table.name, table.columns)
-    joined = config.documents == "blank-line"
-    if config.documents == "auto" and len(columns_of_table) == 1:
-        joined = _holds_sentences(first_batch, table)
     rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
-    yield from row_documents(rows, table, counters, joined=joined)
+    may_hold_sentences = config.documents == "auto" and len(columns_of_table) == 1
+    if may_hold_sentences and _holds_sentences(first_batch, table):
+        yield from joined_documents(rows, table, counters)
+    else:
+        yield from row_documents(rows, table, counters)
 
 
 def _rows(

@@ -17,7 +17,7 @@ from ..execution.counters import Counters, count_words
 from .compression import is_compressed
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .lines import decode
-from .records import Input, InputRange, OpenFile, RawDocument
+from .records import Input, InputRange, RawDocument
 from .wikitext.names import NAMES
 from .wikitext.passages import wikitext_to_paragraphs
 from .wikitext.templates import added_templates
@@ -29,9 +29,7 @@ _MAX_STRUCTURES = 1 << 19
 """Templates, links and tables of a longer text: each takes 200 bytes of memory."""
 
 
-def plan_dump(
-    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
-) -> list[InputRange]:
+def plan_dump(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
 
     Plain and bz2 files are cut into equal parts; one compressed otherwise (``.xml.gz``,

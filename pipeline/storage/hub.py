@@ -11,8 +11,8 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -249,7 +249,7 @@ class _Opened(NamedTuple):
 def _open_builder(named: _Name) -> _Opened:
     """Open the configuration that a name gives, or the default one."""
     datasets = _datasets()
-    with _errors_as_user_error(named.path):
+    try:
         configs = datasets.get_dataset_config_names(named.path, revision=named.revision)
         default = datasets.get_dataset_default_config_name(named.path, revision=named.revision)
         asked_config = _first(named.parts)
@@ -261,6 +261,8 @@ def _open_builder(named: _Name) -> _Opened:
         config = _choose("configuration", asked_config, configs, default, named)
         builder = datasets.load_dataset_builder(named.path, config, revision=named.revision)
         return _Opened(config, asked_split, builder, builder.as_streaming_dataset())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _not_opened(named.path, error) from error
 
 
 def _first(parts: Sequence[str]) -> str | None:
@@ -306,50 +308,27 @@ def _pinned(named: _Name) -> _Name:
 
     try:
         info = HfApi().dataset_info(named.path, revision=named.revision, timeout=REACH_TIMEOUT_S)
-    except errors.GatedRepoError as error:
+    except errors.RepositoryNotFoundError as error:  # a gated one too
         raise UserError(
-            f"{PREFIX}{named.path} is gated: ask for access on its page, then `hf auth login`."
+            f"{PREFIX}{named.path} is neither a folder here nor a data set of the Hugging Face Hub "
+            "that you may read: correct the name, or, if it is private or gated, ask for access "
+            "and run `hf auth login`."
         ) from error
-    except errors.RepositoryNotFoundError as error:
-        reason = "is neither a folder here nor a data set of the Hugging Face Hub, or it is private"
-        raise UserError(
-            f"{PREFIX}{named.path} {reason}: correct the name, or run `hf auth login`."
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise UserError(
-            f"{PREFIX}{named.path} has no revision {named.revision!r}: correct the part after @."
-        ) from error
+    except errors.HfHubHTTPError as error:
+        raise _not_opened(named.path, error) from error
     except Exception as error:
         # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
         # than once.
-        raise _unreachable(named.path, error) from error
+        raise UserError(
+            f"{PREFIX}{named.path} is not a folder here, and the Hugging Face Hub cannot be "
+            f"reached ({_one_line(error)}): check the name and the network, or save_to_disk the "
+            f"data set on another machine and give {PREFIX}FOLDER."
+        ) from error
     return named._replace(revision=info.sha)
 
 
-@contextmanager
-def _errors_as_user_error(path: str) -> Iterator[None]:
-    """Turn errors of ``datasets`` for a data set that it cannot open into a `UserError`."""
-    try:
-        yield
-    except ConnectionError as error:
-        raise _unreachable(path, error) from error
-    except RuntimeError as error:
-        if "scripts are no longer supported" not in str(error):
-            raise
-        hint = f"try the Hub's own conversion, {PREFIX}{path}@refs/convert/parquet"
-        raise UserError(
-            f"{PREFIX}{path} uses a loading script, which datasets no longer runs: {hint}."
-        ) from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{PREFIX}{path} cannot be opened: {_one_line(error)}.") from error
-
-
-def _unreachable(path: str, error: Exception) -> UserError:
-    return UserError(
-        f"{PREFIX}{path} is not a folder here, and the Hugging Face Hub cannot be reached "
-        f"({_one_line(error)}): check the name and the network, or save_to_disk the data set on "
-        f"another machine and give {PREFIX}FOLDER."
-    )
+def _not_opened(path: str, error: Exception) -> UserError:
+    return UserError(f"{PREFIX}{path} cannot be opened: {_one_line(error)}.")
 
 
 def _choose(

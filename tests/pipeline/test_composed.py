@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 
 pytestmark = pytest.mark.slow

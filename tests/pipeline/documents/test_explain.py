@@ -12,7 +12,7 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.explain import Explanation, explain
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 
 CORPUS = Path(__file__).parents[3] / "examples" / "quickstart" / "corpus"
 DUMP = str(CORPUS / "enwiki-excerpt.xml.bz2")

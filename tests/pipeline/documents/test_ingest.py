@@ -28,7 +28,7 @@ from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.execution.phases import Phase, do_unit
 from clozeworks.pipeline.execution.units import OpenedStage, finished_units, read_units
 from clozeworks.pipeline.seeding import stable_hash
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from clozeworks.pipeline.documents import other_languages
 from clozeworks.pipeline.documents.other_languages import check_languages, identify_language
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.sentences import split_sentences
 from shared_data import DATA, needs_shared_data
 

@@ -14,7 +14,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from shared_data import DATA, needs_shared_data
 
 CORPUS = Path(__file__).parents[3] / "examples" / "quickstart" / "corpus"

@@ -78,9 +78,11 @@ def test_rows_without_a_value_in_a_named_column_are_counted(form, tmp_path):
     path = write(tmp_path, form)
     counters = Counters()
     read(path, counters, text_column="headline", id_column="pmdi", source_column="region")
-    assert counters.counts == {"rows_without_id": 2}
+    assert counters.counts == {"rows_with_empty_columns": 2}
+    assert counters.examples["rows_with_empty_columns"][0].endswith(" 0: pmdi")
     read(path, counters := Counters(), text_column="headline,payload.body")
-    assert counters.counts == {"rows_without_all_texts": 1}
+    assert counters.counts == {"rows_with_empty_columns": 1}
+    assert counters.examples["rows_with_empty_columns"][0].endswith(": payload.body")
     read(path, counters := Counters(), text_column="headline")
     assert not counters.counts
 

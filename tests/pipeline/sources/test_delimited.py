@@ -12,8 +12,8 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.delimited import csv_rows
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES
-from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,17 +171,6 @@ def test_an_empty_field_in_quotes_is_a_row_without_text():
     assert paragraphs(read('text\nOne.\n""\nTwo.\n', counters=counters)) == [["One."], ["Two."]]
     assert counters.counts["rows_without_text"] == 1
     assert not counters.bad
-
-
-@pytest.mark.parametrize("format", ["csv", "tsv"])
-def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
-    content = "text\nOne.\nTwo.\n\nThree.\n"
-    joined = IngestConfig(documents="blank-line")
-    assert paragraphs(read(content, format, config=joined)) == [["One.", "Two."], ["Three."]]
-    assert paragraphs(read(content, format, range_bytes=5, config=joined)) == [
-        ["One.", "Two."], ["Three."],
-    ]  # fmt: skip
-    assert paragraphs(read(content, format)) == [["One."], ["Two."], ["Three."]]
 
 
 @pytest.mark.parametrize(

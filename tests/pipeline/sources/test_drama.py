@@ -2,12 +2,11 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.drama import without_drama
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from reading import Source
 from shared_data import DATA, needs_shared_data
 
-# From Henry VI, A Woman of No Importance, Dryden's Amboyna, Theocritus, Rabelais, Euripides,
-# Chekhov.
+# From Henry VI, A Woman of No Importance, Dryden's Amboyna, Theocritus, Euripides, Chekhov.
 SCENES = [
     (
         "  YORK. Richard, enough; I will be King, or die.\n    Brother, thou shalt to London.\n"
@@ -46,15 +45,6 @@ SCENES = [
         "_Corydon_.  They say he is a match for Heracles.\n\n"
         "_Battus_.  And I, they say, am better.\n\n",
         ["They say he is a match for Heracles.", "And I, they say, am better."],
-    ),
-    (
-        "Pan.  Pray, how is their shape?\nFri.  Straight.\n\n"
-        "Pan.  Their complexion?  Fri.  Clear.\n\nPan.  Their eyes?  Fri.  Black.\n\n",
-        [
-            "Pray, how is their shape? Straight.",
-            "Their complexion? Clear.",
-            "Their eyes? Black.",
-        ],
     ),
     (
         "CHOR. Alas! alas! how [truly] wretched is the state.\n\n"
@@ -104,9 +94,6 @@ def test_each_speech_is_a_paragraph() -> None:
         "I. How he came to the house.\n\nV. How he left it.\n\nX. How he died.\n\n",
         "NORA: No, that I did not say.\n\nHELMER: What is it then?\n\n",
         "He wrote to\nJ. Smith and A. Low; to J. Smith, A. Low, and\nA. Smith. To J. Low.\n\n",
-        "Mr. Low asked who was there?  Mrs. Low. Who else?  Mr. Low. Indeed.\n"
-        "She was with Mr. Low.\n",
-        "Yes. Was it so?  Yes. It was.\n\n",
         "HOW HE CAME\n\nThere was once a bear.\n\nTHE END.\n\nA bear it was.\n\n",
         "[It was] a great day, and [he went.]                    Exit\n\n",
     ],
@@ -128,7 +115,7 @@ def test_a_scene_in_a_novel_loses_only_its_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["A", "A. ", "\n A.", "\n_A._ b ", "\nA. b? ", "[A\n", "A B. (", "\n A'-", "     A"]
+    "unit", ["A", "A. ", "\n A.", "\n_A._ b ", "[A\n", "A B. (", "\n A'-", "     A"]
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     hostile = unit * 100_000

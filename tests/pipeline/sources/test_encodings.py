@@ -17,8 +17,7 @@ from clozeworks.pipeline.encodings import (
 )
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.formats import find_inputs, plan_units
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_documents
 from clozeworks.pipeline.text_streams import recoded, with_head
 
 # The first two articles of the Universal Declaration of Human Rights.

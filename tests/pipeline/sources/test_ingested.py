@@ -10,7 +10,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.storage.stage import HEAD_FILE
 
 ONE = RunOptions(workers=1)

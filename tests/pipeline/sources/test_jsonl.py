@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
@@ -102,25 +103,6 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
     assert len(document.paragraphs[0]) == 10_000_000
 
 
-def test_rows_of_one_sentence_are_joined_on_request(tmp_path: Path):
-    texts = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", 12, "she went ."]
-    path = written(tmp_path, *({"text": text} for text in texts))
-    counters = Counters()
-    found = read(path, counters, documents="blank-line")
-    assert [document.paragraphs for document in found] == [texts[:2], texts[3:4], texts[6:]]
-    assert found[0].id == "part#0" and len({document.id for document in found}) == 3
-    assert counters.bad == {"text_is_not_a_string": 1}
-    assert len(read(path, Counters())) == 4
-
-
-def test_joined_rows_are_one_range_because_its_end_would_cut_a_document(tmp_path: Path):
-    texts = ["One.", "Two.", "", "Three.", "Four."] * 20
-    source = Source("jsonl", written(tmp_path, *({"text": text} for text in texts)), "part.jsonl")
-    joined = IngestConfig(documents="blank-line")
-    assert len(list(source.read(range_bytes=100, config=joined))) == 21
-    assert len(source.plan(range_bytes=100)) > 1
-
-
 def check(path: Path, text_column: str = "text") -> None:
     Source("jsonl", path, path.name).plan(config=IngestConfig(text_column=text_column))
 
@@ -184,7 +166,9 @@ def test_a_truncated_compressed_file_is_not_refused(tmp_path: Path):
     check(tmp_path / "part.jsonl.gz")
 
 
-def test_only_the_beginning_of_a_file_is_read_to_check_it(tmp_path: Path):
+def test_only_the_beginning_of_a_file_is_read_to_check_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = written(tmp_path, *[{"text": PROSE}] * 10_000)
     num_read = 0
 
@@ -195,6 +179,7 @@ def test_only_the_beginning_of_a_file_is_read_to_check_it(tmp_path: Path):
             num_read += num_bytes
             return num_bytes
 
+    monkeypatch.setattr(storage, "open_input", lambda path: io.BufferedReader(Counted(path)))
     entry = Input(str(path), path.name, "jsonl", path.stat().st_size)
-    plan_json_lines(entry, lambda path: io.BufferedReader(Counted(path)), 1 << 20, IngestConfig())
+    plan_json_lines(entry, 1 << 20, IngestConfig())
     assert 0 < num_read < 200_000

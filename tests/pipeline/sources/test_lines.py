@@ -29,7 +29,7 @@ def lines_of(
     content: bytes, name: str, counters: Counters, range_bytes: int = 1 << 20
 ) -> list[tuple[int, bytes]]:
     entry = Input(name, name, "jsonl", len(content))
-    ranges = plan_lines(entry, lambda path: io.BytesIO(content), range_bytes, IngestConfig())
+    ranges = plan_lines(entry, range_bytes, IngestConfig())
     streams = [decompressed(io.BytesIO(content), name, counters) for _ in ranges]
     return [
         line

@@ -12,7 +12,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.transforms import ReadDocuments
 
 VERSION = version("apache-beam")  # without it Beam tries to download another runner

@@ -528,10 +528,6 @@ def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
         ("el", ["Ήταν το 300 π.Χ.", "Με αυτό ήρθε, με εκείνο έφυγε."]),
         ("el", ["Το 44 π.Χ. Καίσαρας πέθανε."]),
         ("ca", ["Hi ha directoris, fitxers, etc.", "Cada directori en té."]),
-        # Numbers belong to what they number.
-        ("bn", ["১। ঢাকা", "২। সিলেট", "৩। খুলনা।"]),
-        ("el", ["14. Δράμα,", "15. Καστοριά,", "16. Κατερίνη, 17 άλλες."]),
-        ("mr", ["जानेवारी", "६. जून", "७. जुलै", "८. ऑगस्ट."]),
         ("en", ["It reached number 1.", "The next reached number 2.", "The last was number 9."]),
         # Initials and letter names.
         ("mr", ["कवी ना. धों. महानोर हे आहेत.", "वि. का. राजवाडे हे होते.", "एच्. एम्. व्ही. ही आहे."]),

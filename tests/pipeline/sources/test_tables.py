@@ -10,7 +10,7 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import tables
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.tables import read_table
 from reading import Source
@@ -91,7 +91,7 @@ def test_rows_of_one_sentence_are_documents_together(
 
 @pytest.mark.parametrize(
     ("columns", "documents", "expected"),
-    [(1, "auto", 1), (1, "line", 3), (1, "blank-line", 1), (2, "auto", 3), (2, "blank-line", 1)],
+    [(1, "auto", 1), (1, "line", 3), (2, "auto", 3)],
 )
 def test_what_a_document_is_in_a_table(
     tmp_path: Path, columns: int, documents: Any, expected: int

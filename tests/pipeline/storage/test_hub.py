@@ -16,7 +16,7 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import tables
-from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.storage import hub
@@ -40,7 +40,7 @@ def documents(
         counters or Counters(),
         IngestConfig(text_column=text_column),
     )
-    ranges = plan_data_set(entry(found), hub.opened_set, 1 << 20, config)
+    ranges = plan_data_set(entry(found), 1 << 20, config)
     return [
         document for part in ranges for document in read_data_set(found, part, config, counters)
     ]
@@ -51,9 +51,7 @@ def entry(found: hub.DataSet) -> Input:
 
 
 def plan(found: hub.DataSet, text_column: str = "text") -> list[InputRange]:
-    return plan_data_set(
-        entry(found), hub.opened_set, 1 << 20, IngestConfig(text_column=text_column)
-    )
+    return plan_data_set(entry(found), 1 << 20, IngestConfig(text_column=text_column))
 
 
 def rows(number: int) -> list[dict[str, Any]]:
@@ -222,7 +220,7 @@ def answer(name):
     try:
         found = hub.open_set(name)
         entry, config = Input(found.address, found.name, "hf", found.num_bytes), IngestConfig()
-        ranges = plan_data_set(entry, hub.opened_set, 1 << 20, config)
+        ranges = plan_data_set(entry, 1 << 20, config)
         rows = [row for part in ranges for row in read_data_set(found, part, config, Counters())]
         read = [f"{row.source}:{row.id}" for row in rows]
         return [found.address, found.num_bytes, hub.splits(name), read]
@@ -280,10 +278,9 @@ def test_data_sets_of_the_hub(tmp_path: Path):
             "has several configurations: choose one of en, de.",
             "has no configuration 'fr'; it has en, de.",
             "has no split 'dev'; it has train.",
-            "nor a data set of the Hugging Face Hub, or it is private",
-            "has no revision 'v9'",
-            "uses a loading script, which datasets no longer runs: try the Hub's own conversion, "
-            "hf:owner/script@refs/convert/parquet",
+            "nor a data set of the Hugging Face Hub that you may read: correct the name",
+            "hf:owner/two cannot be opened: 404 Client Error",
+            "hf:owner/script cannot be opened: Dataset scripts are no longer supported",
         ],
         strict=True,
     ):
