@@ -109,10 +109,10 @@ class PretrainConfig:
         "Shares of the steps for the first and the second directory, if two are given.",
         group="Objective and masking",
     )
-    dynamic_masking: Literal["none", "token", "whole-word", "span"] | None = option(
+    dynamic_masking: Literal["none", "token", "whole-word"] | None = option(
         None,
-        "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the "
-        "stored masks. By default those are used if each document is stored with several (build "
+        "Draw new masks for each epoch, of single tokens or whole words; none uses the stored "
+        "masks. By default those are used if each document is stored with several (build "
         "--duplicates), unless --mask-rate or --mask-split is given.",
         group="Objective and masking",
     )

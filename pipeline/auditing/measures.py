@@ -127,9 +127,8 @@ class Measures:
 
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label`
     holds histograms int64 [2, values] of a measure of the row by label, `scripts` one of the main
-    scripts of A and B; `squares` holds the sums over rows that cluster-robust intervals need;
-    `tokens`, `masked_tokens` and `random_tokens`, int64 [vocabulary], count all tokens before
-    masking, the masked ones, and the random ones.
+    scripts of A and B; `tokens`, `masked_tokens` and `random_tokens`, int64 [vocabulary], count all
+    tokens before masking, the masked ones, and the random ones.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, num_rows: int) -> None:
@@ -150,11 +149,6 @@ class Measures:
         num_pairs = self._num_scripts**2
         self.scripts = _no_counts(2, num_pairs)
 
-        self.squares = {
-            "mask": np.zeros(3),
-            "random": np.zeros(3),
-            "keep": np.zeros(3),
-        }
         self.tokens = _no_counts(vocab_size)
         self.masked_tokens = _no_counts(vocab_size)
         self.random_tokens = _no_counts(vocab_size)
@@ -286,16 +280,10 @@ class Measures:
             masked=len(stored),
             masks_asked=int(asked.sum()),
             random_not_ordinary=_num_true(~self.vocabulary.is_ordinary[random_tokens]),
+            masked_mask=_num_true(is_mask),
+            masked_random=_num_true(is_random),
+            masked_keep=_num_true(is_kept),
         )
-        row_of_mask = owners(rows.num_masked)
-        masks = rows.num_masked
-        masks_by_kind = {"mask": is_mask, "random": is_random, "keep": is_kept}
-        for kind, is_kind in masks_by_kind.items():
-            # Of a row's n tokens of the kind and m masked tokens: with the sums of n * n, n * m and
-            # m * m, `mask_checks` has the sum of (n - share * m) ** 2 for any share.
-            of_kind = np.bincount(row_of_mask, is_kind, minlength=len(masks))
-            self.squares[kind] += [of_kind @ of_kind, of_kind @ masks, masks @ masks]
-            self.counts[f"masked_{kind}"] += _num_true(is_kind)
         vocab_size = len(self.vocabulary)
         self.masked_tokens += np.bincount(originals, minlength=vocab_size)
         self.random_tokens += np.bincount(random_tokens, minlength=vocab_size)

@@ -69,20 +69,20 @@ def test_values_out_of_range_are_one_error_naming_shard_and_column(
 @pytest.mark.slow
 def test_the_command_line_passes_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    small, spans = tmp_path / "small", tmp_path / "spans"
-    for directory, masking in ((small, "token"), (spans, "span")):
+    small, words = tmp_path / "small", tmp_path / "words"
+    for directory, masking in ((small, "token"), (words, "whole-word")):
         directory.mkdir()
         write_directory(directory, build(directory, masking=masking))
     main(["audit", str(small), "--json"])
     measured = json.loads(capsys.readouterr().out)
     assert measured[str(small)]["ok"]
     report = tmp_path / "new" / "report.html"
-    main(["audit", str(small), str(spans), f"--report={report}"])
+    main(["audit", str(small), str(words), f"--report={report}"])
     table = capsys.readouterr().out
     assert "partly masked words" in table
     assert f"{report}\n" in table.replace(" ", "")
     assert str(small) in report.read_text()
-    assert str(spans) in report.read_text()
+    assert str(words) in report.read_text()
 
 
 def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, capsys):
