@@ -162,17 +162,3 @@ def _listed(texts: Iterable[str]) -> str:
     if num_more > 0:
         return f"{named} and {num_more} more"
     return named
-
-
-def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
-    """Return the checks of several audits side by side; None if an audit lacks the check."""
-    checks_of_audits = []
-    names: dict[str, None] = {}  # as an ordered set: each name once, where it first comes
-    for audit in audits:
-        checks = {check.name: check for check in audit.checks}
-        checks_of_audits.append(checks)
-        names |= dict.fromkeys(checks)
-    side_by_side = {}
-    for name in names:
-        side_by_side[name] = [checks.get(name) for checks in checks_of_audits]
-    return side_by_side
