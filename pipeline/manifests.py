@@ -181,8 +181,6 @@ class VocabularyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     num_tokens: Count
     learned_from: WordPieceReport
     validation: FertilityReport
-    tokens_per_word_by_size: list[tuple[Count, Annotated[float, Meta(ge=0)]]] = []
-    """On held-out documents, with only the first `size` tokens; empty if not measured."""
 
 
 class Accents(Struct, frozen=True, kw_only=True):
