@@ -10,7 +10,6 @@ from typing import Literal
 
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
-from ..pipeline.licenses import check_license
 
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
 POSITIVE_COUNTS = (
@@ -240,7 +239,6 @@ class PretrainConfig:
         self._check_start()
         self._check_budget()
         self._check_masking()
-        check_license(self.license)
 
     @property
     def peak_rate(self) -> float:
