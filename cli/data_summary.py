@@ -107,7 +107,7 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
         rows.append(("accents", manifest.accents.reason))
         if manifest.accents.damage:
             warn(
-                f"--strip-accents damages {manifest.accents.damage}; "
+                f"--strip-accents could damage {manifest.accents.damage}; "
                 "give --keep-accents to keep accents"
             )
     report = manifest.report

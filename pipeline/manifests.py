@@ -189,7 +189,7 @@ class Accents(Struct, frozen=True, kw_only=True):
     strip: bool
     reason: str
     damage: str = ""
-    """What stripping spoils, if it was requested against the rule."""
+    """What stripping could spoil, if it was requested against the rule."""
 
 
 class VocabularyTokenizer(Struct, frozen=True, kw_only=True, omit_defaults=True):
