@@ -12,19 +12,19 @@ import numpy as np
 
 from ..instances.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..manifests import InstancesManifest
-from .judging import (
+from .measures import Measures
+from .origins import OriginMeasures
+from .verdict import (
     HALF_TOLERANCE,
     ROWS_FOR_EXACT,
     Z_SHOWN,
+    Check,
     is_half,
     none,
     too_few,
     verdict_of,
     wilson_interval,
 )
-from .measures import Measures
-from .origins import OriginMeasures
-from .verdict import Check
 
 # Of one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05

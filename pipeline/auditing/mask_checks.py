@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..instances.balance import Z_JUDGED
-from .judging import TOO_LITTLE, Z_SHOWN, info, none, too_few, verdict_of
 from .measures import Measures
-from .verdict import Check, Verdict
+from .verdict import TOO_LITTLE, Z_SHOWN, Check, Verdict, info, none, too_few, verdict_of
 
 MIN_WHOLE_WORD_BUDGET = 0.9
 """Whole words cannot always fill the mask budget; using less than this share is a fault, unless

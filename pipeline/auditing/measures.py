@@ -26,7 +26,7 @@ from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
-from .repeats import HashSample
+from .signs import HashSample
 
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""

@@ -13,10 +13,9 @@ from audit_fixture import (
     checks_of,
     failed,
 )
-from clozeworks.pipeline.auditing.judging import wilson_interval
 from clozeworks.pipeline.auditing.mask_checks import mask_checks
 from clozeworks.pipeline.auditing.measures import Measures
-from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict
+from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict, wilson_interval
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.instances.balance import auc_of
 from clozeworks.pipeline.seeding import rng_for

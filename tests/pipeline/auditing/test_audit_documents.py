@@ -15,11 +15,11 @@ from clozeworks.pipeline.auditing.documents import (
     BINS_PER_OCTAVE,
     audit_documents,
 )
-from clozeworks.pipeline.auditing.repeats import HashSample
 from clozeworks.pipeline.auditing.signs import (
     LONG,
     MAX_EXAMPLES,
     REPEATED,
+    HashSample,
     excerpt,
     find_signs,
     hash_long,

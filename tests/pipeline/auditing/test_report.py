@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.auditing.decode import Example, decode_rows
-from clozeworks.pipeline.auditing.documents import DocumentsAudit, LeftOut, OriginSizes
+from clozeworks.pipeline.auditing.documents import Counted, DocumentsAudit, OriginSizes
 from clozeworks.pipeline.auditing.report import render_documents, render_instances
 from clozeworks.pipeline.auditing.signs import Sign
 from clozeworks.pipeline.auditing.verdict import Audit, Check
@@ -68,8 +68,8 @@ DOCUMENTS = DocumentsAudit(
         Sign("HTML tags", 2, 50, [("enwiki:7", "a <b>bold</b> text")]),
         Sign("web addresses", 0, 50),
     ],
-    counted=[LeftOut(name="empty file", count=3, examples=["texts/none.txt"])],
-    words_left_out=[LeftOut(name="tables", count=20752, examples=[])],
+    counted=[Counted(name="empty file", count=3, examples=["texts/none.txt"])],
+    words_left_out=[Counted(name="tables", count=20752, examples=[])],
     words_kept=1000,
 )
 
