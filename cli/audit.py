@@ -1,7 +1,6 @@
 """Define the command ``clozeworks audit``."""
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +29,6 @@ MARKS = {
 
 @click.command()
 @click.argument("directory", type=click.Path())
-@click.argument("other", type=click.Path(), required=False)
 @click.option(
     "--documents",
     type=click.Path(),
@@ -53,7 +51,6 @@ MARKS = {
 def audit(
     ctx: click.Context,
     directory: str,
-    other: str | None,
     documents: str | None,
     report: str | None,
     verify: bool,
@@ -63,103 +60,89 @@ def audit(
 
     Instances are checked against their build options; the exit code is 1 if anything is out of
     tolerance. Documents are measured without a vocabulary: sizes, lengths, what was left out, and
-    signs of bad text, such as markup. OTHER, a second directory of the same kind, is shown beside
-    the first. Checksums of pages are always verified; --verify compares whole files.
+    signs of bad text, such as markup. Checksums of pages are always verified; --verify compares
+    whole files.
     """
     from ..pipeline.storage.stage import read_any_manifest, verify_files
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
-    directories = [directory]
-    if other:
-        directories.append(other)
     if verify:
-        for each in directories:
-            verify_files(each)
+        verify_files(directory)
     stage = read_any_manifest(directory).stage
     if stage == "vocab":
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; "
             "audit measures instances and documents."
         )
-    failed = []
+    has_failed = False
     if stage == "ingest":
         if documents:
             raise UserError(f"--documents is for instances, but {directory} has documents.")
-        audits = _audit_documents(directories, report, as_json)
+        measured = _audit_documents(directory, report, as_json)
     else:
-        audits = _audit_instances(directories, documents, report, as_json)
-        failed = [name for name, measured in audits.items() if measured.failed]
-    sentences = {name: with_flags(measured.sentence) for name, measured in audits.items()}
-    if len(sentences) > 1:
-        sentences = {name: f"{name}: {sentence}" for name, sentence in sentences.items()}
-    rows = [("verdict", sentence) for sentence in sentences.values()]
+        measured = _audit_instances(directory, documents, report, as_json)
+        has_failed = bool(measured.failed)
+    sentence = with_flags(measured.sentence)
+    rows = [("verdict", sentence)]
     if report:
         rows.append(("report", report))
     summary = CommandSummary("audit", directory, rows)
-    if failed:
+    if has_failed:
         # `ctx.exit` leaves at once: `main` prints no summary afterwards.
         if not as_json:
             print_summaries([summary])
-        for name in failed:
-            tell("notice", sentences[name])
+        tell("notice", sentence)
         ctx.exit(1)
     if as_json:
         return None  # a summary would follow the JSON
     return summary
 
 
-def _audit_documents(
-    directories: list[str], report: str | None, as_json: bool
-) -> "dict[str, DocumentsAudit]":
+def _audit_documents(directory: str, report: str | None, as_json: bool) -> "DocumentsAudit":
     """Measure, print and report documents."""
     from ..pipeline.auditing.documents import audit_documents
     from ..pipeline.auditing.report import render_documents
 
-    audits = {directory: audit_documents(directory) for directory in directories}
+    measured = audit_documents(directory)
     if as_json:
-        _print_json(audits)
+        _print_json(directory, measured)
     elif not settings.is_quiet:
-        for measured in audits.values():
-            _print_documents(measured)
+        _print_documents(measured)
     if report:
-        _write(report, render_documents(audits))
-    return audits
+        _write(report, render_documents(directory, measured))
+    return measured
 
 
 def _audit_instances(
-    directories: list[str], documents: str | None, report: str | None, as_json: bool
-) -> "dict[str, Audit]":
-    """Measure, print and report instances; `documents` are those of the first directory."""
+    directory: str, documents: str | None, report: str | None, as_json: bool
+) -> "Audit":
+    """Measure, print and report instances."""
     from ..pipeline.auditing.beside import documents_beside
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.decode import first_examples
     from ..pipeline.auditing.report import render_instances
 
-    first, *others = directories
-    documents_of = {first: documents, **dict.fromkeys(others)}
-    audits: dict[str, Audit] = {}
-    for directory, measured_documents in documents_of.items():
-        if report and not measured_documents:
-            measured_documents = documents_beside(directory)
-        audits[directory] = measure(directory, measured_documents)
+    measured_documents = documents
+    if report and not documents:
+        measured_documents = documents_beside(directory)
+    measured = measure(directory, measured_documents)
     if as_json:
-        _print_json(audits)
+        _print_json(directory, measured)
     elif not settings.is_quiet:
-        _print_checks(audits)
-        if documents and (measured := audits[first].documents):
+        _print_checks(measured)
+        if documents and measured.documents:
             click.echo()
-            _print_documents(measured)
+            _print_documents(measured.documents)
     if report:
-        measured = audits[first].documents
-        examples = first_examples(first, NUM_EXAMPLES, measured.directory if measured else None)
-        _write(report, render_instances(audits, examples))
-    return audits
+        titles = measured.documents.directory if measured.documents else None
+        examples = first_examples(directory, NUM_EXAMPLES, titles)
+        _write(report, render_instances(directory, measured, examples))
+    return measured
 
 
-def _print_json(audits: "Mapping[str, Audit | DocumentsAudit]") -> None:
-    values = {directory: measured.to_json() for directory, measured in audits.items()}
-    click.echo(json.dumps(values, indent=1))
+def _print_json(directory: str, measured: "Audit | DocumentsAudit") -> None:
+    click.echo(json.dumps({directory: measured.to_json()}, indent=1))
 
 
 def _write(path: str, page: str) -> None:
@@ -169,27 +152,15 @@ def _write(path: str, page: str) -> None:
         file.write(page.encode())
 
 
-def _print_checks(audits: "dict[str, Audit]") -> None:
+def _print_checks(measured: "Audit") -> None:
     from rich.table import Column
     from rich.text import Text
 
-    from ..pipeline.auditing.verdict import checks_by_name
-
-    columns: list[str | Column] = ["check"]
-    for directory in audits:
-        heading = "measured" if len(audits) == 1 else directory
-        columns += [Column(heading, overflow="fold"), "expected", ""]
     rows = []
-    for name, checks in checks_by_name(audits.values()).items():
-        cells: list[str | Text] = [name]
-        for check in checks:
-            if check is None:  # only the other directory has it
-                cells += ["", "", ""]
-            else:
-                mark = Text(*MARKS[check.verdict])
-                cells += [with_flags(check.measured_and_advice), check.asked, mark]
-        rows.append(cells)
-    print_table(columns, rows)
+    for check in measured.checks:
+        mark = Text(*MARKS[check.verdict])
+        rows.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
+    print_table(["check", Column("measured", overflow="fold"), "expected", ""], rows)
 
 
 def _print_documents(measured: "DocumentsAudit") -> None:

@@ -2,7 +2,7 @@
 should look at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..pipeline.execution.counters import (
@@ -38,8 +38,6 @@ RARE_PAIRS = (
 )
 """Shown only where there are some: a reader would have to look them up in docs/counters.md."""
 WORDS_BAR = 40
-SIZES_BAR = 30
-"""With the row's name and figure on one line of 80 characters."""
 NUM_CHARACTERS = 20
 """Characters left out of a vocabulary that are shown."""
 REMOVED = {
@@ -109,7 +107,7 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
         rows.append(("accents", manifest.accents.reason))
         if manifest.accents.damage:
             warn(
-                f"--strip-accents damages {manifest.accents.damage}; "
+                f"--strip-accents could damage {manifest.accents.damage}; "
                 "give --keep-accents to keep accents"
             )
     report = manifest.report
@@ -123,7 +121,6 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
         *_rows_of_unlearned(learned),
         ("on held-out documents", f"{report.validation.num_words:,} words"),
         *held_out_rows(report.validation),
-        *size_rows(report.tokens_per_word_by_size),
     ]
     return CommandSummary("vocab", where, rows)
 
@@ -298,19 +295,3 @@ def held_out_rows(report: "FertilityReport") -> Rows:
         ("… rarest tokens", "  ".join(rarest_tokens)),
         ("… tokens that never occur", f"{report.num_tokens_absent:,}"),
     ]
-
-
-def size_rows(tokens_per_word_by_size: Sequence[tuple[int, float]]) -> Rows:
-    """Return a row for each size of the vocabulary, with a bar; none if there is only one size.
-
-    >>> size_rows([(1000, 2.0), (2000, 1.5)])[1]
-    ('… per word with 2,000 tokens', '1.500 ██████████████████████')
-    """
-    if len(tokens_per_word_by_size) < 2:
-        return []
-    most = max(tokens_per_word for _, tokens_per_word in tokens_per_word_by_size)
-    rows = []
-    for size, tokens_per_word in tokens_per_word_by_size:
-        bar = "█" * round(SIZES_BAR * tokens_per_word / max(most, 1))
-        rows.append((f"… per word with {size:,} tokens", f"{tokens_per_word:.3f} {bar}"))
-    return rows

@@ -10,7 +10,6 @@ from typing import Literal
 
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
-from ..pipeline.licenses import check_license
 
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
 POSITIVE_COUNTS = (
@@ -109,10 +108,10 @@ class PretrainConfig:
         "Shares of the steps for the first and the second directory, if two are given.",
         group="Objective and masking",
     )
-    dynamic_masking: Literal["none", "token", "whole-word", "span"] | None = option(
+    dynamic_masking: Literal["none", "token", "whole-word"] | None = option(
         None,
-        "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the "
-        "stored masks. By default those are used if each document is stored with several (build "
+        "Draw new masks for each epoch, of single tokens or whole words; none uses the stored "
+        "masks. By default those are used if each document is stored with several (build "
         "--duplicates), unless --mask-rate or --mask-split is given.",
         group="Objective and masking",
     )
@@ -240,7 +239,6 @@ class PretrainConfig:
         self._check_start()
         self._check_budget()
         self._check_masking()
-        check_license(self.license)
 
     @property
     def peak_rate(self) -> float:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..pipeline import storage
 from ..pipeline.errors import UserError
-from ..pipeline.licenses import check_license
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from ..pipeline.storage.stage import VOCABULARY_FILES
 from .card import CARD, with_license
@@ -50,7 +49,6 @@ def export(
     """
     directory = str(directory)
     output = str(output)
-    check_license(license)
     if not onnx and (int8 or dev):
         raise UserError("`int8` and `dev` have no effect without `onnx`.")
     Checkpoint.open(directory)

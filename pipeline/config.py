@@ -260,10 +260,8 @@ class BuildConfig:
         5, "Number of passes over the training documents, each with its own pairs and masks."
     )
     mask_rate: float = option(0.15, "Share of each row's tokens to predict.", group="Masking")
-    masking: Literal["token", "whole-word", "span"] = option(
-        "token",
-        "Unit of masking: single tokens, whole words, or spans of words (SpanBERT).",
-        group="Masking",
+    masking: Literal["token", "whole-word"] = option(
+        "token", "Unit of masking: single tokens or whole words.", group="Masking"
     )
     mask_split: tuple[int, int, int] = option(
         (80, 10, 10),

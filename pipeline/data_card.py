@@ -7,23 +7,18 @@ It is made of the manifest alone, without time or machine, so that every run wri
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import pyarrow as pa
 
-from .cards import as_code, render
+from .cards import render
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
-from .schemas import DOCUMENTS, MEANINGS, instances_schema
+from .schemas import DOCUMENTS, instances_schema
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
 # The Hub's names, up to the tenth power of ten: 10^3, 10^4 and so on.
 _UNITS = ("", "K", "M", "B", "T")
-_MEANINGS_OF_LABEL = {
-    "sop": "0 if A and B are in their order, 1 if swapped",
-    "none": "always 0",
-}
 _TITLES = {
     "ingest": "Documents for pre-training a language model",
     "build": "Instances for pre-training a BERT encoder",
@@ -37,22 +32,15 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
         schema = DOCUMENTS
     else:
         schema = instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
-    splits = _splits(manifest)
     return render(
         "pipeline/data_card.md.jinja",
+        stage=manifest.stage,
         title=_TITLES[manifest.stage],
         languages=hub_languages(manifest.languages),
         size_category=size_category(num_rows),
-        splits=splits,
+        splits=_splits(manifest),
         features=[_feature(field) for field in schema],
-        columns={name: _meaning(name, manifest) for name in schema.names},
-        tables={
-            "Size": _sizes(splits),
-            "Documents by language": _by_language(manifest.languages),
-            "Texts by source": _by_source(manifest),
-            "Counts": _counts(manifest),
-            "How it was made": _recipe(manifest),
-        },
+        tables={},
     )
 
 
@@ -95,61 +83,9 @@ def _feature(field: pa.Field) -> dict[str, str]:
     return {"name": field.name, "dtype": str(field.type)}
 
 
-def _meaning(column: str, manifest: DocumentsManifest | InstancesManifest) -> str:
-    if column == "next_sentence_label" and isinstance(manifest, InstancesManifest):
-        return _MEANINGS_OF_LABEL.get(manifest.config.pairing, MEANINGS[column])
-    return MEANINGS[column]
-
-
 def _splits(manifest: DocumentsManifest | InstancesManifest) -> dict[str, Counter[str]]:
     """Return the rows and the bytes of each split, the splits by name."""
     splits: dict[str, Counter[str]] = {}
     for shard in sorted(manifest.shards, key=lambda shard: shard.split):
         splits.setdefault(shard.split, Counter()).update(rows=shard.rows, bytes=shard.bytes)
     return splits
-
-
-def _counts(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
-    counts = {**manifest.counts, **manifest.bad}
-    if isinstance(manifest, DocumentsManifest) and manifest.words_kept:
-        counts["words_kept"] = manifest.words_kept
-    return dict(sorted(counts.items()))
-
-
-def _sizes(splits: Mapping[str, Counter[str]]) -> dict[str, int]:
-    sizes = {}
-    for split, counts in splits.items():
-        for unit, count in counts.items():
-            sizes[f"{split} {unit}"] = count
-    return sizes
-
-
-def _by_language(languages: Mapping[str, int]) -> dict[str, int]:
-    return {
-        "an unknown language" if code == UNKNOWN else code: count
-        for code, count in languages.items()
-    }
-
-
-def _by_source(manifest: DocumentsManifest | InstancesManifest) -> dict[str, int]:
-    sizes: Counter[str] = Counter()
-    if isinstance(manifest, InstancesManifest):
-        for shard in manifest.shards:
-            for source, num_tokens in shard.source_tokens.items():
-                sizes[f"{as_code(source)}, tokens in all passes"] += num_tokens
-    else:
-        for shard in manifest.shards:
-            for group in shard.groups:
-                sizes[f"{as_code(group.source)}, characters"] += group.characters
-    return dict(sorted(sizes.items()))
-
-
-def _recipe(manifest: DocumentsManifest | InstancesManifest) -> dict[str, object]:
-    versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-    options = asdict(manifest.config).items()
-    return {
-        "command": f"`clozeworks {manifest.stage}`",
-        **{name: value for name, value in options if value not in (None, (), [])},
-        "versions": versions,
-        "fingerprint": manifest.fingerprint,
-    }

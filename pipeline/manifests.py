@@ -181,8 +181,6 @@ class VocabularyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     num_tokens: Count
     learned_from: WordPieceReport
     validation: FertilityReport
-    tokens_per_word_by_size: list[tuple[Count, Annotated[float, Meta(ge=0)]]] = []
-    """On held-out documents, with only the first `size` tokens; empty if not measured."""
 
 
 class Accents(Struct, frozen=True, kw_only=True):
@@ -191,7 +189,7 @@ class Accents(Struct, frozen=True, kw_only=True):
     strip: bool
     reason: str
     damage: str = ""
-    """What stripping spoils, if it was requested against the rule."""
+    """What stripping could spoil, if it was requested against the rule."""
 
 
 class VocabularyTokenizer(Struct, frozen=True, kw_only=True, omit_defaults=True):

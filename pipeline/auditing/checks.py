@@ -17,12 +17,11 @@ from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
 from .beside import documents_beside, documents_digest
 from .documents import audit_documents
-from .judging import at_most, exact, info, none, verdict_of
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
 from .measures import MIN_MASKED_SPANS, Measures, measured_rows, read_batch
 from .origins import OriginMeasures
-from .verdict import Audit, Check
+from .verdict import Audit, Check, at_most, exact, info, none, verdict_of
 
 # Of the weight that was asked for.
 WEIGHT_TOLERANCE = 0.02

@@ -23,8 +23,7 @@ from ..storage.shards import read_columns
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary
 from ..wording import in_words
-from .repeats import HashSample
-from .signs import MAX_EXAMPLES, REPEATED, Sign, excerpt, find_signs, hash_long
+from .signs import MAX_EXAMPLES, REPEATED, HashSample, Sign, excerpt, find_signs, hash_long
 
 Origin = tuple[str, str]
 """A source and a language."""
@@ -49,7 +48,7 @@ class OriginSizes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class Counted:
     """A counter of `ingest` (of documents, parts of them, or words), with the first locations."""
 
     name: str
@@ -71,8 +70,8 @@ class DocumentsAudit:
     document_lengths: list[int]
     sentence_lengths: list[int]
     signs: list[Sign]
-    counted: list[LeftOut]
-    words_left_out: list[LeftOut]
+    counted: list[Counted]
+    words_left_out: list[Counted]
     words_kept: int
 
     @property
@@ -267,7 +266,7 @@ def _repeats(long_sentences: HashSample, paths: list[str]) -> Sign:
     return sign
 
 
-def _counters(manifest: DocumentsManifest) -> tuple[list[LeftOut], list[LeftOut]]:
+def _counters(manifest: DocumentsManifest) -> tuple[list[Counted], list[Counted]]:
     """Return the manifest's counters that are not 0, largest first: of documents and their parts,
     and of words left out, by reason.
 
@@ -281,7 +280,7 @@ def _counters(manifest: DocumentsManifest) -> tuple[list[LeftOut], list[LeftOut]
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
         if not counts[name]:
             continue
-        counter = LeftOut(
+        counter = Counted(
             name=in_words(name.removeprefix(WORDS_LEFT_OUT)),
             count=counts[name],
             examples=manifest.examples.get(name, []),

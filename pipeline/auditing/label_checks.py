@@ -12,19 +12,19 @@ import numpy as np
 
 from ..instances.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..manifests import InstancesManifest
-from .judging import (
+from .measures import Measures
+from .origins import OriginMeasures
+from .verdict import (
     HALF_TOLERANCE,
     ROWS_FOR_EXACT,
     Z_SHOWN,
+    Check,
     is_half,
     none,
     too_few,
     verdict_of,
     wilson_interval,
 )
-from .measures import Measures
-from .origins import OriginMeasures
-from .verdict import Check
 
 # Of one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05
@@ -74,10 +74,6 @@ def origin_checks(
     if pairing not in ("balanced", "bert"):
         return
     unjudged = "" if pairing == "balanced" else _not_promised(pairing)
-    script = _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
-    if script.verdict == "bad" and _has_one_language_a_pair(origins, manifest):
-        script = _as_property_of_text(script, measures)
-    yield script
     forced_share = manifest.counts.get("forced_pairs", 0) / max(measures.counts["rows"], 1)
     for name, histogram in origins.document_lengths.items():
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
@@ -97,32 +93,6 @@ def origin_checks(
             num_shards = sum(shard.split == "train" for shard in manifest.shards)
             check = _with_reason(check, name, num_across, num_shards)
         yield check
-
-
-def _has_one_language_a_pair(origins: OriginMeasures, manifest: InstancesManifest) -> bool:
-    """Return whether the languages of A and B, as documents name them, say nothing of the label."""
-    if len(manifest.languages) == 1:
-        return True
-    if origins.documents is None:
-        return False
-    language = _auc_check(
-        "language", _by_share(origins.histogram("language")), ORIGIN_AUC_TOLERANCE, ""
-    )
-    return language.verdict == "ok"
-
-
-def _as_property_of_text(check: Check, measures: Measures) -> Check:
-    """Say why the script of a segment tells the label although the pairs are drawn well.
-
-    A passage in another script, such as a list of English titles, goes on in that script, and the
-    next segment with it. So does its topic, which is what the model is meant to learn.
-    """
-    num_rows = measures.scripts.sum()
-    most_frequent = measures.scripts.sum(axis=0).max()
-    share = 1 - most_frequent / num_rows
-    reason = f"documents mix scripts: {share:.0%} of the rows are not in the main one alone"
-    advice = "to avoid it, leave such passages out, or build with `pairing` none"
-    return check.explained(reason, advice)
 
 
 def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) -> Check:

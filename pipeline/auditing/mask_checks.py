@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..instances.balance import Z_JUDGED
-from .judging import TOO_LITTLE, Z_SHOWN, info, none, too_few, verdict_of
 from .measures import Measures
-from .verdict import Check, Verdict
+from .verdict import TOO_LITTLE, Z_SHOWN, Check, Verdict, info, none, too_few, verdict_of
 
 MIN_WHOLE_WORD_BUDGET = 0.9
 """Whole words cannot always fill the mask budget; using less than this share is a fault, unless
@@ -98,9 +97,11 @@ def split_checks(measures: Measures) -> Iterator[Check]:
         share = corrected[kind]
         expected = percent / 100
         # The interval shown is about the observed share. In few tokens, that share and its variance
-        # may be near 0 by chance; so the verdict takes the variance about the expected share.
-        shown_error = _standard_error(measures.squares[kind], masked, observed[kind])
-        judged_error = _standard_error(measures.squares[kind], masked, expected)
+        # may be near 0 by chance; so the verdict takes the variance about the share that should be
+        # observed, the expected one before its correction.
+        shown_error = _standard_error(observed[kind], masked)
+        correction = share - observed[kind]
+        judged_error = _standard_error(expected - correction, masked)
         low = max(share - Z_SHOWN * shown_error, 0.0)
         high = min(share + Z_SHOWN * shown_error, 1.0)
         unjudged = too_few(Z_JUDGED * judged_error, counts["rows"])
@@ -114,20 +115,10 @@ def split_checks(measures: Measures) -> Iterator[Check]:
         yield _uniform_check(measures)
 
 
-def _standard_error(squares: np.ndarray, masked: int, share: float) -> float:
-    """Return the standard error of a share of `masked` tokens, with rows as clusters.
-
-    A span is masked as one, so tokens of a row are not independent: the variance is the sum over
-    rows of ``(tokens of the kind - share * masked tokens) ** 2``, computed from its three sums of
-    squares and products (cluster sampling; Cochran 1977, "Sampling Techniques"), and at least the
-    variance of independent tokens.
-    """
-    kind_squares, products, mask_squares = squares
-    # By (n - s * m) ** 2 = n * n - 2 * s * n * m + s * s * m * m, so that no row is read again.
-    between_rows = kind_squares - 2 * share * products + share**2 * mask_squares
-    independent = masked * share * (1 - share)
-    # At least one token: where none is of the kind, both are 0, but the share is not exact.
-    variance = max(between_rows, independent, 1.0)
+def _standard_error(share: float, masked: int) -> float:
+    """Return the standard error of a share of `masked` tokens, which are drawn independently."""
+    # At least one token: where none is of the kind, the variance is 0, but the share is not exact.
+    variance = max(masked * share * (1 - share), 1.0)
     return math.sqrt(variance) / masked
 
 

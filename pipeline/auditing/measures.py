@@ -12,9 +12,7 @@ Every measure is a sum over rows, so memory is bounded by a slice. Arrays are fl
 Of packed instances each sequence is measured as a row without B; only their fill is that of rows.
 """
 
-import unicodedata
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +26,7 @@ from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
-from .repeats import HashSample
+from .signs import HashSample
 
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
@@ -93,43 +91,13 @@ def read_batch(batch: pa.RecordBatch, vocab_size: int) -> Rows:
     return rows
 
 
-def scripts_of(tokens: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Number the scripts of tokens in the order of their appearance.
-
-    Return the script of each token, int64 [vocab_size], 0 for a token without letters, and one more
-    than the highest number. Chinese characters and kana are one script, because Japanese mixes
-    them.
-    """
-    numbers = {"": 0}
-    script_of_token = np.zeros(len(tokens), np.int64)
-    for token_id, token in enumerate(tokens):
-        script = _script_of(token)
-        script_of_token[token_id] = numbers.setdefault(script, len(numbers))
-    return script_of_token, len(numbers)
-
-
-def _script_of(token: str) -> str:
-    """Return the script of a token's first letter; "" without letters."""
-    if token.startswith("["):  # [MASK] is not Latin
-        return ""
-    for character in token:
-        if character.isalpha():
-            # Unicode's names begin with it: LATIN SMALL LETTER A, HANGUL SYLLABLE GA.
-            script = unicodedata.name(character, "").split(" ")[0]
-            if script in ("HIRAGANA", "KATAKANA"):
-                return "CJK"
-            return script
-    return ""
-
-
 class Measures:
     """The sums over all rows so far.
 
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label`
-    holds histograms int64 [2, values] of a measure of the row by label, `scripts` one of the main
-    scripts of A and B; `squares` holds the sums over rows that cluster-robust intervals need;
-    `tokens`, `masked_tokens` and `random_tokens`, int64 [vocabulary], count all tokens before
-    masking, the masked ones, and the random ones.
+    holds histograms int64 [2, values] of a measure of the row by label; `tokens`, `masked_tokens`
+    and `random_tokens`, int64 [vocabulary], count all tokens before masking, the masked ones, and
+    the random ones.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, num_rows: int) -> None:
@@ -145,15 +113,6 @@ class Measures:
             "length of A": _no_counts(2, num_lengths),
             "length of B": _no_counts(2, num_lengths),
             "B ending a sentence": _no_counts(2, 2),
-        }
-        self._script_of, self._num_scripts = scripts_of(vocabulary.readable)
-        num_pairs = self._num_scripts**2
-        self.scripts = _no_counts(2, num_pairs)
-
-        self.squares = {
-            "mask": np.zeros(3),
-            "random": np.zeros(3),
-            "keep": np.zeros(3),
         }
         self.tokens = _no_counts(vocab_size)
         self.masked_tokens = _no_counts(vocab_size)
@@ -172,7 +131,6 @@ class Measures:
         self._add_counts(measured)
         self._add_passes(shard, measured.rows)
         self._add_labels(measured)
-        self._add_scripts(measured)
         self._add_special_tokens(measured)
         self._add_masks(measured)
         self._add_words(measured)
@@ -225,34 +183,6 @@ class Measures:
             highest = histogram.shape[1] - 1  # rows that are too long count as the longest
             np.add.at(histogram, (labels, np.minimum(values, highest)), 1)
 
-    def _add_scripts(self, measured: MeasuredRows) -> None:
-        """Count rows by label, and by the script that most tokens of A and of B are in."""
-        rows = measured.rows
-        num_scripts = self._num_scripts
-        row = owners(rows.lengths)
-        in_b = places(rows.lengths) >= rows.segment_b_start[row]
-        script = self._script_of[measured.restored]
-        # One `bincount` counts the tokens of all (row, segment, script) at once. With two scripts
-        # and "-", a token without letters (as [CLS] and [SEP] are, not drawn):
-        #
-        #     row 0:  A  a1 a2 -    B  b1 b2       key = (2 * row + in_b) * num_scripts + script
-        #     row 1:  A  k1 -       B  k2 a3
-        #
-        #     counts         -  Latin  Hangul      main script
-        #     row 0   A      1    2      0         Latin
-        #             B      0    2      0         Latin
-        #     row 1   A      1    0      1         Hangul
-        #             B      0    1      1         Latin, the first of the most frequent
-        segment = 2 * row + in_b
-        keys = segment * num_scripts + script
-        counts = np.bincount(keys, minlength=2 * len(rows) * num_scripts)
-        counts = counts.reshape(len(rows), 2, num_scripts)
-        counts[:, :, 0] = 0  # Punctuation and numbers must not outvote a script.
-        main_of_a, main_of_b = counts.argmax(axis=2).T
-        pairs = main_of_a * num_scripts + main_of_b
-        labels = np.minimum(rows.next_sentence_label, 1)
-        np.add.at(self.scripts, (labels, pairs), 1)
-
     def _add_special_tokens(self, measured: MeasuredRows) -> None:
         rows = measured.rows
         restored = measured.restored
@@ -286,16 +216,10 @@ class Measures:
             masked=len(stored),
             masks_asked=int(asked.sum()),
             random_not_ordinary=_num_true(~self.vocabulary.is_ordinary[random_tokens]),
+            masked_mask=_num_true(is_mask),
+            masked_random=_num_true(is_random),
+            masked_keep=_num_true(is_kept),
         )
-        row_of_mask = owners(rows.num_masked)
-        masks = rows.num_masked
-        masks_by_kind = {"mask": is_mask, "random": is_random, "keep": is_kept}
-        for kind, is_kind in masks_by_kind.items():
-            # Of a row's n tokens of the kind and m masked tokens: with the sums of n * n, n * m and
-            # m * m, `mask_checks` has the sum of (n - share * m) ** 2 for any share.
-            of_kind = np.bincount(row_of_mask, is_kind, minlength=len(masks))
-            self.squares[kind] += [of_kind @ of_kind, of_kind @ masks, masks @ masks]
-            self.counts[f"masked_{kind}"] += _num_true(is_kind)
         vocab_size = len(self.vocabulary)
         self.masked_tokens += np.bincount(originals, minlength=vocab_size)
         self.random_tokens += np.bincount(random_tokens, minlength=vocab_size)

@@ -1,13 +1,31 @@
-"""Sum up the checks of an audit, in one sentence, for the terminal and the report."""
+"""Judge single figures, with the statistics that all checks of instances share, and sum up the
+checks of an audit in one sentence, for the terminal and the report.
+"""
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from ..execution.counters import count_of
+from ..instances.balance import Z_JUDGED
+from ..manifests import too_little_to_judge
 from .documents import DocumentsAudit
 
 NUM_NAMED = 3
+Z_SHOWN = 1.96
+"""The intervals shown are 95% intervals."""
+
+MAX_CHANCE = 0.25
+"""If chance alone may account for a deviation this large, there are too few rows to judge."""
+
+TOO_LITTLE = "too little to judge"
+
+ROWS_FOR_EXACT = 10_000
+"""From this many rows on, one half must be met within `HALF_TOLERANCE`; below, within chance."""
+
+HALF_TOLERANCE = 0.005
 
 Verdict = Literal["ok", "bad", "warn", "unjudged", "info"]
 """``warn`` is out of tolerance, but by a property of the text, or in the held-out rows alone;
@@ -63,6 +81,68 @@ def _joined(text: str, advice: str) -> str:
     if not advice:
         return text
     return f"{text}; {advice}"
+
+
+def verdict_of(holds: bool) -> Verdict:
+    """Return ``ok`` or ``bad``."""
+    return "ok" if holds else "bad"
+
+
+def exact(name: str, value: int, asked: int) -> Check:
+    """Judge a count that must be a certain number."""
+    verdict = verdict_of(value == asked)
+    return Check(name, f"{value:,}", f"{asked:,}", verdict, value)
+
+
+def none(name: str, value: int) -> Check:
+    """Judge a count of faults."""
+    return exact(name, value, 0)
+
+
+def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
+    """Judge a share that must not exceed a limit, which in few rows a few exceed by chance."""
+    measured = f"{share:.3%}"
+    if unjudged := too_little_to_judge(num_rows):
+        return Check(name, measured, unjudged, "unjudged", share)
+    asked = f"at most {limit:.1%}"
+    return Check(name, measured, asked, verdict_of(share <= limit), share)
+
+
+def info(name: str, value: float, measured: str) -> Check:
+    """Show a figure that no limit applies to."""
+    return Check(name, measured, "", "info", value)
+
+
+def too_few(chance: float, num_rows: int) -> str:
+    """Return why not to judge a share of rows that may deviate by `chance`; "" if it can be
+    judged.
+    """
+    if chance <= MAX_CHANCE:
+        return ""
+    return f"{TOO_LITTLE}: {count_of(num_rows, 'row')}"
+
+
+def is_half(successes: int, trials: int) -> bool:
+    """Tell whether a share is one half: within the tolerance or, with few trials, within chance."""
+    if trials >= ROWS_FOR_EXACT:
+        return abs(successes / trials - 0.5) <= HALF_TOLERANCE
+    low, high = wilson_interval(successes, trials, Z_JUDGED)
+    return low <= 0.5 <= high
+
+
+def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[float, float]:
+    """Return the score interval of a share (Wilson 1927, "Probable inference, the law of
+    succession, and statistical inference"); (0, 1) without trials.
+    """
+    if not trials:
+        return 0.0, 1.0
+    # Not share ± z * error, whose error is 0 where no trial succeeds, or all do.
+    share = successes / trials
+    spread = z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    variance = share * (1 - share) / trials + spread / (4 * trials)
+    half_width = z * math.sqrt(variance) / (1 + spread)
+    return centre - half_width, centre + half_width
 
 
 @dataclass(frozen=True)
@@ -162,17 +242,3 @@ def _listed(texts: Iterable[str]) -> str:
     if num_more > 0:
         return f"{named} and {num_more} more"
     return named
-
-
-def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
-    """Return the checks of several audits side by side; None if an audit lacks the check."""
-    checks_of_audits = []
-    names: dict[str, None] = {}  # as an ordered set: each name once, where it first comes
-    for audit in audits:
-        checks = {check.name: check for check in audit.checks}
-        checks_of_audits.append(checks)
-        names |= dict.fromkeys(checks)
-    side_by_side = {}
-    for name in names:
-        side_by_side[name] = [checks.get(name) for checks in checks_of_audits]
-    return side_by_side

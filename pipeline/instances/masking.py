@@ -20,23 +20,17 @@ from ..config import BuildConfig
 from ..ragged import indices_of, offsets_of, owners, ranges
 from ..vocabulary.vocabulary import Vocabulary
 
-# SpanBERT (arXiv 1907.10529), section 3.1: span lengths in words are geometric, cut off at 10.
-SPAN_P = 0.2
-MAX_SPAN_WORDS = 10
-
 
 @dataclass(frozen=True)
 class Positions:
     """The chosen positions of each row, ascending.
 
     `flat` int64 [num_chosen] indexes the flat `ids`; `counts` int64 [num_rows] are the chosen
-    positions per row; `span` int64 [num_chosen] numbers the span that each position belongs to, or
-    is None if tokens are masked one by one.
+    positions per row.
     """
 
     flat: np.ndarray
     counts: np.ndarray
-    span: np.ndarray | None = None
 
     def in_row(self, row_offsets: np.ndarray) -> np.ndarray:
         """Return the positions as indices into their rows, int64 [num_chosen]."""
@@ -135,15 +129,13 @@ def choose_positions(
 ) -> Positions:
     """Choose the positions to predict: `wanted` tokens of each row, never [CLS] or [SEP].
 
-    Whole-word and span masking choose at most that many tokens, in whole words, or a row's shortest
-    word if none fits.
+    Whole-word masking chooses at most that many tokens, in whole words, or a row's shortest word if
+    none fits.
     """
     if config.masking == "token":
         return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
     words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues)
-    if config.masking == "whole-word":
-        return _choose_words(words, wanted, rng)
-    return _choose_spans(words, wanted, rng)
+    return _choose_words(words, wanted, rng)
 
 
 def apply_masks(
@@ -155,16 +147,11 @@ def apply_masks(
 ) -> np.ndarray:
     """Overwrite the chosen positions of `ids` in place; return the original tokens there.
 
-    The choice of ``config.mask_split`` is made per token, or per span if the positions have spans
-    (SpanBERT, section 3.1: "at the span level"); random tokens are ordinary ones, drawn one by one.
+    The choice of ``config.mask_split`` is made per token, also within a word; random tokens are
+    ordinary ones, drawn one by one.
     """
     originals = ids[positions.flat]
-    if positions.span is None:
-        percent = rng.integers(0, 100, len(originals), dtype=np.uint8)
-    else:
-        num_spans = int(positions.span.max(initial=-1)) + 1
-        percent_of_span = rng.integers(0, 100, num_spans, dtype=np.uint8)
-        percent = percent_of_span[positions.span]
+    percent = rng.integers(0, 100, len(originals), dtype=np.uint8)
     to_mask, to_random, _ = config.mask_split
     is_mask = percent < to_mask
     is_random = ~is_mask & (percent < to_mask + to_random)
@@ -304,14 +291,16 @@ def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.
     lengths = words.length.astype(np.int32)
     lengths_RW = lengths[order_RW]
     lengths_RW[is_padding_RW] = np.iinfo(np.int32).max
-    # The loops take one word of every row at a time, so rows become the inner axis, in memory too.
+    # The loop takes one word of every row at a time, so rows become the inner axis, in memory too.
     order_WR = np.ascontiguousarray(order_RW.T)
     lengths_WR = np.ascontiguousarray(lengths_RW.T)
     return order_WR, lengths_WR
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
-    """Take words in random order, skipping those that no longer fit."""
+    """Take words in random order, skipping those that no longer fit; the shortest word of a row if
+    none fits.
+    """
     order_WR, lengths_WR = _word_order(words, rng)
     remaining = wanted.copy()
     is_taken = np.zeros(len(words.start), bool)
@@ -323,101 +312,11 @@ def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) ->
         if not remaining.any():
             break
     rows_without_words = np.flatnonzero(remaining == wanted)
-    _take_shortest(is_taken, rows_without_words, order_WR, lengths_WR)
-    return _word_positions(words, is_taken)
-
-
-def _take_shortest(
-    is_taken: np.ndarray, rows: np.ndarray, order_WR: np.ndarray, lengths_WR: np.ndarray
-) -> np.ndarray:
-    """Take and return the shortest word (a random one of equals) of each of `rows`."""
     # `argmin` returns the first of equals, and the order is random.
-    place = lengths_WR[:, rows].argmin(axis=0)
-    shortest = order_WR[place, rows]
-    is_taken[shortest] = True
-    return shortest
+    shortest = lengths_WR[:, rows_without_words].argmin(axis=0)
+    is_taken[order_WR[shortest, rows_without_words]] = True
 
-
-def _choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
-    """Take spans of words from random anchors until nothing more fits.
-
-    A row's last span may be shorter than drawn. Each span is numbered by its anchor's word.
-    """
-    order_WR, lengths_WR = _word_order(words, rng)
-    remaining = wanted.copy()
-    is_taken = np.zeros(len(words.start), bool)
-    span = np.full(len(words.start), -1)
-    # Words of one segment are adjacent; between segments and rows there is a special token.
-    ends = words.start + words.length
-    joins_next = np.append(ends[:-1] == words.start[1:], False)
-    for word_R, length_R in zip(order_WR, lengths_WR, strict=True):
-        rows = np.flatnonzero(length_R <= remaining)
-        rows = rows[~is_taken[word_R[rows]]]
-        num_words = _span_words(len(rows), rng)
-        _take_spans(word_R[rows], num_words, words, joins_next, remaining, is_taken, span)
-        if not remaining.any():
-            break
-    rows_without_words = np.flatnonzero(remaining == wanted)
-    shortest = _take_shortest(is_taken, rows_without_words, order_WR, lengths_WR)
-    span[shortest] = shortest
-    return _word_positions(words, is_taken, span)
-
-
-def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw span lengths in words: geometric, truncated and renormalised, mean 3.8.
-
-    SpanBERT, section 3.1.
-    """
-    num_more_words = np.arange(MAX_SPAN_WORDS)
-    shares = SPAN_P * (1 - SPAN_P) ** num_more_words
-    shares /= shares.sum()
-    # Inverse transform sampling; without its last value, 1, so that rounding adds no 11th word.
-    thresholds = np.cumsum(shares)[:-1]
-    return 1 + np.searchsorted(thresholds, rng.random(num_spans), side="right")
-
-
-def _take_spans(
-    anchors: np.ndarray,
-    num_words: np.ndarray,
-    words: Words,
-    joins_next: np.ndarray,
-    remaining: np.ndarray,
-    is_taken: np.ndarray,
-    span: np.ndarray,
-) -> None:
-    """Take up to `num_words` words from each anchor on, at most one anchor per row.
-
-    A span ends where the segment does, at a word that is taken, or at one that does not fit in the
-    row's budget. All spans grow by a word at a time; `remaining`, `is_taken` and `span` change in
-    place.
-    """
-    word = anchors
-    while len(word):
-        is_taken[word] = True
-        span[word] = anchors
-        # At most one word of each row, so that no index repeats: NumPy would subtract only once.
-        remaining[words.row[word]] -= words.length[word]
-        num_words = num_words - 1
-        # Indices of the spans that may have another word.
-        growing = np.flatnonzero((num_words > 0) & joins_next[word])
-        growing = growing[~is_taken[word[growing] + 1]]
-        next_word = word[growing] + 1
-        fits = words.length[next_word] <= remaining[words.row[next_word]]
-        growing = growing[fits]
-        word = next_word[fits]
-        anchors = anchors[growing]
-        num_words = num_words[growing]
-
-
-def _word_positions(
-    words: Words, is_taken: np.ndarray, span: np.ndarray | None = None
-) -> Positions:
-    """Return the positions of the tokens of the taken words, in order."""
     lengths = words.length[is_taken]
     flat = ranges(words.start[is_taken], lengths)
-    num_rows = len(words.offsets) - 1
-    counts = np.bincount(words.row[is_taken], lengths, minlength=num_rows).astype(np.int64)
-    if span is None:
-        return Positions(flat, counts)
-    _, span_numbers = np.unique(span[is_taken], return_inverse=True)
-    return Positions(flat, counts, np.repeat(span_numbers, lengths))
+    counts = np.bincount(words.row[is_taken], lengths, minlength=len(wanted)).astype(np.int64)
+    return Positions(flat, counts)

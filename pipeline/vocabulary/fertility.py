@@ -1,5 +1,5 @@
-"""Measure how well a vocabulary covers a language: its fertility (tokens per word), also with
-fewer tokens, its unknown tokens, and its longest and rarest ones.
+"""Measure how well a vocabulary covers a language: its fertility (tokens per word), its unknown
+tokens, and its longest and rarest ones.
 """
 
 from itertools import pairwise
@@ -8,16 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
-from tokenizers.models import BPE, Model
+from tokenizers.models import Model
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from ..manifests import FertilityReport
 from .byte_level import CHARACTERS
 from .tokenize import bert_tokenizer, encode_texts, join_words
 from .vocabulary import Vocabulary
-
-SMALLEST_SIZE = 1000
-"""The first vocabulary of `fertility_by_size`; each of the next ones has twice as many tokens."""
 
 _NUM_EXAMPLES = 10
 
@@ -30,7 +27,9 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     """
     token_counts = np.zeros(len(vocabulary), np.int64)
     texts, counts_of_texts = _texts_of(words, vocabulary)
-    ids, lengths = _encode(texts, _model(vocabulary))
+    tokenizer = Tokenizer(_model(vocabulary))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    ids, lengths = encode_texts(tokenizer, texts)
     np.add.at(token_counts, ids, np.repeat(counts_of_texts, lengths))
     num_words = int(words["count"].to_numpy().sum())
     num_tokens = int(token_counts.sum())
@@ -58,36 +57,6 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
             (tokens[token_id], int(token_counts[token_id])) for token_id in rarest[:_NUM_EXAMPLES]
         ],
     )
-
-
-def fertility_by_size(
-    words: pa.Table, vocabulary: Vocabulary, num_merges: int
-) -> list[tuple[int, float]]:
-    """Return the tokens per word if only the first tokens of a learned vocabulary are used:
-    `SMALLEST_SIZE` of them, twice that, and so on, as pairs of the size and the figure.
-
-    The last `num_merges` tokens stand in the order in which they were learned, so a figure is that
-    of a vocabulary learned with this size and the same alphabet. Sizes without room for the
-    alphabet are left out.
-    """
-    num_before_merges = len(vocabulary) - num_merges
-    sizes = []
-    size = SMALLEST_SIZE
-    # One near that of the whole would say nothing new: 8,000 of 8,192.
-    while 4 * size <= 3 * len(vocabulary):
-        if size > num_before_merges:
-            sizes.append(size)
-        size *= 2
-
-    num_words = max(1, int(words["count"].to_numpy().sum()))
-    texts, counts_of_texts = _texts_of(words, vocabulary)
-    tokens_per_word = []
-    merges = vocabulary.byte_level.merges if vocabulary.byte_level else None
-    for size in sizes:
-        model = _model_of_first(size, vocabulary, merges)
-        _, lengths = _encode(texts, model)
-        tokens_per_word.append((size, int(lengths @ counts_of_texts) / num_words))
-    return tokens_per_word
 
 
 def _num_characters(words: pa.Table) -> int:
@@ -118,24 +87,7 @@ def _texts_of(words: pa.Table, vocabulary: Vocabulary) -> tuple[list[str], np.nd
     return texts, np.array(counts_of_texts, np.int64)
 
 
-def _encode(texts: list[str], model: Model) -> tuple[np.ndarray, np.ndarray]:
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    return encode_texts(tokenizer, texts)
-
-
 def _model(vocabulary: Vocabulary) -> Model:
     if vocabulary.byte_level:
         return vocabulary.byte_level.tokenizer().model
     return bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
-
-
-def _model_of_first(
-    size: int, vocabulary: Vocabulary, merges: list[tuple[str, str]] | None
-) -> Model:
-    """Return the model of the first `size` tokens; WordPiece has no `merges`."""
-    tokens = vocabulary.tokens[:size]
-    if merges is None:
-        return bert_tokenizer(tokens, vocabulary.normalization).model
-    ids = {token: token_id for token_id, token in enumerate(tokens)}
-    return BPE(ids, [(left, right) for left, right in merges if left + right in ids])

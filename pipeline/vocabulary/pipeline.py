@@ -47,7 +47,7 @@ from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
 from .bpe import learn_bpe
 from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
-from .fertility import fertility_by_size, fertility_report
+from .fertility import fertility_report
 from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
 from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
@@ -177,8 +177,6 @@ class Learn(Phase[VocabularySetup, None, Learned]):
             directory.write_bytes(name, content)
         validation_words = read_counts(directory, "validation", range(setup.num_buckets))
         validation = fertility_report(validation_words, vocabulary)
-        by_size = fertility_by_size(validation_words, vocabulary, learned_from.num_merges)
-        by_size.append((len(vocabulary), validation.tokens_per_word))
         return Learned(
             files=(WORD_COUNTS_FILE, *files),
             tokenizer=VocabularyTokenizer(
@@ -188,7 +186,6 @@ class Learn(Phase[VocabularySetup, None, Learned]):
                 num_tokens=len(vocabulary),
                 learned_from=learned_from,
                 validation=validation,
-                tokens_per_word_by_size=by_size,
             ),
             word_counts=File(name=WORD_COUNTS_FILE, bytes=written.num_bytes, sha256=written.sha256),
         )

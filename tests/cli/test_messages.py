@@ -180,11 +180,6 @@ def test_every_hint_names_an_option_that_exists():
             "Download it, and give the file: curl -L -C - -O https://example.org/a/wiki.xml.bz2",
         ),
         (
-            "pretrain i --output o --license gpl3",
-            "--license is gpl3, which is not the identifier of a licence on the Hugging Face Hub; "
-            "did you mean gpl.",
-        ),
-        (
             "finetune reviews.csv --checkpoint c --output o",
             "There is no task 'reviews.csv'; choose from cola, sst2, mrpc, qqp, stsb, mnli, qnli, "
             "rte, wnli, classify, multilabel, similarity, squad, swag, ner, pos.",

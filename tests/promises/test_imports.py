@@ -15,7 +15,6 @@ CONTRACTS = {
         "encodings",
         "errors",
         "languages",
-        "licenses",
         "manifests",
         "memory",
         "mixture",

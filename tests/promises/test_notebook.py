@@ -83,7 +83,7 @@ def test_the_lesson_runs(tmp_path: Path):
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     shown = json.dumps([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
-    assert "All 32 checks hold." in shown
+    assert "All 31 checks hold." in shown
     assert shown.count("image/png") == 4
     assert "most memory" in shown
 

@@ -76,7 +76,7 @@ def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_p
         (1, {"objective": "ltr"}, "none"),
         (2, {}, "none"),
         (2, {"mask_rate": (0.3,)}, "token"),
-        (2, {"dynamic_masking": "span"}, "span"),
+        (2, {"dynamic_masking": "whole-word"}, "whole-word"),
     ],
 )
 def test_masks_are_drawn_where_the_same_would_come_again(tmp_path, duplicates, options, expected):

@@ -63,7 +63,7 @@ def restored(row: dict) -> list[int]:
 
 
 @pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])
-@pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
+@pytest.mark.parametrize("masking", ["token", "whole-word"])
 def test_rows_hold_the_text_of_the_documents_they_name(pairing, masking):
     corpus = corpus_of(30)
     table = build(corpus, pairing=pairing, masking=masking).table

@@ -1,13 +1,11 @@
-"""Masks: the exact count, never a special token, whole words, SpanBERT's spans, 80/10/10."""
+"""Masks: the exact count, never a special token, whole words, 80/10/10."""
 
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from clozeworks.pipeline.config import BuildConfig
-from clozeworks.pipeline.instances import masking as masking_module
 from clozeworks.pipeline.instances.masking import (
-    MAX_SPAN_WORDS,
     Positions,
     apply_masks,
     choose_positions,
@@ -66,7 +64,7 @@ def many_rows(num_rows: int, seed: int = 0) -> Rows:
     )
 
 
-MASKINGS = ["token", "whole-word", "span"]
+MASKINGS = ["token", "whole-word"]
 SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20)
 
 
@@ -74,7 +72,7 @@ SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=
 @settings(max_examples=100)
 @given(
     SEGMENTS,
-    st.sampled_from(["token", "whole-word", "span"]),
+    st.sampled_from(MASKINGS),
     st.sampled_from([0.01, 0.15, 0.4]),
     st.integers(0, 9),
 )
@@ -110,7 +108,7 @@ def test_no_cap_but_the_rate():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("masking", ["token", "whole-word"])
+@pytest.mark.parametrize("masking", MASKINGS)
 def test_positions_are_uniform_over_the_row(masking):
     rows = Rows([(30, 31)] * 20_000)
     positions = rows.choose(masking)
@@ -124,36 +122,6 @@ def test_whole_words_use_almost_all_of_the_budget():
     rows = many_rows(2000)
     positions = rows.choose("whole-word")
     assert positions.counts.sum() >= 0.97 * num_to_mask(rows.lengths, 0.15, 128).sum()
-
-
-def test_spans_have_the_lengths_of_spanbert():
-    rows = Rows([(250, 250)] * 1000)
-    positions = rows.choose("span", max_length=512)
-    words = rows.words()[positions.flat]
-    assert positions.span is not None
-    span_words = np.bincount(np.unique(np.stack([positions.span, words]), axis=1)[0])
-    assert span_words.max() == MAX_SPAN_WORDS
-    # The paper's mean is 3.8; spans that meet another, the segment's end or the end of the budget
-    # are shorter.
-    assert 2.9 < span_words.mean() < 3.9
-    np.testing.assert_array_less(np.diff(np.bincount(span_words)[1:MAX_SPAN_WORDS]), 0)
-    assert (np.diff(positions.span) >= 0).all()
-
-
-def test_span_lengths_are_drawn_as_the_paper_has_them():
-    times = np.bincount(masking_module._span_words(400_000, rng_for(0, "spans")))
-    assert len(times) == MAX_SPAN_WORDS + 1
-    assert times[0] == 0
-    assert times @ np.arange(len(times)) / times.sum() == pytest.approx(3.8, abs=0.02)
-    np.testing.assert_allclose(times[2:] / times[1:-1], 0.8, atol=0.03)
-
-
-def test_spans_do_not_cross_a_separator():
-    rows = many_rows(1000)
-    positions = rows.choose("span", 0.4)
-    assert positions.span is not None
-    same_span = np.diff(positions.span) == 0
-    assert (np.diff(positions.flat)[same_span] == 1).all()
 
 
 def masked(
@@ -202,17 +170,6 @@ def test_random_replacements_are_uniform_over_ordinary_tokens():
     expected = len(positions.flat) / len(ORDINARY)
     chi_square = ((times[10:] - expected) ** 2 / expected).sum()
     assert abs(chi_square - len(ORDINARY)) < 5 * np.sqrt(2 * len(ORDINARY))
-
-
-def test_spans_are_masked_as_a_whole():
-    rows = many_rows(3000)
-    positions = rows.choose("span")
-    assert positions.span is not None
-    ids, _ = masked(rows, positions, (80, 10, 10))
-    is_mask = ids[positions.flat] == MASK
-    share = np.bincount(positions.span, is_mask) / np.bincount(positions.span)
-    assert set(np.unique(share)) == {0.0, 1.0}
-    assert share.mean() == pytest.approx(0.8, abs=0.02)
 
 
 @pytest.mark.parametrize("masking", MASKINGS)

@@ -117,7 +117,7 @@ def test_every_document_is_whole_or_cut_between_sentences(lengths: list[list[int
     assert counts["padding_tokens"] == 600 * len(table) - stored
 
 
-@pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
+@pytest.mark.parametrize("masking", ["token", "whole-word"])
 def test_masks_are_as_many_as_each_document_asks_for(masking: str):
     lengths = np.array([3, 598, 4, 17, 120, 3, 300])
     offsets = np.append(0, np.cumsum(lengths))

@@ -24,7 +24,6 @@ TEXTS = {
     "en": "The café near the lake has been closed since the spring of that year . " * 20,
     "uk": "Київ це столиця України . Київ стоїть на Дніпрі і на своїй землі . " * 20,
     "ko": "한국어는 한반도에서 쓰이는 언어이다 . 한국어는 쉽다 . " * 20,
-    "de": "Das ist schön für die Häuser der Stadt . Schön ist es . " * 20,
     "id": "Jakarta adalah kota terbesar di negara ini . " * 20,
 }
 
@@ -81,14 +80,9 @@ def of(*languages: str) -> list[tuple[str, str]]:
     [
         (of("en"), {}, True, r"stripped, as is usual in en \(100% of the text\)"),
         (of("en", "id"), {}, True, r"in en \(\d\d% of the text\), id \(\d\d% of the text\)"),
-        (of("uk"), {}, False, r"kept, .* damage uk \(100% of the text, for example київ -> киів\)"),
-        (
-            of("en", "en", "ko"),
-            {},
-            False,
-            r"damage ko \(\d\d% of the text, for example 한국어는 -> ᄒ ᅡ ᆫ ᄀ ᅮ ᆨ ᄋ ᅥ ᄂ ᅳ ᆫ\)",
-        ),
-        (of("de"), {}, False, "schön -> schon"),
+        (of("uk"), {}, False, r"kept, .* damage uk \(100% of the text\)"),
+        (of("en", "en", "ko"), {}, False, r"damage ko \(\d\d% of the text\)"),
+        ([("hy", TEXTS["id"])], {}, False, r"damage hy \(100% of the text\)"),
         ([("en", TEXTS["en"] * 200), ("uk", TEXTS["uk"])], {}, True, r"in en \(100% of the text\)"),
         ([("en-gb", TEXTS["en"])], {}, True, "in en-gb"),
         (
@@ -104,7 +98,7 @@ def of(*languages: str) -> list[tuple[str, str]]:
             r"^stripped, as is usual in en \(\d\d% of the text\), and as it hardly damages text in "
             r"an unknown language \(\d\d% of the text\)$",
         ),
-        ([("und", TEXTS["uk"])], {}, False, "damage text in an unknown language .*київ -> киів"),
+        ([("und", TEXTS["uk"])], {}, False, "damage text in an unknown language"),
         (of("uk"), {"cased": True}, False, "the vocabulary is cased"),
         (of("en"), {"strip_accents": False}, False, "as requested"),
     ],
@@ -136,8 +130,7 @@ def test_damage_that_was_requested_is_a_warning(
         ]
     )
     error = capsys.readouterr().err
-    assert "Warning: --strip-accents damages uk (" in error
-    assert "for example київ -> киів" in error
+    assert "Warning: --strip-accents could damage uk (" in error
     manifest = read_manifest(output, VocabularyManifest)
     assert manifest.accents is not None and manifest.accents.damage
 
