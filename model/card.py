@@ -1,6 +1,4 @@
-"""Facts in model cards; ``card.md.jinja`` beside this file adds licences to the frame of all
-cards.
-"""
+"""Facts in model cards; ``card.md.jinja`` beside this file adds them to the frame of all cards."""
 
 import os
 import re

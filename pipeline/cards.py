@@ -1,9 +1,8 @@
 """Render templates: cards of data and models, which are Markdown with the metadata of the Hugging
 Face Hub, and pages in HTML.
 
-``card.md.jinja`` beside this file is the frame of all cards: title, use, and tables, which map
-headings to names and values. The cards of data, of pre-training and of fine-tuning extend it, each
-by a template of its own.
+``card.md.jinja`` beside this file is the frame of all cards. The cards of data, of pre-training and
+of fine-tuning extend it, each by a template of its own.
 """
 
 import html

@@ -40,7 +40,6 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
         size_category=size_category(num_rows),
         splits=_splits(manifest),
         features=[_feature(field) for field in schema],
-        tables={},
     )
 
 
