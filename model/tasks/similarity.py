@@ -32,7 +32,6 @@ import torch.nn.functional as F
 from msgspec import Meta
 from torch import Tensor
 
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
@@ -153,8 +152,6 @@ class Similarity(Task[TextGroup]):
     matryoshka: tuple[Size, ...] = ()
     """Sizes of the beginnings of vectors that are trained to be used alone."""
     max_length: Size = 128
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
 
     @property
     def whole_batches(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -175,7 +172,7 @@ class Similarity(Task[TextGroup]):
         scores. The first row says what there is. Rows for training or dev that lack some of it, or
         with an empty text or score, are left out and counted.
         """
-        rows = read_pairs(path, self.encoding)
+        rows = read_pairs(path)
         first = next(rows, None)
         if first is None:
             return
@@ -417,9 +414,9 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
             columns[name] = (given,)
     task = Similarity(
         **columns,
-        **options.given("max_length", "encoding", "temperature", "matryoshka"),
+        **options.given("max_length", "temperature", "matryoshka"),
     )
-    rows = chain.from_iterable(read_pairs(file, task.encoding) for file in files)
+    rows = chain.from_iterable(map(read_pairs, files))
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import AUTO, check_line_ends, detect, read_sample, refusal
+from ...pipeline.encodings import check_line_ends, detect, read_sample, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
 from ...pipeline.text_streams import recoded
@@ -28,7 +28,6 @@ Headerless = Callable[[list[str]], Sequence[str] | None]
 """Returns the columns of a TSV from the fields of its first line; None if these are the header."""
 _HUB = "hf:"
 _WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
-_CONVERT = ": convert it, or give its `encoding` if the command takes one."
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -122,16 +121,14 @@ def read_rows(
     path: Path,
     headerless: Headerless | None = None,
     max_short_share: float = 0.0,
-    encoding: str = AUTO,
 ) -> Iterator[TableRow]:
     """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
     quoted, with commas or semicolons; JSON Lines has one object per line. TSV and CSV start with a
     header line, unless `headerless` gives a TSV its columns. Up to `max_short_share` of the lines
-    of a TSV may lack columns; they are left out, with a notice. Files that are not UTF-8 are read
-    in `encoding` (see `open_text`). Data sets of the Hub are streamed. Raises `UserError` naming
-    file and line.
+    of a TSV may lack columns; they are left out, with a notice. Data sets of the
+    Hub are streamed. Raises `UserError` naming file and line.
     """
     if is_hub(path):
         yield from _hub_rows(path)
@@ -139,11 +136,11 @@ def read_rows(
     check_file(path)
     match path.suffix.lower():
         case ".tsv":
-            yield from _tsv_rows(path, headerless, max_short_share, encoding)
+            yield from _tsv_rows(path, headerless, max_short_share)
         case ".csv":
-            yield from _csv_rows(path, encoding)
+            yield from _csv_rows(path)
         case ".json" | ".jsonl":
-            yield from _json_rows(path, encoding)
+            yield from _json_rows(path)
         case ".parquet":
             yield from _parquet_rows(path)
         case suffix:
@@ -225,14 +222,14 @@ def hub_split(name: str, split: str) -> Path:
 
 
 @contextmanager
-def open_text(path: Path, encoding: str = AUTO) -> Iterator[BinaryIO]:
-    """Open a text file as UTF-8. One that is not is recoded from `encoding`, or with a notice from
-    the one that is detected.
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """Open a text file as UTF-8: one that is not is recoded from the encoding that is detected,
+    with a notice.
 
     Raises `UserError` if the encoding is in doubt; see `pipeline.encodings`.
     """
     with path.open("rb") as file:
-        detection = detect(read_sample(file, path.stat().st_size), encoding=encoding)
+        detection = detect(read_sample(file, path.stat().st_size))
         if detection.doubt:
             raise refusal(str(path), detection)
         if detection.is_detected:
@@ -260,7 +257,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
-            raise UserError(f"{where} is not UTF-8{_CONVERT}") from None
+            raise UserError(f"{where} is not UTF-8: convert it.") from None
 
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
@@ -293,12 +290,12 @@ def _listed_classes(features: Any) -> dict[str, list[str]]:
 
 
 def _tsv_rows(
-    path: Path, headerless: Headerless | None, max_short_share: float, encoding: str
+    path: Path, headerless: Headerless | None, max_short_share: float
 ) -> Iterator[TableRow]:
     short_lines: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
-    with open_text(path, encoding) as file:
+    with open_text(path) as file:
         for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
             if num_lines == 1:
@@ -335,10 +332,10 @@ def _report_short(
     print_notice(f"{finding}; these lines are left out.")
 
 
-def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
+def _csv_rows(path: Path) -> Iterator[TableRow]:
     # The csv module refuses fields over 128 KiB by default; a document may be longer.
     csv.field_size_limit(2**31 - 1)
-    with open_text(path, encoding) as file:
+    with open_text(path) as file:
         text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         where = str(path)
         reader = csv.reader([])
@@ -356,7 +353,7 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
             # The file is decoded ahead of the reader, so the line is not known.
-            raise UserError(f"{where} or soon after is not UTF-8{_CONVERT}") from None
+            raise UserError(f"{where} or soon after is not UTF-8: convert it.") from None
 
 
 def _check_names(where: str, columns: Sequence[str]) -> None:
@@ -375,8 +372,8 @@ def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
     return TableRow(where, dict(zip(columns, fields, strict=True)))
 
 
-def _json_rows(path: Path, encoding: str) -> Iterator[TableRow]:
-    with open_text(path, encoding) as file:
+def _json_rows(path: Path) -> Iterator[TableRow]:
+    with open_text(path) as file:
         for where, line in text_lines(file, str(path)):
             if not line.strip():
                 continue

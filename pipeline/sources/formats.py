@@ -118,7 +118,7 @@ def detect_encoding(
         check_line_ends(sample, file.path)
     detection = detect(sample, config.encoding)
     if detection.doubt:
-        raise refusal(file.path, detection)
+        raise refusal(file.path, detection, "Give its `encoding`, or convert it")
     return file._replace(detection=detection)
 
 
