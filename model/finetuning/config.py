@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...pipeline.config import check, option
-from ...pipeline.licenses import check_license
 from ..tasks.options import TaskOptions
 
 _AT_LEAST_1 = (
@@ -109,13 +108,6 @@ class FinetuneConfig(TaskOptions):
         group="Checkpoints",
         identity=False,
     )
-    license: str | None = option(
-        None,
-        "Licence of the model, for its card: an identifier of the Hugging Face Hub "
-        "such as apache-2.0 or cc-by-sa-4.0.",
-        group="Checkpoints",
-        identity=False,
-    )
     micro_batch_size: int | None = option(
         None,
         "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",
@@ -170,7 +162,6 @@ class FinetuneConfig(TaskOptions):
         check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
         both = self.keep_head and self.random_weights
         check(not both, "keep_head", self.keep_head, "contradicts `random_weights`")
-        check_license(self.license)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         dropout_ok = 0 <= self.dropout < 1
         check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")

@@ -147,7 +147,7 @@ def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
     if ranks.rank > 0:
         return
     digest = trainer.splits.test_digest()
-    if not trainer.folder.is_complete(grid, digest, trainer.config.license):
+    if not trainer.folder.is_complete(grid, digest):
         trainer.folder.forget_end()
         print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
     report_oddities(trainer.splits, trainer.features)
