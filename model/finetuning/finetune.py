@@ -125,7 +125,7 @@ def finetune(
             ranks.wait()  # for the first one, which alone writes
             _check_ranks(ranks, identity, path)
             summary = read_summary(path)
-            if summary is None and search(grid, trainer, progress, stop):
+            if summary is None and search(grid, trainer, progress, stop or StopRequest()):
                 if ranks.rank == 0:
                     _finish(trainer, str(data))
                 ranks.wait()
