@@ -74,15 +74,20 @@ def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Fea
 
 def train_ours(features: list[Feature], checkpoint: Path) -> float:
     model = make_model(TASK, Checkpoint.open(checkpoint), CONFIG, seed=0)
-    training = Training(
-        features=features,
-        config=CONFIG,
-        recipe=RECIPE,
-        peak_rate=RATE,
-        seed=0,
-        ranks=Ranks(0, 1, torch.device("cpu")),
-    )
-    return processor_time(lambda: train_model(model, training))
+
+    def train() -> None:
+        training = Training(
+            model=model,
+            features=features,
+            config=CONFIG,
+            recipe=RECIPE,
+            peak_rate=RATE,
+            seed=0,
+            ranks=Ranks(0, 1, torch.device("cpu")),
+        )
+        train_model(training)
+
+    return processor_time(train)
 
 
 def train_peer(features: list[Feature], checkpoint: Path) -> float:

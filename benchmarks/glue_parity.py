@@ -123,6 +123,7 @@ def predict_ours(
     model = make_model(GLUE[task], Checkpoint.open(checkpoint), config, seed)
     recipe = GLUE[task].recipe._replace(batch_size=BATCH_SIZE, epochs=EPOCHS)
     training = Training(
+        model=model,
         features=train,
         config=config,
         recipe=recipe,
@@ -130,7 +131,7 @@ def predict_ours(
         seed=seed,
         ranks=Ranks(0, 1, torch.device("cpu")),
     )
-    train_model(model, training)
+    train_model(training)
     return np.stack(infer(model, dev))
 
 

@@ -28,12 +28,6 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
     help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
 )
 @click.option(
-    "--encoding",
-    default="auto",
-    show_default=True,
-    help="Encoding of labelled examples that are not UTF-8; auto detects it.",
-)
-@click.option(
     "--pair-columns",
     metavar="GOOD,BAD",
     help="Columns of minimal pairs; the default is sentence_good,sentence_bad.",
@@ -46,7 +40,6 @@ def evaluate(
     split: str | None,
     batch_size: int | None,
     metric: Literal["squad", "korquad"] | None,
-    encoding: str,
     pair_columns: str | None,
     as_json: bool,
     device: str,
@@ -73,12 +66,10 @@ def evaluate(
             )
         from ..model.finetuning.evaluate import evaluate_task
 
-        measured = evaluate_task(model, data, device, metric, encoding=encoding)
+        measured = evaluate_task(model, data, device, metric)
     else:
-        if metric or encoding != "auto":
-            raise UserError(
-                f"--metric and --encoding are for a fine-tuned model, but {model} is not one."
-            )
+        if metric:
+            raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
         from ..model.checkpoint import Checkpoint
 
         Checkpoint.open(model)  # a mistyped model is refused before its data are looked at

@@ -23,19 +23,12 @@ from .summary import CommandSummary
     help="Write files in the form that the task's server or script takes (for GLUE, CoLA.tsv and "
     "so on) to the folder --output.",
 )
-@click.option(
-    "--encoding",
-    default="auto",
-    show_default=True,
-    help="Encoding of DATA if it is not UTF-8, for example cp1251; auto detects it in files.",
-)
 @device_option
 def predict(
     model: str,
     data: str,
     output: str,
     official: bool,
-    encoding: str,
     device: str,
 ) -> CommandSummary | None:
     """Predict with the fine-tuned model in DIR: the text, its answer and probabilities for each
@@ -47,7 +40,7 @@ def predict(
     """
     from ..model.finetuning.predict import predict as run_predict
 
-    num_predicted = run_predict(model, data, output, device, official=official, encoding=encoding)
+    num_predicted = run_predict(model, data, output, device, official=official)
     if output == "-":
         return None  # a summary would follow the predictions
     return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])

@@ -290,8 +290,10 @@ def check_line_ends(sample: bytes, path: str) -> None:
         raise UserError(f"The lines of {path} end in CR, not LF or CRLF. Convert it: {command}")
 
 
-def refusal(path: str, detection: Detection) -> UserError:
-    """Return the error about a text whose encoding is in doubt, with a command that converts it."""
+def refusal(path: str, detection: Detection, remedy: str = "Convert it") -> UserError:
+    """Return the error about a text whose encoding is in doubt: its remedy is followed by a command
+    that converts the text.
+    """
     if detection.encoding == UTF_8:
         finding = f"{path} is not UTF-8, and fits no other encoding: is it a text?"
     else:
@@ -301,4 +303,4 @@ def refusal(path: str, detection: Detection) -> UserError:
         )
     # Not the guess: it is in doubt, and iconv does not know all of Python's names.
     command = f"iconv -f ENCODING -t UTF-8 {shlex.quote(path)}"
-    return UserError(f"{finding} Give its `encoding`, or convert it: {command}")
+    return UserError(f"{finding} {remedy}: {command}")

@@ -19,26 +19,28 @@ class EncodingUserError(UserError):
     """
 
 
-def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
+def recoded(
+    stream: BinaryIO, encoding: str, name: str, remedy: str = "convert the file to UTF-8"
+) -> BinaryIO:
     """Return a stream of the same text in UTF-8, without byte order mark; UTF-8 stays as it is.
 
     Bytes that the encoding does not have become U+FFFD. If there are many, reading the stream
-    raises `EncodingUserError`, which names the text.
+    raises `EncodingUserError`, which names the text and the remedy.
     """
     if encoding == UTF_8:
         return stream
-    return stream_of(_recoded_blocks(stream, encoding, name))
+    return stream_of(_recoded_blocks(stream, encoding, name, remedy))
 
 
-def _recoded_blocks(stream: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
+def _recoded_blocks(stream: BinaryIO, encoding: str, name: str, remedy: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     num_bytes = 0
     while block := stream.read(_BLOCK_BYTES):
         text = decoder.decode(block)
         if not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
             raise EncodingUserError(
-                f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: give "
-                "another `encoding`, or convert the file to UTF-8."
+                f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: "
+                f"{remedy}."
             )
         num_bytes += len(block)
         yield text.encode(UTF_8, "replace")

@@ -73,7 +73,6 @@ def _metadata(facts: CardFacts) -> dict[str, object]:
         tags += [library, "feature-extraction"]
     return {
         "language": facts.languages,
-        "license": facts.config.license,
         "library_name": library,
         "pipeline_tag": pipeline,
         "tags": tags,

@@ -108,13 +108,6 @@ class FinetuneConfig(TaskOptions):
         group="Checkpoints",
         identity=False,
     )
-    license: str | None = option(
-        None,
-        "Licence of the model, for its card: an identifier of the Hugging Face Hub "
-        "such as apache-2.0 or cc-by-sa-4.0.",
-        group="Checkpoints",
-        identity=False,
-    )
     micro_batch_size: int | None = option(
         None,
         "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ...pipeline import storage
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import files_digest
@@ -34,7 +33,6 @@ def evaluate_task(
     device: str = "auto",
     metric: Metric | None = None,
     task: Task | None = None,
-    encoding: str = AUTO,
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.
@@ -44,7 +42,7 @@ def evaluate_task(
     replaces the one that a model for SQuAD was tuned with. `task` is needed if `finetune` was given
     an object. Raises `UserError` for bad input.
     """
-    finetuned = load_finetuned(directory, find_device(device), task).reading(encoding)
+    finetuned = load_finetuned(directory, find_device(device), task)
     if metric:
         finetuned = _with_metric(finetuned, metric, directory)
     if storage.exists(storage.join(str(data), MANIFEST)):

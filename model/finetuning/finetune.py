@@ -125,7 +125,7 @@ def finetune(
             ranks.wait()  # for the first one, which alone writes
             _check_ranks(ranks, identity, path)
             summary = read_summary(path)
-            if summary is None and search(grid, trainer, progress, stop):
+            if summary is None and search(grid, trainer, progress, stop or StopRequest()):
                 if ranks.rank == 0:
                     _finish(trainer, str(data))
                 ranks.wait()
@@ -147,7 +147,7 @@ def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
     if ranks.rank > 0:
         return
     digest = trainer.splits.test_digest()
-    if not trainer.folder.is_complete(grid, digest, trainer.config.license):
+    if not trainer.folder.is_complete(grid, digest):
         trainer.folder.forget_end()
         print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
     report_oddities(trainer.splits, trainer.features)

@@ -1,14 +1,12 @@
 """Load a fine-tuned model, and compute the outputs of its head."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError
 from ..checkpoint import TASK, Checkpoint
 from ..tasks.batches import Feature, make_batch
@@ -30,20 +28,6 @@ class Finetuned(NamedTuple):
     task: Task
     tokenizer: TextTokenizer
     model: TaskModel
-
-    def reading(self, encoding: str) -> "Finetuned":
-        """Return the model with a task that reads files that are not UTF-8 in `encoding`.
-
-        Raises `UserError` if files of the task are always UTF-8.
-        """
-        if encoding == AUTO:
-            return self
-        if not hasattr(self.task, "encoding"):
-            raise UserError(
-                f"`encoding` is for text and tables; files of {self.task.name} are UTF-8."
-            )
-        task = replace(cast(Any, self.task), encoding=check_encoding(encoding))
-        return self._replace(task=task)
 
 
 def load_finetuned(

@@ -11,10 +11,8 @@ from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from ...pipeline.encodings import AUTO, UTF_8
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
-from ...pipeline.text_streams import recoded
 from ..mirror import local_copy
 from ..tasks.batches import num_cut
 from ..tasks.conll import has_columns
@@ -39,7 +37,6 @@ def predict(
     *,
     official: bool = False,
     task: Task | None = None,
-    encoding: str = AUTO,
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
@@ -48,8 +45,7 @@ def predict(
     text, its answer and the probability of each class, or the score: tab-separated with a header
     line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
     `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
-    was given an object. Text that is not UTF-8 is read in `encoding`; it is detected by default.
-    Raises `UserError` for bad input, and then writes nothing.
+    was given an object. Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -62,10 +58,10 @@ def predict(
             f"`output` {output}: give a file that ends in {', '.join(SUFFIXES)}, "
             "or - for the terminal."
         )
-    finetuned = load_finetuned(directory, find_device(device), task).reading(encoding)
+    finetuned = load_finetuned(directory, find_device(device), task)
     data = "-" if str(data) == "-" else str(local_copy(data))
     task = finetuned.task
-    answered = _answered(finetuned, _examples(task, data, encoding), _name(data))
+    answered = _answered(finetuned, _examples(task, data), _name(data))
     if official:
         return _write_official(task, list(answered), data, str(output))
     with _open_output(str(output)) as file:
@@ -132,25 +128,24 @@ def _answered(
     report_cut(task, where, num_examples_cut, num_examples)
 
 
-def _examples(task: TaskData[ExampleT], data: str, encoding: str) -> Iterator[ExampleT]:
+def _examples(task: TaskData[ExampleT], data: str) -> Iterator[ExampleT]:
     path = Path(data)
     if data == "-":
-        # A stream cannot be sampled, so its encoding is not detected.
-        given = UTF_8 if encoding == AUTO else encoding
-        yield from _parse_lines(task, recoded(sys.stdin.buffer, given, _name(data)), data)
-    elif _has_plain_lines(task, path, encoding):
+        # A stream cannot be sampled, so its encoding is not detected: it is UTF-8.
+        yield from _parse_lines(task, sys.stdin.buffer, data)
+    elif _has_plain_lines(task, path):
         check_file(path)
-        with open_text(path, encoding) as file:
+        with open_text(path) as file:
             yield from _parse_lines(task, file, data)
     else:
         yield from task.read(path, labelled=False)
 
 
-def _has_plain_lines(task: TaskData[Any], path: Path, encoding: str) -> bool:
+def _has_plain_lines(task: TaskData[Any], path: Path) -> bool:
     if not path.name.endswith(".txt"):
         return False
     # Data sets of named entities are often called .txt, too.
-    return not (isinstance(task, EntityRecognition) and has_columns(path, encoding))
+    return not (isinstance(task, EntityRecognition) and has_columns(path))
 
 
 def _parse_lines(task: TaskData[ExampleT], file: BinaryIO, data: str) -> Iterator[ExampleT]:

@@ -110,13 +110,14 @@ class Trainer:
     ranks: Ranks
     folder: SearchFolder
 
-    def run(self, trial: Trial, report: ProgressCallback, stop: StopRequest | None) -> bool:
+    def run(self, trial: Trial, report: ProgressCallback, stop: StopRequest) -> bool:
         """Train and measure once, and record it; return False if it was asked to stop."""
         task = self.splits.task
         model = make_model(task, self.checkpoint, self.config, trial.seed).to(self.ranks.device)
         selected = self.config.selected_metric
         on_dev = DevMeasurement(self.splits, self.features.dev, model, selected)
         training = Training(
+            model=model,
             features=self.features.train,
             config=self.config,
             recipe=chosen_recipe(task, self.config, trial),
@@ -124,11 +125,13 @@ class Trainer:
             seed=trial.seed,
             ranks=self.ranks,
             directory=self.folder.of_run(trial),
-            evaluate=on_dev.measure,
+            score_dev=on_dev.measure,
             evaluate_start=not task.has_new_weights,
             whole_batches=task.whole_batches,
+            show=report,
+            stop=stop,
         )
-        trained = train_model(model, training, report, stop)
+        trained = train_model(training)
         if trained is None:
             return False
         # One rank evaluates; the others wait for it at the next run's first sum.
@@ -178,7 +181,7 @@ def search(
     grid: Sequence[Trial],
     trainer: Trainer,
     progress: ProgressCallback | None,
-    stop: StopRequest | None,
+    stop: StopRequest,
 ) -> bool:
     """Do all runs that are not done, and keep the best; return False if one was asked to stop."""
     ranks = trainer.ranks

@@ -43,48 +43,6 @@ SPEED = ("step", "examples_per_second", "tokens_per_second", "data_wait", "peak_
 REPORT_EVERY = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """One training of a model: on what, how, and where its logs go."""
-
-    features: Sequence[Feature]
-    config: FinetuneConfig
-    recipe: Recipe
-    peak_rate: float
-    seed: int
-    ranks: Ranks
-    directory: Path | None = None
-    """For ``metrics.csv``, ``speed.csv``, ``logs/`` and, until the end, the checkpoint; None writes
-    nothing.
-    """
-    evaluate: Callable[[], Scores] | None = None
-    """Measures the model on dev after each epoch (or `evaluate_every` steps) and at the end."""
-    evaluate_start: bool = False
-    """Measure it before the first update, too."""
-    whole_batches: bool = False
-    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Updates of one pass over the features."""
-        return math.ceil(len(self.features) / self.recipe.batch_size)
-
-    @property
-    def num_steps(self) -> int:
-        """Number of updates."""
-        return max(1, round(self.recipe.epochs * self.steps_per_epoch))
-
-    def is_evaluated(self, step: int) -> bool:
-        """Return whether dev is measured after `step` updates."""
-        every = self.config.evaluate_every or self.steps_per_epoch
-        return self.evaluate is not None and (step == self.num_steps or step % every == 0)
-
-    def rate(self, step: int) -> float:
-        """Return the learning rate of the update with index `step`."""
-        warmup_steps = round(self.config.warmup_share * self.num_steps)
-        return learning_rate(step, self.peak_rate, warmup_steps, self.num_steps)
-
-
 @dataclass
 class Best:
     """The best measurement on dev so far, by the first score; of equal ones the last."""
@@ -122,82 +80,64 @@ class FinetuneState:
     """Before the first update; empty if that was not measured."""
 
 
-def train_model(
-    model: TaskModel,
-    training: Training,
-    report: ProgressCallback = lambda figures: None,
-    stop: StopRequest | None = None,
-) -> FinetuneState | None:
-    """Train `model` in place, on its device, resuming an interrupted training if there is a
-    checkpoint.
-
-    Return its state at the end, or None if `stop` interrupted it, after saving a checkpoint. The
-    model is as its last update left it; the best weights on dev are in the state's `best`, on the
-    first rank. `report` is called every tenth step with ``step``, ``steps``, ``loss`` (the mean
-    since the last call), ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the
-    loss is not finite, a batch does not fit into memory, or the disk is full.
-    """
-    config = training.config
-    ranks = training.ranks
-    optimizer = make_optimizer(
-        model,
-        config.weight_decay,
-        bias_correction=config.corrects_bias(training.peak_rate),
-    )
-    updater: Updater[TaskBatch] = Updater(
-        model,
-        optimizer,
-        ranks,
-        dtype=product_dtype(config.precision, ranks.device),
-        dropout_seed=(training.seed, "finetune", "dropout"),
-    )
-    state = _load(training, model, updater)
-    model.train()
-    if compiles(config.compile, ranks.device):
-        # The head, which varies with the task, is a small part of the time.
-        model.encoder.compile_parts()
-    with kept_threads(), _open_log(training, state.step) as log:
-        state.num_threads = use_threads(state.num_threads, ranks.device)
-        work = FinetuneWork(
-            training=training,
-            model=model,
-            updater=updater,
-            state=state,
-            clock=Clock(spent=state.seconds),
-            stop=stop or StopRequest(),
-            log=log,
-            show=report,
-        )
-        if not train(work):
-            return None
-        state.seconds = work.clock.elapsed()
-        return state
-
-
 @dataclass(kw_only=True, eq=False)
-class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
-    """The updates of a fine-tuning, and what is due in between."""
+class Training(Work[FinetuneBatch, TaskBatch]):
+    """One training of a model, in place and on its device: on what, how, how far it is, and what is
+    due between updates.
 
-    training: Training
+    A training whose directory has a checkpoint is resumed.
+    """
+
     model: TaskModel
-    updater: Updater[TaskBatch]
-    state: FinetuneState
-    clock: Clock
-    stop: StopRequest
-    log: RunLog | None
-    """None on all ranks but the first, which alone writes."""
-    show: ProgressCallback
+    features: Sequence[Feature]
+    config: FinetuneConfig
+    recipe: Recipe
+    peak_rate: float
+    seed: int
+    ranks: Ranks
+    directory: Path | None = None
+    """For ``metrics.csv``, ``speed.csv``, ``logs/`` and, until the end, the checkpoint; None writes
+    nothing.
+    """
+    score_dev: Callable[[], Scores] | None = None
+    """Measures the model on dev after each epoch (or `evaluate_every` steps) and at the end."""
+    evaluate_start: bool = False
+    """Measure it before the first update, too."""
+    whole_batches: bool = False
+    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
+    show: ProgressCallback = lambda figures: None
+    """Called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call),
+    ``learning_rate``, and the figures in `SPEED`.
+    """
+    stop: StopRequest = field(default_factory=StopRequest)
 
     def __post_init__(self) -> None:
-        training = self.training
-        self.device = training.ranks.device
-        self.memory_option = "batch_size" if training.whole_batches else "micro_batch_size"
+        self.device = self.ranks.device
+        self.memory_option = "batch_size" if self.whole_batches else "micro_batch_size"
+        optimizer = make_optimizer(
+            self.model,
+            self.config.weight_decay,
+            bias_correction=self.config.corrects_bias(self.peak_rate),
+        )
+        self.updater: Updater[TaskBatch] = Updater(
+            self.model,
+            optimizer,
+            self.ranks,
+            dtype=product_dtype(self.config.precision, self.device),
+            dropout_seed=(self.seed, "finetune", "dropout"),
+        )
+        self.state = self._load()
+        self.clock = Clock(spent=self.state.seconds)
+        self.log: RunLog | None = None
+        """None on all ranks but the first, which alone writes."""
+        self.steps_per_epoch = math.ceil(len(self.features) / self.recipe.batch_size)
+        self.num_steps = max(1, round(self.recipe.epochs * self.steps_per_epoch))
         self._most_tokens = tokens_at_once(self.model.encoder.config, self.device)
-        lengths = np.array([feature.length for feature in training.features])
+        lengths = np.array([feature.length for feature in self.features])
         # All steps' rows, also those done before an interruption: then `order[step]` is the same
         # batch as in an undisturbed run.
-        all_batches = batch_rows(lengths, training.recipe.batch_size, training.seed)
-        self._order = list(islice(all_batches, training.num_steps))
+        all_batches = batch_rows(lengths, self.recipe.batch_size, self.seed)
+        self._order = list(islice(all_batches, self.num_steps))
 
     @property
     def step(self) -> int:
@@ -206,21 +146,21 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
 
     def measure_start(self) -> None:
         """Measure the model before its first update, if it can answer already."""
-        if self.step == 0 and self.training.evaluate_start:
-            self.state.untrained = self.measure()
+        if self.step == 0 and self.evaluate_start:
+            self.state.untrained = self._measure()
 
     def steps_left(self) -> range:
         """Return the indices of the updates to come."""
-        return range(self.state.step, self.training.num_steps)
+        return range(self.step, self.num_steps)
 
     def make_batch(self, step: int) -> FinetuneBatch:
         """Return the examples of the update with this index."""
         rows = self._order[step]
-        features = [self.training.features[row] for row in rows]
-        asked = self.training.config.micro_batch_size
-        if self.training.whole_batches:
+        features = [self.features[row] for row in rows]
+        asked = self.config.micro_batch_size
+        if self.whole_batches:
             asked = len(features)
-        batches = micro_batches(features, self.training.ranks, asked, self._most_tokens)
+        batches = micro_batches(features, self.ranks, asked, self._most_tokens)
         num_tokens = sum(feature.num_tokens for feature in features)
         return FinetuneBatch(batches, len(rows), num_tokens)
 
@@ -230,7 +170,11 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
 
     def rate(self) -> float:
         """Return the learning rate of the next update."""
-        return self.training.rate(self.state.step)
+        return self._rate_at(self.step)
+
+    def _rate_at(self, step: int) -> float:
+        warmup_steps = round(self.config.warmup_share * self.num_steps)
+        return learning_rate(step, self.peak_rate, warmup_steps, self.num_steps)
 
     def count(self, batch: FinetuneBatch) -> None:
         """Count an update: examples and tokens."""
@@ -240,25 +184,29 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
     @property
     def is_over(self) -> bool:
         """Whether all updates are done."""
-        return self.step >= self.training.num_steps
+        return self.step >= self.num_steps
 
     @property
     def _is_reported(self) -> bool:
         return self.is_over or self.step % REPORT_EVERY == 0
 
     @property
+    def _is_evaluated(self) -> bool:
+        every = self.config.evaluate_every or self.steps_per_epoch
+        return self.score_dev is not None and (self.is_over or self.step % every == 0)
+
+    @property
     def _is_saved(self) -> bool:
-        return self.step % self.training.config.checkpoint_every == 0 and not self.is_over
+        return self.step % self.config.checkpoint_every == 0 and not self.is_over
 
     def is_due(self) -> bool:
         """Return whether anything is due after this number of updates."""
         is_drained = self.step % drain_every(self.device) == 0
-        is_evaluated = self.training.is_evaluated(self.step)
-        return self._is_reported or self._is_saved or is_evaluated or is_drained
+        return self._is_reported or self._is_saved or self._is_evaluated or is_drained
 
     def add(self, update: Update) -> None:
         """Keep the loss of an update; raises `UserError` if it or the gradient is not finite."""
-        self.state.losses.append(_finite_loss(update, self.training.peak_rate))
+        self.state.losses.append(_finite_loss(update, self.peak_rate))
 
     def report(self, update: Update) -> None:
         """Show and log the mean loss since the last report, if one is due."""
@@ -268,9 +216,9 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         speed = {name: rates[name] for name in SPEED if name in rates}
         learned = {
             "loss": sum(self.state.losses) / len(self.state.losses),
-            "learning_rate": self.training.rate(self.step - 1),
+            "learning_rate": self._rate_at(self.step - 1),
         }
-        self.show({"step": self.step, "steps": self.training.num_steps, **learned, **speed})
+        self.show({"step": self.step, "steps": self.num_steps, **learned, **speed})
         if self.log:
             learned["gradient_norm"] = update.gradient_norm
             self.log.metrics(self.step, "train", learned)
@@ -280,19 +228,19 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
 
     def evaluate(self) -> bool:
         """Measure the model on dev if that is due; return whether patience is left."""
-        if not self.training.is_evaluated(self.step):
+        if not self._is_evaluated:
             return True
         with self.clock.evaluating():
-            self.measure()
+            self._measure()
         return self.is_over or not self._is_patience_over()
 
-    def measure(self) -> Scores:
+    def _measure(self) -> Scores:
         """Return the scores on dev; the first rank measures, and the others wait at their next
         sum.
         """
-        if self.training.ranks.rank > 0 or self.training.evaluate is None:
+        if self.ranks.rank > 0 or self.score_dev is None:
             return {}
-        scores = self.training.evaluate()
+        scores = self.score_dev()
         if self.log:
             self.log.add_columns(scores)
             self.log.metrics(self.step, "dev", scores)
@@ -305,21 +253,22 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         return scores
 
     def _is_patience_over(self) -> bool:
-        patience = self.training.config.patience
+        patience = self.config.patience
         if patience is None:
             return False
         # Only the first rank has measured.
-        return self.training.ranks.from_first(self.state.best.num_since >= patience)
+        return self.ranks.from_first(self.state.best.num_since >= patience)
 
     def save(self, *, stops: bool) -> None:
         """Write a checkpoint if it is due, or where the training stops."""
         if not self.log or not (stops or self._is_saved):
             return
+        assert self.directory is not None
         self.log.flush()
         state = self.state
         state.seconds = self.clock.elapsed()
         _save(
-            self.training,
+            self.directory / CHECKPOINT,
             {
                 "model": self.model.state_dict(),
                 "optimizer": self.updater.state_dict(),
@@ -327,6 +276,62 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
                 "best": vars(state.best),
             },
         )
+
+    def _load(self) -> FinetuneState:
+        """Load an interrupted training, if there is one; return its state."""
+        path = self.directory and self.directory / CHECKPOINT
+        if not path or not path.exists():
+            return FinetuneState()
+        advice = "Delete it to restart this run."
+        saved = load_tensors(path, advice)
+        try:
+            self.model.load_state_dict(saved["model"])
+            self.updater.load_state_dict(saved["optimizer"])
+            return FinetuneState(
+                step=saved["step"],
+                seconds=saved["seconds"],
+                losses=saved["losses"],
+                num_threads=saved["num_threads"],
+                best=Best(**saved["best"]),
+                untrained=saved["untrained"],
+            )
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+            raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
+
+    def open_log(self) -> AbstractContextManager[RunLog | None]:
+        """Open the log after the updates done; there is none without a directory."""
+        if self.directory is None or self.ranks.rank > 0:
+            return nullcontext()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        columns = METRICS
+        path = self.directory / "metrics.csv"
+        if self.step and path.exists():
+            # With the scores that `_measure` added before an interruption.
+            header = path.read_text(encoding="utf-8").partition("\n")[0]
+            columns = tuple(dict.fromkeys((*METRICS, *header.split(","))))
+        return RunLog(self.directory, self.step or -1, columns, SPEED)
+
+
+def train_model(training: Training) -> FinetuneState | None:
+    """Train a model; return the state at the end, or None if it was asked to stop, after saving a
+    checkpoint.
+
+    The model is as its last update left it; the best weights on dev are in the state's `best`, on
+    the first rank. Raises `UserError` if the loss is not finite, a batch does not fit into memory,
+    or the disk is full.
+    """
+    state = training.state
+    device = training.device
+    training.model.train()
+    if compiles(training.config.compile, device):
+        # The head, which varies with the task, is a small part of the time.
+        training.model.encoder.compile_parts()
+    with kept_threads(), training.open_log() as training.log:
+        state.num_threads = use_threads(state.num_threads, device)
+        if not train(training):
+            return None
+    state.seconds = training.clock.elapsed()
+    return state
 
 
 def _finite_loss(update: Update, peak_rate: float) -> float:
@@ -342,44 +347,7 @@ def _finite_loss(update: Update, peak_rate: float) -> float:
     )
 
 
-def _open_log(training: Training, step: int) -> AbstractContextManager[RunLog | None]:
-    if training.directory is None or training.ranks.rank > 0:
-        return nullcontext()
-    training.directory.mkdir(parents=True, exist_ok=True)
-    columns = METRICS
-    path = training.directory / "metrics.csv"
-    if step and path.exists():
-        # With the scores that `measure` added before an interruption.
-        header = path.read_text(encoding="utf-8").partition("\n")[0]
-        columns = tuple(dict.fromkeys((*METRICS, *header.split(","))))
-    return RunLog(training.directory, step or -1, columns, SPEED)
-
-
-def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> FinetuneState:
-    """Load an interrupted training, if there is one; return its state."""
-    path = training.directory and training.directory / CHECKPOINT
-    if not path or not path.exists():
-        return FinetuneState()
-    advice = "Delete it to restart this run."
-    saved = load_tensors(path, advice)
-    try:
-        model.load_state_dict(saved["model"])
-        updater.load_state_dict(saved["optimizer"])
-        return FinetuneState(
-            step=saved["step"],
-            seconds=saved["seconds"],
-            losses=saved["losses"],
-            num_threads=saved["num_threads"],
-            best=Best(**saved["best"]),
-            untrained=saved["untrained"],
-        )
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
-        raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
-
-
-def _save(training: Training, values: dict[str, object]) -> None:
-    assert training.directory is not None
-    path = training.directory / CHECKPOINT
+def _save(path: Path, values: dict[str, object]) -> None:
     partial = path.with_suffix(".partial")
     try:
         torch.save(values, partial)

@@ -32,7 +32,7 @@ class TaskEntry(NamedTuple):
 def _glue(task: Classification) -> TaskEntry:
     # Its columns and classes are published, so the training files have no say.
     def read(_: Sequence[Path], options: TaskOptions) -> Classification:
-        return replace(task, **options.given("max_length", "encoding"))
+        return replace(task, **options.given("max_length"))
 
     return TaskEntry(Classification, read)
 

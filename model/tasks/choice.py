@@ -19,7 +19,6 @@ import numpy as np
 from msgspec import Meta
 from torch import Tensor
 
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
@@ -65,8 +64,6 @@ class Choice(LabelHead[Choices]):
     name: str = "swag"
     num_choices: Annotated[int, Meta(ge=2, le=1 << 16)]
     max_length: Size = 128
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
     metrics = ("accuracy",)
     pipeline = "multiple-choice"
 
@@ -87,7 +84,7 @@ class Choice(LabelHead[Choices]):
         endings are left out and counted.
         """
         columns = partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)
-        rows = read_rows(path, columns, encoding=self.encoding)
+        rows = read_rows(path, columns)
         yield from usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _example(self, row: TableRow, labelled: bool) -> Choices:
@@ -194,7 +191,7 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
     first = None
     counts: Counter[int] = Counter()
     for file in files:
-        for row in read_rows(file, _codah_columns, encoding=options.encoding):
+        for row in read_rows(file, _codah_columns):
             first = first or row
             with suppress(UnusableRowError):  # `read` counts them
                 counts[len(_endings(row))] += 1
@@ -207,7 +204,7 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
         raise UserError(
             f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}."
         )
-    return Choice(num_choices=num_choices, **options.given("max_length", "encoding"))
+    return Choice(num_choices=num_choices, **options.given("max_length"))
 
 
 def _codah_columns(

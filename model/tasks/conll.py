@@ -22,7 +22,6 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from .spans import has_text, sentence_of_row
 from .tables import (
@@ -66,33 +65,26 @@ ANY_TAGS = TagForm(
 )
 
 
-def read_conll(
-    path: Path,
-    labelled: bool,
-    form: TagForm = ENTITY_TAGS,
-    encoding: str = AUTO,
-) -> Iterator[list[Sentence]]:
+def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Iterator[list[Sentence]]:
     """Yield the sentences of each document; empty documents are left out.
 
     Rows of a table without tags are left out and counted if `labelled`. Raises `UserError` naming
     file and line for an invalid tag, and for a line whose number of columns differs from the first.
     """
     if is_hub(path) or path.suffix.lower() in TABLES:
-        yield from _read_table(path, labelled, form, encoding)
+        yield from _read_table(path, labelled, form)
         return
     check_file(path)
     if path.suffix.lower() == ".csv":
         raise UserError(f"{path} is a .csv file; give CoNLL columns, JSON Lines or Parquet.")
-    with open_text(path, encoding) as file:
+    with open_text(path) as file:
         lines = text_lines(file, str(path))
         if path.suffix.lower() == ".conllu":
             lines = _word_and_tag_lines(lines)
         yield from _read_lines(lines, labelled, form)
 
 
-def _read_table(
-    path: Path, labelled: bool, form: TagForm, encoding: str
-) -> Iterator[list[Sentence]]:
+def _read_table(path: Path, labelled: bool, form: TagForm) -> Iterator[list[Sentence]]:
     oddities: Counter[str] = Counter()
 
     def sentence_of(row: TableRow) -> Sentence:
@@ -100,7 +92,7 @@ def _read_table(
             return sentence_of_row(row, labelled, oddities)
         return _sentence_of_lists(row, labelled, form)
 
-    for sentence in usable(read_rows(path, encoding=encoding), sentence_of, labelled):
+    for sentence in usable(read_rows(path), sentence_of, labelled):
         yield [sentence]
     for oddity, count in oddities.items():
         notice_once(f"{path}: {count:,} spans {oddity}.")
@@ -203,14 +195,14 @@ def _sentence(lines: Sequence[_WordLine], labelled: bool) -> Sentence:
     )
 
 
-def has_columns(path: Path, encoding: str = AUTO) -> bool:
+def has_columns(path: Path) -> bool:
     """Return whether each line of the first sentence is a word and its tag.
 
     Otherwise the text file holds sentences.
     """
     check_file(path)
     num_words = 0
-    with open_text(path, encoding) as file:
+    with open_text(path) as file:
         for _, line in text_lines(file, str(path)):
             if line.strip():
                 if not _is_tagged(line):

@@ -41,7 +41,6 @@ _QQP = Classification(
     labels=("not_duplicate", "duplicate"),
     glue=GlueForm(
         metrics=("f1", "accuracy"),
-        max_short_share=0.001,
         server_files={"test": "QQP.tsv"},
     ),
 )

@@ -8,13 +8,12 @@ documents.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ...pipeline.encodings import AUTO
 from .tables import TableRow, check_file, open_text, read_rows, text_lines
 
 PLAIN_TEXT = ".txt"
 
 
-def read_pairs(path: Path, encoding: str = AUTO) -> Iterator[TableRow]:
+def read_pairs(path: Path) -> Iterator[TableRow]:
     """Yield the rows of a table; of documents and plain text, a row for each two neighbours, with
     the columns ``anchor`` and ``positive``.
 
@@ -23,11 +22,11 @@ def read_pairs(path: Path, encoding: str = AUTO) -> Iterator[TableRow]:
     """
     if path.suffix.lower() == PLAIN_TEXT:
         check_file(path)
-        with open_text(path, encoding) as file:
+        with open_text(path) as file:
             yield from _pairs_of_lines(text_lines(file, str(path)))
         return
-    for row in read_rows(path, encoding=encoding):
-        sentences = row.values.get("sentences")
+    for row in read_rows(path):
+        sentences = row.cells.get("sentences")
         if isinstance(sentences, list):
             yield from _neighbours(iter(sentences), row.where)
         else:

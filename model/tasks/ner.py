@@ -13,7 +13,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from .batches import Feature
 from .class_report import ClassReport
@@ -44,8 +43,6 @@ class EntityRecognition(WordTagging):
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
     from_texts: bool = False
     """Whether the training data are texts with spans: plain texts are then cut into words as they
     were, and not at white space alone."""
@@ -156,8 +153,6 @@ class WordClasses(WordTagging):
     labels: Annotated[tuple[str, ...], Meta(min_length=2)]
     """The tags, in order."""
     max_length: Size = 128
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
     name: str = "pos"
 
 
@@ -167,22 +162,21 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition |
 
     Raises `UserError` if they contain no entity and no two tags.
     """
-    encoding = options.encoding
     # A wrong tag among those of entities is an error, so all of the first file's decide.
-    tags = _tags(files[:1], ANY_TAGS, encoding)
+    tags = _tags(files[:1], ANY_TAGS)
     if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):
         return read_pos(files, options)
-    types = {tag[2:] for tag in _tags(files, ENTITY_TAGS, encoding) if tag != OUTSIDE}
+    types = {tag[2:] for tag in _tags(files, ENTITY_TAGS) if tag != OUTSIDE}
     if not types:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
             "B-person, or a text have spans."
         )
-    (first, *_) = next(read_conll(files[0], True, ANY_TAGS, encoding))
+    (first, *_) = next(read_conll(files[0], True, ANY_TAGS))
     return EntityRecognition(
         types=tuple(sorted(types)),
         from_texts=first.text is not None,
-        **options.given("max_length", "encoding"),
+        **options.given("max_length"),
     )
 
 
@@ -191,16 +185,16 @@ def read_pos(files: Sequence[Path], options: TaskOptions) -> WordClasses:
 
     Raises `UserError` if there are fewer than two.
     """
-    tags = _tags(files, WORD_TAGS, options.encoding)
+    tags = _tags(files, WORD_TAGS)
     if len(tags) < 2:
         raise UserError(f"{files[0]} contains fewer than two different tags.")
-    return WordClasses(labels=tuple(sorted(tags)), **options.given("max_length", "encoding"))
+    return WordClasses(labels=tuple(sorted(tags)), **options.given("max_length"))
 
 
-def _tags(files: Sequence[Path], form: TagForm, encoding: str) -> set[str]:
+def _tags(files: Sequence[Path], form: TagForm) -> set[str]:
     tags: set[str] = set()
     for file in files:
-        for document in read_conll(file, True, form, encoding):
+        for document in read_conll(file, True, form):
             for sentence in document:
                 tags.update(sentence.tags or ())
     return tags

@@ -1,13 +1,11 @@
 """The options that a task is made from, and which tasks take them; needs no PyTorch."""
 
-import math
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from ...pipeline.config import check, option
-from ...pipeline.encodings import AUTO, check_encoding
 from ...pipeline.errors import UserError, did_you_mean
 
 MAX_TASK_SIZE = 1 << 16
@@ -62,22 +60,6 @@ class TaskOptions:
         "Separator between the labels of an example, for classify, if it has several in one text.",
         group=_OWN_DATA,
     )
-    temperature: float | None = option(
-        None,
-        "Divisor of the cosines in the contrastive loss, for similarity; the default is 0.05.",
-        group="Sentence vectors (similarity)",
-    )
-    matryoshka: tuple[int, ...] | None = option(
-        None,
-        "Train the first 128,64 (for example) numbers of a vector to be used alone, too.",
-        group="Sentence vectors (similarity)",
-    )
-    encoding: str = option(
-        AUTO,
-        "Encoding of tables and text that are not UTF-8, for example cp1251. auto detects it, and "
-        "refuses a file whose encoding it cannot tell.",
-        group="Reading",
-    )
     stride: int | None = option(
         None,
         "Tokens from one window of a long text to the next: for squad, where the default is 128, "
@@ -107,13 +89,6 @@ class TaskOptions:
             check(value is None or value >= least, name, value, f"must be at least {least}")
             is_size = value is None or value <= MAX_TASK_SIZE
             check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
-        temperature_ok = self.temperature is None or 0 < self.temperature < math.inf
-        check(temperature_ok, "temperature", self.temperature, "must be above 0 and finite")
-        sizes = self.matryoshka or ()
-        sizes_ok = len(set(sizes)) == len(sizes) and all(size >= 1 for size in sizes)
-        check(sizes_ok, "matryoshka", sizes, "must be different sizes of at least 1")
-        if self.encoding != AUTO:
-            check_encoding(self.encoding)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options `names` that are not None, with their values."""
@@ -128,17 +103,17 @@ class TaskOptions:
 
 _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
-    **dict.fromkeys(_GLUE, ("encoding",)),
+    **dict.fromkeys(_GLUE, ()),
     "classify": (
-        *("text", "text_pair", "label", "class_weights", "regression", "separator"),
-        *("stride", "encoding"),
+        *("text", "text_pair", "label", "class_weights", "regression"),
+        *("separator", "stride"),
     ),
-    "multilabel": ("text", "text_pair", "label", "separator", "stride", "encoding"),
-    "similarity": ("text", "text_pair", "label", "encoding", "temperature", "matryoshka"),
+    "multilabel": ("text", "text_pair", "label", "separator", "stride"),
+    "similarity": ("text", "text_pair", "label"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
-    "swag": ("encoding",),
-    "ner": ("encoding",),
-    "pos": ("encoding",),
+    "swag": (),
+    "ner": (),
+    "pos": (),
 }
 """By the task's name: the options that other tasks do not take."""
 

@@ -24,15 +24,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from msgspec import Meta
 from torch import Tensor
 
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..tokenizer import TextTokenizer
@@ -48,6 +46,8 @@ TEXT_COLUMNS = ("sentence1", "anchor", "text", "sentence")
 PAIR_COLUMNS = ("sentence2", "positive", "text_pair")
 NEGATIVE_COLUMN = "negative"
 SCORE_COLUMNS = ("score", "label")
+TEMPERATURE = 0.05
+"""Divisor of the cosines in the contrastive loss, as in SimCSE."""
 ANCHORS_AT_ONCE = 1024
 """Whose cosines with all candidates are in memory together."""
 
@@ -66,14 +66,10 @@ class SentenceEncoder(TaskModel):
 
     hf_name = "Model"
 
-    def __init__(
-        self, config: EncoderConfig, *, temperature: float, matryoshka: tuple[int, ...] = ()
-    ):
+    def __init__(self, config: EncoderConfig):
         super().__init__(config)
         for name in self.encoder.optional_modules:
             self.encoder.get_submodule(name).requires_grad_(False)  # unused
-        self.temperature = temperature
-        self.sizes = (config.hidden_size, *matryoshka)
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return the vectors (N, R, D) of each example's texts, not normalised."""
@@ -85,27 +81,21 @@ class SentenceEncoder(TaskModel):
         return means_BD.unflatten(0, (batch.num_features, -1))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean loss of the whole vectors, and of their beginnings if those are trained
-        to be used alone (Matryoshka, arXiv 2205.13147).
+        """Return the mean squared error of the pairs' cosines, or the mean cross-entropy of each
+        text's choice among the candidates.
         """
-        losses = []
-        # At a temperature of 0.05, bf16's three digits would be too few for a cosine.
-        with torch.autocast(outputs.device.type, enabled=False):
-            for size in self.sizes:
-                vectors_NRD = F.normalize(outputs[..., :size].float(), dim=-1)
-                losses.append(self._loss(vectors_NRD, batch))
-        return torch.stack(losses).mean()
-
-    def _loss(self, vectors_NRD: Tensor, batch: TaskBatch) -> Tensor:
         assert batch.target is not None
-        anchors_ND = vectors_NRD[:, 0]
-        if batch.target.is_floating_point():
-            cosines_N = (anchors_ND * vectors_NRD[:, 1]).sum(-1)
-            return F.mse_loss(cosines_N, batch.target)
-        cosines_NC = anchors_ND @ _candidates(vectors_NRD).T
-        cosines_NC = cosines_NC.masked_fill(_also_right(batch), -torch.inf)
-        right_N = torch.arange(len(anchors_ND), device=anchors_ND.device)
-        return F.cross_entropy(cosines_NC / self.temperature, right_N)
+        # At this temperature, bf16's three digits would be too few for a cosine.
+        with torch.autocast(outputs.device.type, enabled=False):
+            vectors_NRD = F.normalize(outputs.float(), dim=-1)
+            anchors_ND = vectors_NRD[:, 0]
+            if batch.target.is_floating_point():
+                cosines_N = (anchors_ND * vectors_NRD[:, 1]).sum(-1)
+                return F.mse_loss(cosines_N, batch.target)
+            cosines_NC = anchors_ND @ _candidates(vectors_NRD).T
+            cosines_NC = cosines_NC.masked_fill(_also_right(batch), -torch.inf)
+            right_N = torch.arange(len(anchors_ND), device=anchors_ND.device)
+            return F.cross_entropy(cosines_NC / TEMPERATURE, right_N)
 
 
 def _candidates(values_NR: Tensor) -> Tensor:
@@ -149,12 +139,7 @@ class Similarity(Task[TextGroup]):
     label: tuple[str, ...] = SCORE_COLUMNS
     score_range: tuple[float, float] | None = None
     """Lowest and highest score of the training files; None if they have none."""
-    temperature: Annotated[float, Meta(gt=0)] = 0.05
-    matryoshka: tuple[Size, ...] = ()
-    """Sizes of the beginnings of vectors that are trained to be used alone."""
     max_length: Size = 128
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
 
     @property
     def whole_batches(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -175,7 +160,7 @@ class Similarity(Task[TextGroup]):
         scores. The first row says what there is. Rows for training or dev that lack some of it, or
         with an empty text or score, are left out and counted.
         """
-        rows = read_pairs(path, self.encoding)
+        rows = read_pairs(path)
         first = next(rows, None)
         if first is None:
             return
@@ -278,13 +263,7 @@ class Similarity(Task[TextGroup]):
                 "A left-to-right model makes no sentence vectors; take one with the `objective` "
                 "mlm or mlm+nsp."
             )
-        for size in self.matryoshka:
-            if size >= config.hidden_size:
-                raise UserError(
-                    f"`matryoshka` has {size}, but the vectors of this model have "
-                    f"{config.hidden_size} numbers; give smaller sizes."
-                )
-        return SentenceEncoder(config, temperature=self.temperature, matryoshka=self.matryoshka)
+        return SentenceEncoder(config)
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextGroup]
@@ -415,11 +394,8 @@ def read_similarity(files: Sequence[Path], options: TaskOptions) -> Similarity:
         given = getattr(options, name)
         if given:
             columns[name] = (given,)
-    task = Similarity(
-        **columns,
-        **options.given("max_length", "encoding", "temperature", "matryoshka"),
-    )
-    rows = chain.from_iterable(read_pairs(file, task.encoding) for file in files)
+    task = Similarity(**columns, **options.given("max_length"))
+    rows = chain.from_iterable(map(read_pairs, files))
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")

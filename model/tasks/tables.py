@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import AUTO, check_line_ends, detect, read_sample, refusal
+from ...pipeline.encodings import check_line_ends, detect, read_sample, refusal
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
 from ...pipeline.text_streams import recoded
@@ -28,7 +28,6 @@ Headerless = Callable[[list[str]], Sequence[str] | None]
 """Returns the columns of a TSV from the fields of its first line; None if these are the header."""
 _HUB = "hf:"
 _WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
-_CONVERT = ": convert it, or give its `encoding` if the command takes one."
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -47,8 +46,16 @@ class TableRow(NamedTuple):
 
     where: str
     """File and line (in Parquet, row), counted from 1: for messages."""
-    values: dict[str, Any]
-    """Values by column: text in TSV and CSV."""
+    cells: dict[str, Any]
+    """Values by column: text in TSV and CSV; none if there is a fault."""
+    fault: UnusableRowError | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values by column; raises the row's fault, if it has one."""
+        if self.fault:
+            raise self.fault
+        return self.cells
 
     def text(self, column: str) -> str:
         """Return the text in `column`; raises `UserError` if it holds none."""
@@ -118,20 +125,13 @@ def class_name(label: str | float) -> str:
     return _WHOLE_FLOAT.sub(r"\1", unicodedata.normalize("NFC", str(label).strip()))
 
 
-def read_rows(
-    path: Path,
-    headerless: Headerless | None = None,
-    max_short_share: float = 0.0,
-    encoding: str = AUTO,
-) -> Iterator[TableRow]:
+def read_rows(path: Path, headerless: Headerless | None = None) -> Iterator[TableRow]:
     """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
     quoted, with commas or semicolons; JSON Lines has one object per line. TSV and CSV start with a
-    header line, unless `headerless` gives a TSV its columns. Up to `max_short_share` of the lines
-    of a TSV may lack columns; they are left out, with a notice. Files that are not UTF-8 are read
-    in `encoding` (see `open_text`). Data sets of the Hub are streamed. Raises `UserError` naming
-    file and line.
+    header line, unless `headerless` gives a TSV its columns. Data sets of the Hub are streamed.
+    Raises `UserError` naming file and line.
     """
     if is_hub(path):
         yield from _hub_rows(path)
@@ -139,11 +139,11 @@ def read_rows(
     check_file(path)
     match path.suffix.lower():
         case ".tsv":
-            yield from _tsv_rows(path, headerless, max_short_share, encoding)
+            yield from _tsv_rows(path, headerless)
         case ".csv":
-            yield from _csv_rows(path, encoding)
+            yield from _csv_rows(path)
         case ".json" | ".jsonl":
-            yield from _json_rows(path, encoding)
+            yield from _json_rows(path)
         case ".parquet":
             yield from _parquet_rows(path)
         case suffix:
@@ -225,14 +225,14 @@ def hub_split(name: str, split: str) -> Path:
 
 
 @contextmanager
-def open_text(path: Path, encoding: str = AUTO) -> Iterator[BinaryIO]:
-    """Open a text file as UTF-8. One that is not is recoded from `encoding`, or with a notice from
-    the one that is detected.
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """Open a text file as UTF-8: one that is not is recoded from the encoding that is detected,
+    with a notice.
 
     Raises `UserError` if the encoding is in doubt; see `pipeline.encodings`.
     """
     with path.open("rb") as file:
-        detection = detect(read_sample(file, path.stat().st_size), encoding=encoding)
+        detection = detect(read_sample(file, path.stat().st_size))
         if detection.doubt:
             raise refusal(str(path), detection)
         if detection.is_detected:
@@ -260,7 +260,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
-            raise UserError(f"{where} is not UTF-8{_CONVERT}") from None
+            raise UserError(f"{where} is not UTF-8: convert it.") from None
 
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
@@ -292,16 +292,12 @@ def _listed_classes(features: Any) -> dict[str, list[str]]:
     return names_by_column
 
 
-def _tsv_rows(
-    path: Path, headerless: Headerless | None, max_short_share: float, encoding: str
-) -> Iterator[TableRow]:
-    short_lines: list[str] = []
+def _tsv_rows(path: Path, headerless: Headerless | None) -> Iterator[TableRow]:
     columns: Sequence[str] = ()
-    num_lines = 0
-    with open_text(path, encoding) as file:
-        for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
+    with open_text(path) as file:
+        for number, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
-            if num_lines == 1:
+            if number == 1:
                 given_columns = None
                 if headerless:
                     given_columns = headerless(fields)
@@ -311,34 +307,15 @@ def _tsv_rows(
                     continue
                 # The first line is an example already.
                 columns = given_columns
-            if max_short_share and len(fields) < len(columns):
-                short_lines.append(where)
             # A blank line is a row only if the table has one column, whose text may be empty.
-            elif line or len(columns) == 1:
+            if line or len(columns) == 1:
                 yield _row(where, columns, fields)
-    # Only at the end is it known whether they are too many.
-    if short_lines:
-        _report_short(path, short_lines, num_lines, max_short_share)
 
 
-def _report_short(
-    path: Path, short_lines: Sequence[str], num_lines: int, max_short_share: float
-) -> None:
-    finding = (
-        f"Columns are missing in {len(short_lines):,} of {num_lines:,} lines of {path} (the first: "
-        f"{short_lines[0]})"
-    )
-    if len(short_lines) > max_short_share * num_lines:
-        raise UserError(
-            f"{finding}, more than {max_short_share:.1%}; fix the file or download it again."
-        )
-    print_notice(f"{finding}; these lines are left out.")
-
-
-def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
+def _csv_rows(path: Path) -> Iterator[TableRow]:
     # The csv module refuses fields over 128 KiB by default; a document may be longer.
     csv.field_size_limit(2**31 - 1)
-    with open_text(path, encoding) as file:
+    with open_text(path) as file:
         text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         where = str(path)
         reader = csv.reader([])
@@ -356,7 +333,7 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[TableRow]:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
             # The file is decoded ahead of the reader, so the line is not known.
-            raise UserError(f"{where} or soon after is not UTF-8{_CONVERT}") from None
+            raise UserError(f"{where} or soon after is not UTF-8: convert it.") from None
 
 
 def _check_names(where: str, columns: Sequence[str]) -> None:
@@ -367,16 +344,20 @@ def _check_names(where: str, columns: Sequence[str]) -> None:
 
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
-    if len(fields) != len(columns):
-        raise UserError(
-            f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
-            f"({listed(columns)}): does a text contain the separator?"
-        )
-    return TableRow(where, dict(zip(columns, fields, strict=True)))
+    if len(fields) == len(columns):
+        return TableRow(where, dict(zip(columns, fields, strict=True)))
+    message = (
+        f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
+        f"({listed(columns)}): does a text contain the separator?"
+    )
+    if len(fields) > len(columns):
+        raise UserError(message)
+    # QQP was published with such lines.
+    return TableRow(where, {}, UnusableRowError(message, "with too few columns"))
 
 
-def _json_rows(path: Path, encoding: str) -> Iterator[TableRow]:
-    with open_text(path, encoding) as file:
+def _json_rows(path: Path) -> Iterator[TableRow]:
+    with open_text(path) as file:
         for where, line in text_lines(file, str(path)):
             if not line.strip():
                 continue

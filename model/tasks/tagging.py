@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import softmax
 from torch import Tensor
 
-from ...pipeline.encodings import AUTO
 from ..encoders.config import EncoderConfig
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
@@ -62,8 +61,6 @@ class WordTagging(Task[SentenceExample]):
     pipeline = "token-classification"
     labels: tuple[str, ...]
     """The classes of a word, in order."""
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
 
     @property
     def recipe(self) -> Recipe:
@@ -87,7 +84,7 @@ class WordTagging(Task[SentenceExample]):
         Raises `UserError` naming file and line.
         """
         unknown: Counter[str] = Counter()
-        for document in read_conll(path, labelled, self.form, self.encoding):
+        for document in read_conll(path, labelled, self.form):
             for number, sentence in enumerate(document):
                 unknown.update(self.unknown(sentence))
                 yield SentenceExample(document, number)

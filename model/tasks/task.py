@@ -30,8 +30,6 @@ class Task(TaskData[ExampleT], TaskHead[ExampleT]):
         # A subclass is a dataclass, which the type checker cannot know.
         settings = asdict(cast(Any, self))
         name = settings.pop("name")
-        # Other files may have another one.
-        settings.pop("encoding", None)
         given = {field: value for field, value in settings.items() if value is not None}
         return {"task": name, **given}
 

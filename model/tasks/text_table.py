@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...pipeline.encodings import AUTO
 from ...pipeline.errors import UserError
 from ..tokenizer import TextTokenizer
 from .batches import Feature
@@ -48,8 +47,6 @@ class TextTable(Task[TextExample]):
     max_length: Size = 128
     stride: Size | None = None
     """Tokens from the start of a text's window to the start of the next; None cuts long texts."""
-    encoding: str = AUTO
-    """Of files that are not UTF-8; no setting of the trained model."""
     glue: GlueForm | None = None
     """For the tasks of GLUE only."""
 
@@ -64,14 +61,10 @@ class TextTable(Task[TextExample]):
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line.
 
-        Labelled rows without a text, without a label and of an unknown class are left out and
-        counted.
+        Labelled rows without a text, without a label and of an unknown class, and short lines, are
+        left out and counted.
         """
-        max_short_share = 0.0
-        # The server expects a prediction for every line, so no line of a test file may be left out.
-        if self.glue and labelled:
-            max_short_share = self.glue.max_short_share
-        rows = read_rows(path, self._columns, max_short_share, self.encoding)
+        rows = read_rows(path, self._columns)
         yield from usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _columns(self, fields: list[str]) -> tuple[str, ...] | None:
@@ -171,8 +164,7 @@ class OwnTable(NamedTuple):
 
 def read_own_table(files: Sequence[Path], options: TaskOptions) -> OwnTable:
     """Open the training `files`; raises `UserError` for missing columns."""
-    encoding = options.encoding
-    rows = chain.from_iterable(read_rows(file, encoding=encoding) for file in files)
+    rows = chain.from_iterable(map(read_rows, files))
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
@@ -193,7 +185,7 @@ def read_own_table(files: Sequence[Path], options: TaskOptions) -> OwnTable:
         "text": (text,),
         "text_pair": text_pair,
         "label": (label,),
-        **options.given("max_length", "stride", "encoding"),
+        **options.given("max_length", "stride"),
     }
     # The first row is read already, so it goes before the others again.
     has_lists = isinstance(first.values[label], list)

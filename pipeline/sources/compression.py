@@ -119,7 +119,8 @@ def decompressed(
 
 def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) -> BinaryIO:
     """Return the bytes of a text, `decompressed` and in UTF-8."""
-    return recoded(decompressed(file, name, counters), encoding, name)
+    remedy = "give another `encoding`, or convert the file to UTF-8"
+    return recoded(decompressed(file, name, counters), encoding, name, remedy)
 
 
 def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:

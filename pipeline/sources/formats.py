@@ -117,7 +117,7 @@ def detect_encoding(file: Input, config: IngestConfig) -> Input:
         check_line_ends(sample, file.path)
     detection = detect(sample, config.encoding)
     if detection.doubt:
-        raise refusal(file.path, detection)
+        raise refusal(file.path, detection, "Give its `encoding`, or convert it")
     return file._replace(detection=detection)
 
 

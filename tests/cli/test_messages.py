@@ -184,11 +184,6 @@ def test_every_hint_names_an_option_that_exists():
             "There is no task 'reviews.csv'; choose from cola, sst2, mrpc, qqp, stsb, mnli, qnli, "
             "rte, wnli, classify, multilabel, similarity, squad, swag, ner, pos.",
         ),
-        (
-            "finetune sst2 d --checkpoint c --output o --encoding koi9",
-            "--encoding is koi9, which is not the name of an encoding: give one such as cp1251, "
-            "koi8-r, shift_jis, gb18030, or auto.",
-        ),
         ("run keys.toml", "keys.toml: a recipe has no key 'stages'; did you mean stage."),
         (
             "run options.toml",

@@ -71,15 +71,14 @@ MODEL = {
     "TaskModel": CLASS,
     "collate": "rows, *, local_attention=128, flatten=False",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
-    "evaluate_task": "directory, data, device='auto', metric=None, task=None, encoding='auto'",
+    "evaluate_task": "directory, data, device='auto', metric=None, task=None",
     "finetune": (
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
     ),
     "make_task": "name, data, **options",
-    "predict": "directory, data, output, device='auto', *, official=False, task=None, "
-    "encoding='auto'",
+    "predict": "directory, data, output, device='auto', *, official=False, task=None",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
-    "read_model": "directory, changes=None",
+    "read_model": "directory",
 }
 
 

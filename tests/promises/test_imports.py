@@ -69,7 +69,7 @@ ALLOWED_IN_MODEL = {
     "model.training": {"model.config", "model.encoders.config", "model.notices"},
     "model.mirror": {"model.notices"},
     "model.tokenizer": {"model.encoders.config"},
-    "model.checkpoint": {"model.encoders", "model.mirror"},
+    "model.checkpoint": {"model.encoders", "model.mirror", "model.tokenizer"},
     "model.card": {"model.mirror"},
     "model.onnx": BELOW_LOOPS | {"model.tasks", "model.pretraining", "model.finetuning"},
     "model.export": {"model.onnx", "model.card", "model.checkpoint", "model.config"},

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +53,11 @@ def sentences(num_features: int) -> list[Feature]:
 
 
 def make_training(
-    features: list[Feature], directory: Path | None = None, **options: Any
+    model: TaskModel, features: list[Feature], directory: Path | None = None, **options: Any
 ) -> Training:
     config = FinetuneConfig(**{"device": "cpu", "precision": "fp32", "dropout": 0.0, **options})
     return Training(
+        model=model,
         features=features,
         config=config,
         recipe=RECIPE,
@@ -246,14 +246,17 @@ def test_a_request_to_stop_saves_and_leaves(checkpoint, tmp_path):
 
     features = sentences(60)
     whole, model = classifier(checkpoint, 0.1), classifier(checkpoint, 0.1)
-    assert train_model(whole, make_training(features, tmp_path / "whole")) is not None
-    assert train_model(model, make_training(features, tmp_path / "run"), stop, request) is None
+    assert train_model(make_training(whole, features, tmp_path / "whole")) is not None
+    training = make_training(model, features, tmp_path / "run")
+    training.show = stop
+    training.stop = request
+    assert train_model(training) is None
     assert [row["step"] for row in read_csv(tmp_path / "run" / "metrics.csv")] == ["10"]
     resumed = classifier(checkpoint, 0.1)
     steps: list[int] = []
-    assert train_model(
-        resumed, make_training(features, tmp_path / "run"), lambda live: steps.append(live["step"])
-    )
+    training = make_training(resumed, features, tmp_path / "run")
+    training.show = lambda live: steps.append(live["step"])
+    assert train_model(training)
     assert steps == [16]
     assert_same_weights(whole, resumed)
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == (
@@ -267,31 +270,40 @@ def test_a_training_that_is_asked_to_stop_in_its_last_update_is_finished(
     rate = Training.rate
     request = StopRequest()
 
-    def requesting_rate(training: Training, step: int) -> float:
-        if step == 15:
+    def requesting_rate(training: Training) -> float:
+        if training.step == 15:
             request.request()
-        return rate(training, step)
+        return rate(training)
 
     monkeypatch.setattr(Training, "rate", requesting_rate)
-    features, model = sentences(60), classifier(checkpoint, 0.1)
-    assert train_model(model, make_training(features, tmp_path), stop=request) is not None
+    features = sentences(60)
+    training = make_training(classifier(checkpoint, 0.1), features, tmp_path)
+    training.stop = request
+    assert train_model(training) is not None
     # The next run of the search stops.
-    assert train_model(classifier(checkpoint), make_training(features), stop=request) is None
+    training = make_training(classifier(checkpoint), features)
+    training.stop = request
+    assert train_model(training) is None
 
 
 def measured_training(
-    features: list[Feature], scores: list[float], directory: Path | None = None, **options: Any
+    model: TaskModel,
+    features: list[Feature],
+    scores: list[float],
+    directory: Path | None = None,
+    **options: Any,
 ) -> Training:
     """Return a training whose measurements on dev are these `scores`, one after the other."""
     remaining = iter(scores)
-    training = make_training(features, directory, **options)
-    return replace(training, evaluate=lambda: {"accuracy": next(remaining), "f1": 0.5})
+    training = make_training(model, features, directory, **options)
+    training.score_dev = lambda: {"accuracy": next(remaining), "f1": 0.5}
+    return training
 
 
 def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoint, tmp_path):
     features = sentences(60)  # 8 steps an epoch
     model = classifier(checkpoint)
-    trained = train_model(model, measured_training(features, [0.75, 0.5], tmp_path))
+    trained = train_model(measured_training(model, features, [0.75, 0.5], tmp_path))
     assert trained is not None
     assert (trained.step, trained.best.step, trained.best.score) == (16, 8, 0.75)
     rows = read_csv(tmp_path / "metrics.csv")
@@ -308,9 +320,10 @@ def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoi
         request.request()
         return {"accuracy": 1.0}
 
-    other = classifier(checkpoint)
-    training = replace(make_training(features, tmp_path / "other"), evaluate=stop_at_8)
-    assert train_model(other, training, stop=request) is None
+    training = make_training(classifier(checkpoint), features, tmp_path / "other")
+    training.score_dev = stop_at_8
+    training.stop = request
+    assert train_model(training) is None
     saved = torch.load(tmp_path / "other" / "checkpoint.pt")
     assert trained.best.weights is not None
     for name, weight in saved["best"]["weights"].items():
@@ -318,7 +331,7 @@ def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoi
 
 
 def test_of_equal_measurements_the_last_is_the_best(checkpoint):
-    trained = train_model(classifier(checkpoint), measured_training(sentences(60), [0.5, 0.5]))
+    trained = train_model(measured_training(classifier(checkpoint), sentences(60), [0.5, 0.5]))
     assert trained is not None
     assert trained.best.step == 16
 
@@ -328,8 +341,9 @@ def test_of_equal_measurements_the_last_is_the_best(checkpoint):
     [([0.5, 0.4, 0.6, 0.7], 1, 8), ([0.5, 0.5, 0.4, 0.7], 2, 12), ([0.1, 0.2, 0.3, 0.4], 1, 16)],
 )
 def test_patience_ends_a_run_without_progress(checkpoint, scores, patience, last_step):
-    training = measured_training(sentences(60), scores, evaluate_every=4, patience=patience)
-    trained = train_model(classifier(checkpoint), training)
+    model = classifier(checkpoint)
+    training = measured_training(model, sentences(60), scores, evaluate_every=4, patience=patience)
+    trained = train_model(training)
     assert trained is not None
     assert trained.step == last_step
 
@@ -339,11 +353,11 @@ def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
     with pytest.raises(
         UserError, match=r"checkpoint\.pt is damaged\. Delete it to restart this run"
     ):
-        train_model(classifier(checkpoint), make_training(sentences(8), tmp_path))
+        train_model(make_training(classifier(checkpoint), sentences(8), tmp_path))
 
 
 def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
-    train_model(classifier(checkpoint), make_training(sentences(60), tmp_path))
+    train_model(make_training(classifier(checkpoint), sentences(60), tmp_path))
     metrics, speed = read_csv(tmp_path / "metrics.csv"), read_csv(tmp_path / "speed.csv")
     assert [row["step"] for row in metrics] == ["10", "16"] == [row["step"] for row in speed]
     # Warm-up of 2 of 16 steps, then a line to 0; the rate is that of the update before.
@@ -362,7 +376,7 @@ def test_the_tokens_of_all_choices_count(checkpoint, tmp_path):
     model = make_model(
         Choice(num_choices=3), Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), seed=1
     )
-    train_model(model, make_training(features, tmp_path))
+    train_model(make_training(model, features, tmp_path))
     mean_tokens = 3 * np.mean([feature.length for feature in features])
     for row in read_csv(tmp_path / "speed.csv"):  # an epoch each
         tokens_per_example = float(row["tokens_per_second"]) / float(row["examples_per_second"])
@@ -373,7 +387,7 @@ def test_frozen_parameters_stay_as_they_are(checkpoint):
     model = classifier(checkpoint, 0.5)
     model.bert.requires_grad_(False)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    train_model(model, make_training(sentences(16), weight_decay=0.1))
+    train_model(make_training(model, sentences(16), weight_decay=0.1))
     changed = {
         name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])
     }
@@ -392,9 +406,9 @@ def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
         compile_parts(encoder, backend="eager", fullgraph=True)
 
     monkeypatch.setattr(Encoder, "compile_parts", compile_without_code)
-    train_model(plain, make_training(sentences(16)))
+    train_model(make_training(plain, sentences(16)))
     assert not calls
-    train_model(compiled, make_training(sentences(16), compile=True))
+    train_model(make_training(compiled, sentences(16), compile=True))
     assert calls == [compiled.encoder]
     assert_same_weights(plain, compiled, atol=1e-6)
 
@@ -402,10 +416,9 @@ def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
 def test_bf16_is_close_to_fp32(checkpoint):
     losses: dict[str, list[float]] = {"fp32": [], "bf16": []}
     for precision, found in losses.items():
-        training = make_training(sentences(40), precision=precision)
-        train_model(
-            classifier(checkpoint), training, lambda live, found=found: found.append(live["loss"])
-        )
+        training = make_training(classifier(checkpoint), sentences(40), precision=precision)
+        training.show = lambda live, found=found: found.append(live["loss"])
+        train_model(training)
     assert losses["bf16"] == pytest.approx(losses["fp32"], abs=0.03)
     assert losses["bf16"] != losses["fp32"]
 
@@ -421,7 +434,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(checkpoint, monkeypatch, e
 
     monkeypatch.setattr(model, "forward", full)
     with pytest.raises(UserError, match="lower `micro_batch_size`"):
-        train_model(model, make_training(sentences(8)))
+        train_model(make_training(model, sentences(8)))
 
 
 def test_scores_are_counted_and_ignored_tokens_are_not():

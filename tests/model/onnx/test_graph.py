@@ -49,7 +49,7 @@ MODELS = {
     "tags": lambda config: TokenClassifier(config, 5),
     "spans": SpanClassifier,
     "choices": lambda config: ChoiceModel(config, 4),
-    "vectors": lambda config: SentenceEncoder(config, temperature=0.05),
+    "vectors": SentenceEncoder,
 }
 
 

@@ -159,7 +159,7 @@ def test_fill_needs_a_mask_and_an_embedding_for_each_token(run, tmp_path):
 def test_options_for_the_other_kind_of_model_are_refused(run, instances, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(run), instances, "--metric", "korquad"])
-    assert "Error: --metric and --encoding are for a fine-tuned model" in capsys.readouterr().err
+    assert "Error: --metric is for a fine-tuned model" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["evaluate", str(run), instances, "--pair-columns", "a,b"])
     assert "Error: --pair-columns is for minimal pairs" in capsys.readouterr().err

@@ -230,13 +230,13 @@ def test_the_loss_of_scores_is_the_squared_error_of_the_cosine(bert):
 
 def test_the_contrastive_loss_takes_the_other_partners_and_all_negatives_as_wrong(bert):
     examples = [TextGroup((GOOD, BAD, "bad"), None), TextGroup(("film", "a film", "b"), None)]
-    model, batch = model_and_batch(bert, Similarity(temperature=0.1), examples)
+    model, batch = model_and_batch(bert, Similarity(), examples)
     outputs = model(batch).detach()
     unit = F.normalize(outputs, dim=-1).numpy()
     losses = []
     for index in range(2):
         candidates = [unit[index, 1], unit[1 - index, 1], unit[0, 2], unit[1, 2]]
-        logits = np.array([unit[index, 0] @ candidate for candidate in candidates]) / 0.1
+        logits = np.array([unit[index, 0] @ candidate for candidate in candidates]) / 0.05
         losses.append(np.log(np.exp(logits).sum()) - logits[0])
     assert model.loss(outputs, batch).item() == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -276,17 +276,6 @@ def test_an_anchor_is_not_a_wrong_answer_to_itself(bert):
         logits = cosines[index, right_or_wrong]
         losses.append(logits.logsumexp(0) - cosines[index, index])
     torch.testing.assert_close(model.loss(model(batch), batch), torch.stack(losses).mean())
-
-
-def test_matryoshka_trains_the_beginnings_too(bert):
-    examples = [TextGroup((GOOD, BAD), None), TextGroup(("film", "bad"), None)]
-    model, batch = model_and_batch(bert, Similarity(matryoshka=(16, 8)), examples)
-    plain, _ = model_and_batch(bert, Similarity(), examples)
-    outputs = model(batch)
-    parts = [plain.loss(outputs[..., :size], batch) for size in (32, 16, 8)]
-    torch.testing.assert_close(model.loss(outputs, batch), torch.stack(parts).mean())
-    with pytest.raises(UserError, match="`matryoshka` has 32, but the vectors"):
-        model_and_batch(bert, Similarity(matryoshka=(32,)), examples)
 
 
 def test_scores_of_pairs_with_and_without_scores():

@@ -6,12 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.model.tasks.catalogue import (
-    task_settings,
-)
 from clozeworks.model.tasks.classify import read_classify
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.options import TaskOptions, check_task
+from clozeworks.model.tasks.options import TaskOptions
+from clozeworks.model.tasks.similarity import read_similarity
 from clozeworks.model.tasks.splits import (
     find_splits,
     single_file,
@@ -134,8 +132,8 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
     [
         (
             "a.tsv",
-            "sentence\tlabel\nfine\t1\nshort\n",
-            "a.tsv, line 3: the number of columns is 1, not 2 (se",
+            "sentence\tlabel\nshort\nshort\n",
+            "a.tsv, line 2: the number of columns is 1, not 2 (se",
         ),
         (
             "a.tsv",
@@ -172,7 +170,7 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         (
             "a.tsv",
             "sentence\tlabel\n\udcff\t1\n",
-            "a.tsv, line 2 is not UTF-8: convert it, or give its `encoding`",
+            "a.tsv, line 2 is not UTF-8: convert it.",
         ),
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
         (
@@ -235,7 +233,7 @@ def test_a_folder_instead_of_a_file(tmp_path):
         read("sst2", tmp_path)
 
 
-def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
+def test_short_lines_are_left_out_and_reported(tmp_path, capsys):
     lines = [
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
         *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000)),
@@ -246,15 +244,15 @@ def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
         i % 2 for i in range(2000) if i != 6
     ]
     printed = capsys.readouterr().err
-    found = f"Columns are missing in 1 of 2,001 lines of {path} (the first: {path}, line 8)"
-    assert printed == f"{found}; these lines are left out.\n"
+    message = f"{path}, line 8: the number of columns is 4, not 6 (id, qid1, "
+    assert f"Left out 1 of 2,000 rows (with too few columns); the first: {message}" in printed
     with pytest.raises(UserError, match="line 8: the number of columns is 4, not 6"):
         read("qqp", path, labelled=False)
-    write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
-    with pytest.raises(
-        UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; fix"
-    ):
-        read("qqp", path)
+    own = write(tmp_path / "own.tsv", "text\tlabel\na\tyes\nb\nc\tno\nd\tyes\ne\tno\n")
+    assert [example.text for example in classify(own).read(own, True)] == ["a", "c", "d", "e"]
+    pairs = write(tmp_path / "pairs.tsv", "anchor\tpositive\na\tb\nc\nd\te\n")
+    task = read_similarity([pairs], TaskOptions())
+    assert [example.texts for example in task.read(pairs, True)] == [("a", "b"), ("d", "e")]
 
 
 def test_scores_must_be_finite_numbers(tmp_path):
@@ -335,7 +333,7 @@ def test_tables_need_not_be_utf_8(encoding: str, tmp_path: Path, caplog: pytest.
 
     text = contents["a.tsv"]
     (tmp_path / "a.tsv").write_bytes(f"{text}\n".encode("cp1251") + text.encode("koi8-u"))
-    with pytest.raises(UserError, match=r"cannot be told.* or convert it: iconv -f .*a\.tsv"):
+    with pytest.raises(UserError, match=r"cannot be told.*\. Convert it: iconv -f .*a\.tsv"):
         next(read_rows(tmp_path / "a.tsv"))
 
 
@@ -345,22 +343,6 @@ def test_csv_may_have_semicolons(tmp_path):
         {"sentence": "one; two, three", "label": "1"},
         {"sentence": "four, five", "label": "0"},
     ]
-
-
-def test_the_encoding_may_be_given(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes("sentence;label\nСобака спит;1\nКошка;0\nРыба;1\nКот;0\n".encode("koi8-r"))
-    options = TaskOptions(text="sentence", encoding="koi8-r")
-    task = read_classify([path], options)
-    assert [example.text for example in task.read(path, labelled=True)] == [
-        "Собака спит",
-        "Кошка",
-        "Рыба",
-        "Кот",
-    ]
-    assert "encoding" not in task_settings(task)
-    with pytest.raises(UserError, match=r"`encoding` is for .*; squad does not take it"):
-        check_task("squad", TaskOptions(encoding="koi8-r"))
 
 
 def test_classes_that_pandas_wrote_as_floats_are_those_without_a_point(tmp_path):
