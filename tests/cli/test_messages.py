@@ -246,10 +246,6 @@ HUB = "If it is a model on the Hugging Face Hub, download it: hf download"
         ("fill empty [MASK]", "empty is not a model directory: config.json is missing."),
         ("fill no-model [MASK]", f"no-model does not exist. {HUB} no-model --local-dir no-model"),
         (
-            "fill tuned [MASK]",
-            "tuned is a fine-tuned model, without the masked-LM head: use `clozeworks predict`.",
-        ),
-        (
             "evaluate no/model notes.md",
             f"no/model does not exist. {HUB} no/model --local-dir no/model",
         ),
@@ -263,8 +259,6 @@ HUB = "If it is a model on the Hugging Face Hub, download it: hf download"
     ],
 )
 def test_wrong_models_and_options(line: str, message: str, capsys, folder: Path):
-    (folder / "tuned").mkdir()
-    (folder / "tuned" / "task.json").write_text("{}")
     (folder / "c.toml").write_text("min-charcters = 3\n")
     assert error_of_line(capsys, line) == f"Error: {message}\n"
 
