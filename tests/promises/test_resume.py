@@ -107,7 +107,9 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step-0000090", "best"}
 
 
-def test_a_full_disk_is_reported_in_a_line_and_the_last_checkpoint_stays(instances, tmp_path):
+def test_an_interrupt_and_a_full_disk_are_reported_in_a_line_and_checkpoints_stay(
+    instances, tmp_path
+):
     run = tmp_path / "run"
     options = (
         *PRETRAIN.split(),
@@ -118,14 +120,13 @@ def test_a_full_disk_is_reported_in_a_line_and_the_last_checkpoint_stays(instanc
         "--evaluate-every",
         "100",
     )
-    stop(
-        start("pretrain", instances, "--output", str(run), *options),
-        signal.SIGINT,
-        lambda: last_step(run) > 0,
-        0.0,
-    )
+    process = start("pretrain", instances, "--output", str(run), *options)
+    errors = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.0)
+    assert process.returncode == 130
+    assert errors == "Error: Interrupted; rerun the same command to resume.\n"
     step, model = last_step(run), (run / "model.safetensors").read_bytes()
-    assert step < 60
+    saved = run / "checkpoints" / f"step-{step:07d}" / "training_state" / "state.json"
+    assert json.loads(saved.read_text())["step"] == step < 60
 
     def small_files() -> None:  # a file of more bytes cannot be written, as on a disk that fills up
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(model) // 2, len(model) // 2))
@@ -190,18 +191,3 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
         for run in (whole, killed)
     ]
     assert len(scores[0]) == 3 and scores[0] == scores[1]
-
-
-def test_an_interrupted_run_says_so_in_one_line_and_saves(instances, tmp_path):
-    run = tmp_path / "run"
-    options = (*PRETRAIN.split(), "--steps", "1000000", "--checkpoint-every", "5")
-    process = start("pretrain", instances, "--output", str(run), *options)
-    errors = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
-    assert process.returncode == 130
-    assert errors == "Error: Interrupted; rerun the same command to resume.\n"
-    state = json.loads(
-        (
-            run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json"
-        ).read_text()
-    )
-    assert state["step"] == last_step(run)
