@@ -58,20 +58,6 @@ def test_the_summaries_of_commands_are_whole_sentences(capsys: pytest.CaptureFix
     )
 
 
-def test_help_loads_nothing_heavy():
-    script = (
-        "import sys\n"
-        "from clozeworks.cli.main import main\n"
-        "main(['--help'])\n"
-        "heavy = {'torch', 'apache_beam', 'numpy', 'pyarrow', 'rich', 'tokenizers'}\n"
-        "print('heavy:', sorted(heavy & set(sys.modules)))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.endswith("heavy: []\n")
-
-
 @pytest.mark.parametrize(
     ("words", "completions"),
     [

@@ -1,7 +1,5 @@
 """The summary that ``pretrain`` prints of a finished run, and its exit code."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -86,16 +84,3 @@ def test_threads_wait_as_for_the_checkpoints_width(
     )
     main(["pretrain", instances, "--output", "run", "--checkpoint", str(tmp_path)])
     assert widths == [width]
-
-
-def test_instances_that_are_not_there_are_refused_before_pytorch_is_loaded():
-    code = (
-        "import sys\n"
-        "from clozeworks.cli.main import main\n"
-        "try: main(['pretrain', 'nothing', '--output', 'run'])\n"
-        "finally: print('torch' in sys.modules)\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (2, "False\n")

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -20,11 +19,10 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from manifest_fixture import write_manifest
+from documents_fixture import TRAIN, VALIDATION, write_documents
 
 TEXTS = ["The ant and the bear met.", "They didn't speak: 10 an hour.", "Then the ant left."]
 WORDPIECE = Vocabulary(
@@ -57,20 +55,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("documents") / "documents"
-    path.mkdir()
-    rows_of = {"train-00000-of-00001.parquet": 30, "validation-00000-of-00001.parquet": 4}
-    for name, size in rows_of.items():
-        columns = {
-            "doc_id": [f"{name}:{number}" for number in range(size)],
-            "source": ["test"] * size,
-            "language": ["en"] * size,
-            "title": [""] * size,
-            "sentences": [TEXTS[: 1 + number % 3] * 2 for number in range(size)],
-        }
-        pq.write_table(pa.table(columns, DOCUMENTS), path / name)
-    write_manifest(path, "ingest", rows_of)
-    return str(path)
+    shards = {
+        name: [("test", "en", TEXTS[: 1 + number % 3] * 2) for number in range(size)]
+        for name, size in ((TRAIN, 30), (VALIDATION, 4))
+    }
+    return write_documents(tmp_path_factory.mktemp("documents"), shards)
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.data_card import CARD, hub_languages, size_category
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from huggingface_hub import DatasetCard
+from stages_fixture import Configs, make_stages
 
 ONE = RunOptions(workers=1)
 SIZES = [
@@ -45,11 +45,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(12):
         sentences = [f"Text {number} has the sentence {i}, and it is fine." for i in range(20)]
         (texts / f"{number}.txt").write_text(" ".join(sentences))
-    documents = str(folder / "documents")
-    ingest([str(texts)], documents, IngestConfig(language="en"), ONE)
-    vocab = str(folder / "vocab")
-    learn_vocabulary(documents, vocab, VocabConfig(size=200), ONE)
-    build(documents, vocab, str(folder / "instances"), BuildConfig(duplicates=2), ONE)
+    configs = Configs(IngestConfig(language="en"), VocabConfig(size=200), BuildConfig(duplicates=2))
+    make_stages(texts, folder, configs)
     return folder
 
 

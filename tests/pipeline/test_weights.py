@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.auditing.checks import audit
@@ -17,14 +16,15 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.estimate import estimate_stage
 from clozeworks.pipeline.instances.origins import copies_in_pass
 from clozeworks.pipeline.instances.pipeline import InstancesStage, build
-from clozeworks.pipeline.manifests import InstancesManifest
+from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.mixture import parse_weights, plan_mixture
-from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.pipeline import VocabularyStage, learn_vocabulary
+from documents_fixture import TRAIN, VALIDATION, write_documents
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_fixture import make_manifest, parsed, write_manifest
+from manifest_fixture import make_manifest, parsed
 
 ONE = RunOptions(workers=1)
 GROUPS = [
@@ -32,41 +32,18 @@ GROUPS = [
     ("books", "en", "delta omega ."),
     ("kowiki", "ko", "zeta eta ."),
 ]
-TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
 
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path, rng = tmp_path_factory.mktemp("documents"), np.random.default_rng(0)
-    groups = []
+    rng = np.random.default_rng(0)
+    shards = {}
     for name, num_documents in ((TRAIN, 300), (VALIDATION, 9)):
-        rows = [
-            {
-                "doc_id": f"{i}",
-                "source": source,
-                "language": language,
-                "title": "",
-                "sentences": [text] * size,
-            }
-            for i, size in enumerate(rng.integers(10, 60, num_documents).tolist())
-            for source, language, text in [GROUPS[i % 3]]
-        ]
-        pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
-    for source, language, text in GROUPS:
-        groups.append(
-            {
-                "source": source,
-                "language": language,
-                "documents": 100,
-                "characters": 3500 * len(text),
-            }
-        )
-    write_manifest(path, "ingest", {TRAIN: 300, VALIDATION: 9})
-    manifest = (path / "manifest.json").read_text()
-    entry = '[{"source": "enwiki", "language": "en", "documents": 1, "characters": 1}]'
-    assert entry in manifest
-    (path / "manifest.json").write_text(manifest.replace(entry, str(groups).replace("'", '"')))
-    return str(path)
+        shards[name] = []
+        for i, size in enumerate(rng.integers(10, 60, num_documents).tolist()):
+            source, language, text = GROUPS[i % 3]
+            shards[name].append((source, language, [text] * size))
+    return write_documents(tmp_path_factory.mktemp("documents"), shards)
 
 
 def built(documents: str, tmp_path: Path, **options) -> InstancesManifest:
@@ -151,12 +128,16 @@ def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
         stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
         return estimate_stage(stage, ONE).needs.output_bytes
 
-    # Each group has as many characters in the validation split as in training; that is read once.
-    sizes = [len(text) for _, _, text in GROUPS]
+    train, validation = (
+        [group.characters for group in shard.groups]
+        for shard in read_manifest(documents, DocumentsManifest).shards
+    )
+    # The validation split is read once.
+    plain = 4 * sum(train) + sum(validation)
     for weight, weights in (((), (1, 1, 1)), (("books=2.5", "ko=0.5"), (1, 2.5, 0.5))):
-        read = 4 * np.dot(sizes, weights) + sum(sizes)
+        read = 4 * np.dot(train, weights) + sum(validation)
         assert estimated_bytes(weight=weight) / estimated_bytes() == pytest.approx(
-            read / (5 * sum(sizes)), rel=1e-3
+            read / plain, rel=1e-3
         )
 
 
@@ -244,28 +225,8 @@ def test_a_name_that_source_and_language_share_counts_once(source: str, asked: s
 
 
 def few(path: Path, num_documents: int) -> str:
-    rows = [
-        {
-            "doc_id": f"{i}",
-            "source": "a" if i else "b",
-            "language": "en",
-            "title": "",
-            "sentences": ["x y z ."] * 30,
-        }
-        for i in range(num_documents)
-    ]
-    path.mkdir()
-    for name in (TRAIN, VALIDATION):
-        pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
-    write_manifest(path, "ingest", {TRAIN: num_documents, VALIDATION: num_documents})
-    manifest = (path / "manifest.json").read_text()
-    groups = ", ".join(
-        f'{{"source": "{name}", "language": "en", "documents": 1, "characters": 1}}'
-        for name in "ab"
-    )
-    entry = '{"source": "enwiki", "language": "en", "documents": 1, "characters": 1}'
-    (path / "manifest.json").write_text(manifest.replace(entry, groups))
-    return str(path)
+    documents = [("a" if i else "b", "en", ["x y z ."] * 30) for i in range(num_documents)]
+    return write_documents(path, {TRAIN: documents, VALIDATION: documents})
 
 
 @pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])

@@ -108,18 +108,6 @@ def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, s
         _ = package.nothing
 
 
-def test_importing_the_packages_is_cheap():
-    script = (
-        "import sys, clozeworks.pipeline, clozeworks.model\n"
-        "from clozeworks.pipeline import BuildConfig, UserError\n"
-        "print(sorted({'apache_beam', 'torch', 'numpy', 'pyarrow'}.intersection(sys.modules)))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout == "[]\n"
-
-
 @pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path: Path):
     (tmp_path / "corpus").mkdir()

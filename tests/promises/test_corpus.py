@@ -2,15 +2,9 @@
 resumed and refused alike.
 """
 
-import hashlib
-import os
 import random
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +13,8 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.corpus import CorpusManifests, make_corpus
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from process_fixture import CLI, kill_group, stop, wait_until
+from stages_fixture import Configs, digests, make_stages
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +37,6 @@ max-length = 32
 steps = 10
 """
 FOLDERS = ("documents", "vocab", "instances")
-GIVE_UP_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +62,8 @@ def config(texts: str) -> str:
 def stages(texts: str) -> Path:
     """What the three stages make, run one by one."""
     folder = Path(texts).with_name("stages")
-    documents, vocab, instances = (str(folder / name) for name in FOLDERS)
-    ingest([texts], documents, INGEST, ONE)
-    learn_vocabulary(documents, vocab, VOCAB, ONE)
-    build(documents, vocab, instances, BUILD, ONE)
+    make_stages(texts, folder, Configs(INGEST, VOCAB, BUILD))
     return folder
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of every file but the timings, by its path below `folder`."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
 
 
 def make(
@@ -154,31 +135,17 @@ def test_files_of_others_are_found_before_the_pipeline_starts(texts: str, tmp_pa
 def typed_command(
     texts: str, config: str, output: Path, beam_options: tuple[str, ...] = ()
 ) -> list[str]:
-    # Ctrl-C interrupts, also where a shell has started the tests with SIGINT ignored.
-    script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from clozeworks.cli.main import main; main()"
-    )
-    command = [sys.executable, "-c", script, "corpus", texts]
+    command = [*CLI, "corpus", texts]
     command += [f"--output={output}", f"--config={config}", "--workers=1"]
     if beam_options:
         command += ["--", *beam_options]
     return command
 
 
-def start_until(
-    typed: list[str], reached: Callable[[], bool], delay_s: float = 0
-) -> "subprocess.Popen[str]":
-    """Start a command; return it `delay_s` after `reached` first holds, or once it has ended."""
-    process = subprocess.Popen(
+def start(typed: list[str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
         typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    give_up = time.monotonic() + GIVE_UP_S
-    while process.poll() is None and not reached():
-        assert time.monotonic() < give_up
-        time.sleep(0.002)
-    time.sleep(delay_s)
-    return process
 
 
 @WAYS
@@ -196,10 +163,9 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
     moments = random.Random(5)
     first_of_stage = moments.choice(FOLDERS[:2])
     head = output / first_of_stage / ".work" / "head.json"
-    process = start_until(typed, head.exists, delay_s=moments.random() / 20)
-    with suppress(ProcessLookupError):  # it has ended already
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process = start(typed)
+    wait_until(head.exists, process, moments.random() / 20)
+    kill_group(process)
     assert process.returncode == -signal.SIGKILL
     other_way = () if beam_options else DIRECT_RUNNER
     make(texts, output, options=RunOptions(workers=1, beam_options=other_way))
@@ -212,11 +178,12 @@ def test_an_interrupted_corpus_says_rerun(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     output = tmp_path / "corpus"
     typed = typed_command(texts, config, output)
-    process = start_until(typed, (output / "documents" / ".work" / "setup.json").exists)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=GIVE_UP_S)
-    assert process.returncode == 130
-    assert errors.strip() == "Error: Interrupted; rerun the same command to resume."
+    process = start(typed)
+    wait_until((output / "documents" / ".work" / "setup.json").exists, process)
+    assert (
+        stop(process, signal.SIGINT).strip()
+        == "Error: Interrupted; rerun the same command to resume."
+    )
     make(texts, output)
     assert digests(output) == digests(stages)
 

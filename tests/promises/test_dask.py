@@ -2,7 +2,6 @@
 same.
 """
 
-import hashlib
 import os
 import signal
 import threading
@@ -15,20 +14,23 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
 from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.units import OpenedStage
-from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from number_stage import Done, NumberStage, fail_on_three, pids_of
+from stages_fixture import Configs, digests, make_stages
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
 # Warnings of Dask are ignored.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
+CONFIGS = Configs(
+    IngestConfig(shards=3, validation_share=0.05),
+    VocabConfig(size=2000),
+    BuildConfig(max_length=32, duplicates=1),
+)
 NUM_WORKERS = 3
 
 
@@ -40,24 +42,11 @@ def cluster() -> Iterator[Any]:
         yield cluster
 
 
-def options_for(cluster: Any, *more: str) -> RunOptions:
+def options_for(cluster: Any) -> RunOptions:
     address = f"--dask_client_address={cluster.scheduler_address}"
-    return RunOptions(beam_options=("--runner=DaskRunner", address, *more))
-
-
-def all_stages(folder: Path, options: RunOptions) -> dict[str, str]:
-    """Run the data stages; return the digest of every file by its path."""
-    documents, vocab, instances = (
-        str(folder / name) for name in ("documents", "vocab", "instances")
-    )
-    ingest([str(CORPUS)], documents, IngestConfig(shards=3, validation_share=0.05), options)
-    learn_vocabulary(documents, vocab, VocabConfig(size=2000), options)
-    build(documents, vocab, instances, BuildConfig(max_length=32, duplicates=1), options)
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
+    # As docs/runners.md advises; Dask's own number of partitions costs most of the time.
+    partitions = f"--dask_npartitions={4 * NUM_WORKERS}"
+    return RunOptions(beam_options=("--runner=DaskRunner", address, partitions))
 
 
 def nap(directory: OpenedStage[None], number: int) -> Done:
@@ -92,9 +81,8 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_bytes(cluster: Any, tmp_pa
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    # Few partitions, which a small corpus does not need and which cost most of the time.
-    options = options_for(cluster, "--dask_npartitions=8")
-    made = all_stages(tmp_path / "dask", options)
+    make_stages(CORPUS, tmp_path / "dask", CONFIGS, options_for(cluster))
     killer.join(timeout=1)
     assert not killer.is_alive()
-    assert made == all_stages(tmp_path / "here", RunOptions(workers=1))
+    make_stages(CORPUS, tmp_path / "here", CONFIGS)
+    assert digests(tmp_path / "dask") == digests(tmp_path / "here")

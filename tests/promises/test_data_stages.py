@@ -2,14 +2,8 @@
 killed.
 """
 
-import hashlib
-import os
 import random
-import signal
 import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,41 +11,25 @@ import pytest
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.sources.wikitext.repair import GAP
 from clozeworks.pipeline.storage.stage import read_manifest
-from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from process_fixture import CLI, kill_group, wait_until
+from stages_fixture import Configs, digests, make_stages
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
-INGEST = IngestConfig(shards=3, validation_share=0.05)
-VOCAB = VocabConfig(size=4000)
-BUILD = BuildConfig(duplicates=2)
+CONFIGS = Configs(
+    IngestConfig(shards=3, validation_share=0.05), VocabConfig(size=4000), BuildConfig(duplicates=2)
+)
 NUM_RANGES = 8  # into which ingest cuts the corpus
 IN_THREADS = ("--direct_running_mode=multi_threading",)
 
 
-def all_stages(folder: Path, options: RunOptions) -> Path:
-    ingest([str(CORPUS)], str(folder / "documents"), INGEST, options)
-    learn_vocabulary(str(folder / "documents"), str(folder / "vocab"), VOCAB, options)
-    build(
-        str(folder / "documents"), str(folder / "vocab"), str(folder / "instances"), BUILD, options
-    )
-    return folder
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of every file but the timings, by its path below `folder`."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
-
-
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return all_stages(tmp_path_factory.mktemp("one-worker"), RunOptions(workers=1))
+    folder = tmp_path_factory.mktemp("one-worker")
+    make_stages(CORPUS, folder, CONFIGS)
+    return folder
 
 
 @pytest.mark.slow
@@ -65,7 +43,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["two processes", "two of Beam's processes", "three of Beam's threads"],
 )
 def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, options: RunOptions):
-    assert digests(all_stages(tmp_path, options)) == digests(made)
+    make_stages(CORPUS, tmp_path, CONFIGS, options)
+    assert digests(tmp_path) == digests(made)
 
 
 STAGES = {
@@ -120,16 +99,7 @@ def test_an_ingest_killed_at_random_moments_resumes_to_the_same_bytes(
 def typed_command(stage: str, made: Path, output: Path, workers: int) -> list[str]:
     command, arguments, _ = STAGES[stage]
     arguments = [argument.replace("{made}", str(made)) for argument in arguments]
-    script = "from clozeworks.cli.main import main; main()"
-    return [
-        sys.executable,
-        "-c",
-        script,
-        command,
-        *arguments,
-        f"--output={output}",
-        f"--workers={workers}",
-    ]
+    return [*CLI, command, *arguments, f"--output={output}", f"--workers={workers}"]
 
 
 def kill(
@@ -144,14 +114,12 @@ def kill(
         typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     work = output / ".work"
-    while process.poll() is None and not (
-        (work / "head.json").exists() and len(list(work.glob(pattern))) >= num_records
-    ):
-        time.sleep(0.005)
-    time.sleep(delay_s)
-    with suppress(ProcessLookupError):  # it has ended already
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    wait_until(
+        lambda: (work / "head.json").exists() and len(list(work.glob(pattern))) >= num_records,
+        process,
+        delay_s,
+    )
+    kill_group(process)
     return not (output / "manifest.json").exists()
 
 
@@ -176,7 +144,7 @@ def test_documents_are_as_the_schema_says(made: Path):
 
 def test_the_same_command_again_does_nothing(made: Path):
     before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
-    all_stages(made, RunOptions(workers=1))
+    make_stages(CORPUS, made, CONFIGS)
     assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
 
 

@@ -74,7 +74,7 @@ def test_the_lesson_runs(tmp_path: Path):
     for name, value in {
         "CORPUS": str(EXAMPLES / "quickstart" / "corpus"),
         "TASK": str(EXAMPLES / "quickstart" / "word-order"),
-        "STEPS": 20,
+        "STEPS": 3,
         "EPOCHS": 0.1,
     }.items():
         assert f"{name} = " in parameters.source

@@ -9,12 +9,9 @@ import pytest
 from clozeworks.pipeline import (
     BuildConfig,
     IngestConfig,
-    RunOptions,
     VocabConfig,
-    build,
-    ingest,
-    learn_vocabulary,
 )
+from stages_fixture import Configs, digests, make_stages
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 pytestmark = pytest.mark.slow
@@ -32,12 +29,6 @@ def run_job(source: Path, output: Path, *options: str) -> "subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return all files but the timings, by path below `folder`."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("one-job") / "books"
@@ -48,30 +39,29 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one_by_one(books: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of three stages with the options of the example."""
+def one_by_one(books: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The digests of three stages with the options of the example."""
     folder = tmp_path_factory.mktemp("one-by-one")
-    documents = str(folder / "documents")
-    vocab = str(folder / "vocab")
-    instances = str(folder / "instances")
-    options = RunOptions(workers=1)
-    ingest([str(books)], documents, IngestConfig(language="en", validation_share=0.08), options)
-    learn_vocabulary(documents, vocab, VocabConfig(size=2000), options)
-    build(documents, vocab, instances, BuildConfig(max_length=32), options)
-    return contents(folder)
+    configs = Configs(
+        IngestConfig(language="en", validation_share=0.08),
+        VocabConfig(size=2000),
+        BuildConfig(max_length=32),
+    )
+    make_stages(books, folder, configs)
+    return digests(folder)
 
 
 @RUNNERS
 def test_one_job_makes_the_bytes_of_three_stages(
-    runner: tuple[str, ...], books: Path, one_by_one: dict[str, bytes], tmp_path: Path
+    runner: tuple[str, ...], books: Path, one_by_one: dict[str, str], tmp_path: Path
 ):
     ended = run_job(books, tmp_path, *runner)
     assert ended.returncode == 0, ended.stderr
-    assert contents(tmp_path) == one_by_one
+    assert digests(tmp_path) == one_by_one
 
 
 @pytest.mark.filterwarnings("ignore")  # those of Dask
-def test_one_job_on_dask(books: Path, one_by_one: dict[str, bytes], tmp_path: Path):
+def test_one_job_on_dask(books: Path, one_by_one: dict[str, str], tmp_path: Path):
     distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=":0"
@@ -80,7 +70,7 @@ def test_one_job_on_dask(books: Path, one_by_one: dict[str, bytes], tmp_path: Pa
         # Few partitions, which a small corpus does not need and which cost most of the time.
         ended = run_job(books, tmp_path, *DASK, address, "--dask_npartitions=8")
     assert ended.returncode == 0, ended.stderr
-    assert contents(tmp_path) == one_by_one
+    assert digests(tmp_path) == one_by_one
 
 
 @RUNNERS

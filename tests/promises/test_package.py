@@ -74,25 +74,44 @@ def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
     assert "  ingest " in run("-m", "clozeworks", "--help")
 
 
-@pytest.mark.parametrize(
-    ("modules", "foreign"),
-    [
-        (
-            "clozeworks.pipeline.documents.pipeline, clozeworks.pipeline.vocabulary.pipeline, "
-            "clozeworks.pipeline.instances.pipeline",
-            "torch",
-        ),
-        ("clozeworks.pipeline.auditing.checks, clozeworks.pipeline.auditing.report", "apache_beam"),
-        (
-            "clozeworks.model.pretraining.pretrain, clozeworks.model.finetuning.finetune, "
-            "clozeworks.model.features.features, clozeworks.model.pretraining.fill",
-            "apache_beam",
-        ),
-    ],
+PIPELINES = ", ".join(
+    f"clozeworks.pipeline.{stage}.pipeline" for stage in ("documents", "vocabulary", "instances")
 )
-def test_no_part_loads_the_libraries_of_another(modules: str, foreign: str):
-    script = f"import sys, {modules}; print({foreign!r} in sys.modules)"
+MODELS = (
+    "clozeworks.model.pretraining.pretrain, clozeworks.model.finetuning.finetune, "
+    "clozeworks.model.features.features, clozeworks.model.pretraining.fill"
+)
+MAIN = "from clozeworks.cli.main import main"
+NO_INSTANCES = f"""
+import contextlib
+{MAIN}
+with contextlib.suppress(SystemExit):
+    main(["pretrain", "nothing", "--output", "run"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "foreign"),
+    [
+        (f"import {PIPELINES}", {"torch"}),
+        ("from clozeworks.pipeline.auditing import checks, report", {"apache_beam"}),
+        (f"import {MODELS}", {"apache_beam", "datasets"}),
+        ("import clozeworks.pipeline.storage.hub", {"apache_beam", "datasets", "sentencex"}),
+        (
+            "import clozeworks.model; from clozeworks.pipeline import BuildConfig, UserError",
+            {"apache_beam", "torch", "numpy", "pyarrow"},
+        ),
+        (
+            f"{MAIN}; main(['--help'])",
+            {"apache_beam", "torch", "numpy", "pyarrow", "rich", "tokenizers"},
+        ),
+        (NO_INSTANCES, {"torch"}),
+    ],
+    ids=["pipelines", "audit", "models", "hub", "packages", "help", "no instances"],
+)
+def test_no_part_loads_the_libraries_of_another(script: str, foreign: set[str]):
+    script = f"{script}\nimport sys; print('foreign:', {foreign!r} & set(sys.modules))"
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert ended.stdout.strip() == "False"
+    assert ended.stdout.splitlines()[-1] == "foreign: set()"

@@ -8,8 +8,6 @@ The stores are emulated. What needs Google's client libraries is skipped without
 import json
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,15 +23,13 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.runner import check_runner
-from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from instances_fixture import write_instances
 from object_stores import object_store
+from process_fixture import CLI, stop, wait_until
+from stages_fixture import Configs, make_stages
 
 pytestmark = pytest.mark.slow
 
-CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
-TIME_LIMIT_S = 120
 PRETRAIN = (
     "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 "
     "--batch-size 8 --steps 24 --checkpoint-every 10"
@@ -55,10 +51,12 @@ def make_all(source: str, folder: str, options: RunOptions) -> dict[str, bytes]:
     """Make documents, vocabulary and instances; return all files but the timings, by path below
     `folder`.
     """
-    ingest([source], f"{folder}/documents", IngestConfig(shards=1, validation_share=0.4), options)
-    learn_vocabulary(f"{folder}/documents", f"{folder}/vocab", VocabConfig(size=100), options)
-    build_config = BuildConfig(duplicates=1, max_length=32)
-    build(f"{folder}/documents", f"{folder}/vocab", f"{folder}/instances", build_config, options)
+    configs = Configs(
+        IngestConfig(shards=1, validation_share=0.4),
+        VocabConfig(size=100),
+        BuildConfig(duplicates=1, max_length=32),
+    )
+    make_stages(source, folder, configs, options)
     return contents(folder, "documents", "vocab", "instances")
 
 
@@ -113,12 +111,10 @@ def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[s
             "2",
         )
         process = subprocess.Popen([*CLI, "ingest", source, *options], stderr=subprocess.DEVNULL)
-        give_up = time.monotonic() + TIME_LIMIT_S
-        while not storage.find_files(f"{output}/.work/*/*.json"):
-            assert process.poll() is None and time.monotonic() < give_up
-            time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        wait_until(
+            lambda: bool(storage.find_files(f"{output}/.work/*/*.json")), process, pause_s=0.1
+        )
+        stop(process, signal.SIGKILL)
         assert not storage.exists(f"{output}/manifest.json")
         assert make_all(source, f"{bucket}/built", RunOptions(workers=1)) == local
 
@@ -206,15 +202,14 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
         process = subprocess.Popen(
             [*CLI, "pretrain", instances, "--output", remote, *options], stderr=subprocess.PIPE
         )
-        give_up = time.monotonic() + TIME_LIMIT_S
-        while not storage.exists(
-            index := f"{remote}/{INDEX}"
-        ) or b"step-" not in storage.read_bytes(index):
-            assert process.poll() is None and time.monotonic() < give_up
-            time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate()
-        assert f"every checkpoint is uploaded to {remote}" in errors.decode()
+        index = f"{remote}/{INDEX}"
+        wait_until(
+            lambda: storage.exists(index) and b"step-" in storage.read_bytes(index),
+            process,
+            pause_s=0.1,
+        )
+        errors = stop(process, signal.SIGKILL).decode()
+        assert f"every checkpoint is uploaded to {remote}" in errors
         assert not storage.exists(f"{remote}/summary.json")
         run("pretrain", instances, "--output", remote, *options)
         run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)

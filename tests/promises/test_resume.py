@@ -7,8 +7,6 @@ import random
 import resource
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,16 +14,15 @@ import pytest
 import torch
 from checkpoint_fixture import make_checkpoint
 from instances_fixture import write_instances
+from process_fixture import CLI, TIME_LIMIT_S, stop, wait_until
 
 pytestmark = pytest.mark.slow
 
-CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 PRETRAIN = (
     "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 "
     "--batch-size 8 --learning-rate 1e-3 --device cpu"
 )
 FINETUNE = "--learning-rates 1e-3,2e-3,3e-3 --epochs 12 --batch-size 8 --max-length 24 --device cpu"
-TIME_LIMIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +41,6 @@ def finish(process: "subprocess.Popen[str]") -> None:
     _, errors = process.communicate(timeout=TIME_LIMIT_S)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
-
-
-def stop(
-    process: "subprocess.Popen[str]", number: int, reached: Callable[[], bool], delay_s: float
-) -> str:
-    """Send a signal some time after `reached` first holds, and return what the process wrote to
-    standard error.
-    """
-    give_up = time.monotonic() + TIME_LIMIT_S
-    while not reached():
-        assert process.poll() is None and time.monotonic() < give_up
-        time.sleep(0.002)
-    time.sleep(delay_s)
-    process.send_signal(number)
-    return process.communicate(timeout=TIME_LIMIT_S)[1]
 
 
 def last_step(run: Path) -> int:
@@ -82,8 +64,8 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
     for _ in range(2):
         aim = reached + draw.randint(1, 25)
         process = start("pretrain", instances, "--output", str(killed), *options)
-        stop(process, signal.SIGKILL, lambda aim=aim: last_step(killed) >= aim, draw.random() / 50)
-        assert process.returncode == -signal.SIGKILL
+        wait_until(lambda aim=aim: last_step(killed) >= aim, process, draw.random() / 50)
+        stop(process, signal.SIGKILL)
         reached = last_step(killed)
     finish(start("pretrain", instances, "--output", str(killed), *options))
     finish(undisturbed)
@@ -107,7 +89,9 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step-0000090", "best"}
 
 
-def test_a_full_disk_is_reported_in_a_line_and_the_last_checkpoint_stays(instances, tmp_path):
+def test_an_interrupt_and_a_full_disk_are_reported_in_a_line_and_checkpoints_stay(
+    instances, tmp_path
+):
     run = tmp_path / "run"
     options = (
         *PRETRAIN.split(),
@@ -118,14 +102,12 @@ def test_a_full_disk_is_reported_in_a_line_and_the_last_checkpoint_stays(instanc
         "--evaluate-every",
         "100",
     )
-    stop(
-        start("pretrain", instances, "--output", str(run), *options),
-        signal.SIGINT,
-        lambda: last_step(run) > 0,
-        0.0,
-    )
+    process = start("pretrain", instances, "--output", str(run), *options)
+    wait_until(lambda: last_step(run) > 0, process)
+    assert stop(process, signal.SIGINT) == "Error: Interrupted; rerun the same command to resume.\n"
     step, model = last_step(run), (run / "model.safetensors").read_bytes()
-    assert step < 60
+    saved = run / "checkpoints" / f"step-{step:07d}" / "training_state" / "state.json"
+    assert json.loads(saved.read_text())["step"] == step < 60
 
     def small_files() -> None:  # a file of more bytes cannot be written, as on a disk that fills up
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(model) // 2, len(model) // 2))
@@ -177,7 +159,9 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
     undisturbed = start("finetune", *options, "--output", str(whole))
     first = killed / "runs" / "learning-rate-0.001-seed-0" / "run.json"
-    stop(start("finetune", *options, "--output", str(killed)), signal.SIGKILL, first.exists, 0.1)
+    process = start("finetune", *options, "--output", str(killed))
+    wait_until(first.exists, process, 0.1)
+    stop(process, signal.SIGKILL)
     assert not (killed / "summary.json").exists()
     finished_at = first.stat().st_mtime_ns
     finish(start("finetune", *options, "--output", str(killed)))
@@ -190,18 +174,3 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
         for run in (whole, killed)
     ]
     assert len(scores[0]) == 3 and scores[0] == scores[1]
-
-
-def test_an_interrupted_run_says_so_in_one_line_and_saves(instances, tmp_path):
-    run = tmp_path / "run"
-    options = (*PRETRAIN.split(), "--steps", "1000000", "--checkpoint-every", "5")
-    process = start("pretrain", instances, "--output", str(run), *options)
-    errors = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
-    assert process.returncode == 130
-    assert errors == "Error: Interrupted; rerun the same command to resume.\n"
-    state = json.loads(
-        (
-            run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json"
-        ).read_text()
-    )
-    assert state["step"] == last_step(run)

@@ -42,6 +42,9 @@ _FOOTNOTE_TAG = re.compile(r"<(?i:ref)(?:\s[^<>]{0,2000}+)?(?<!/)>|(</(?i:ref)\s
 _HIDDEN = re.compile(r"display\s{0,9}:\s{0,9}none", re.IGNORECASE)
 _INLINE = re.compile(r"\binline\b")
 _PLAIN_CHEMISTRY = re.compile(r"[A-Za-z0-9()\[\],]{1,80}")
+# What is not an exponent is searched again for tags, so many "<sup>" before one "</sup>" would take
+# quadratic time.
+_LONGEST_EXPONENT = 1000
 _MATHEMATICAL = re.compile(r"[-−–]|\{\{(?:mvar|math|var|val)\|")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}<>|*#=:;!'_&-]")
 
@@ -182,6 +185,8 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     if name == "ref":
         end_of_footnote = closing_tags.end_of_footnote(match, closing)
         return (REMOVED, end_of_footnote) if end_of_footnote else ("", end)
+    if name == "sup" and closing.start() - end > _LONGEST_EXPONENT:
+        return "", end
     content = text[end : closing.start()]
     if name == "sup":
         exponent = _exponent(content, text[match.start() - 1])

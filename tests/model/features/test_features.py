@@ -363,17 +363,6 @@ def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
     assert str(ended.exception) == f"`output` is the data itself ({path}); give another file."
 
 
-def test_features_load_no_beam():
-    script = (
-        "import sys, clozeworks.model.features\n"
-        "print({'apache_beam', 'datasets'} & set(sys.modules))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.strip() == "set()"
-
-
 def test_rows_are_by_default_as_long_as_in_pre_training(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
     assert module.make_extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 64

@@ -222,6 +222,16 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
     assert not list((tmp_path / "grown").glob("runs/*/model"))
 
 
+TWO_RATES = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and replaces the first
+
+
+@pytest.fixture(scope="module")
+def undisturbed(checkpoint, small_data, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("undisturbed") / "run"
+    finetune("sst2", small_data, checkpoint, output, TWO_RATES)
+    return output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file, time",
@@ -235,10 +245,8 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
     ],
 )
 def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
-    checkpoint, small_data, tmp_path, monkeypatch, file, time
+    undisturbed, checkpoint, small_data, tmp_path, monkeypatch, file, time
 ):
-    config = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and replaces the first
-    finetune("sst2", small_data, checkpoint, tmp_path / "whole", config)
     output, replace, times = tmp_path / "killed", os.replace, []
     finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
 
@@ -250,7 +258,7 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(os, "replace", killed)
-        finetune("sst2", small_data, checkpoint, output, config)
+        finetune("sst2", small_data, checkpoint, output, TWO_RATES)
     assert not (output / "summary.json").exists()
     assert (output / "README.md").exists() == (file == "summary.json")  # written just before it
     # The predictions of the former best model are removed with it.
@@ -268,8 +276,8 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
         evaluate_task(output, small_data, "cpu")["accuracy"]
         == summary["best"]["scores"]["accuracy"]
     )
-    finetune("sst2", small_data, checkpoint, output, config)
-    assert read_whole(output) == read_whole(tmp_path / "whole")
+    finetune("sst2", small_data, checkpoint, output, TWO_RATES)
+    assert read_whole(output) == read_whole(undisturbed)
     assert not list(output.glob("runs/*/model"))
 
 

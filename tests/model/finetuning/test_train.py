@@ -3,9 +3,7 @@ logged.
 """
 
 import csv
-import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +29,7 @@ from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
+from ranks_fixture import start_others
 from safetensors.torch import load_file
 
 RECIPE = Recipe(batch_size=8, epochs=2.0, learning_rates=(1e-3,))
@@ -120,9 +119,10 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
         f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / 'two')!r},"
         f" FinetuneConfig(**{options!r}))"
     )
-    second = start_second(code, monkeypatch)
+    (second,) = start_others(monkeypatch, [code])
     two = finetune("sst2", data, checkpoint, tmp_path / "two", config)
-    assert second.wait(60) == 0
+    _, errors = second.communicate(timeout=60)
+    assert second.returncode == 0, errors
     assert two["best"]["scores"] == one["best"]["scores"]
     weights = load_file(tmp_path / "two" / "model.safetensors")
     for name, weight in load_file(tmp_path / "one" / "model.safetensors").items():
@@ -156,28 +156,12 @@ def test_processes_that_do_not_start_alike_are_refused(
         f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / output)!r},"
         f" FinetuneConfig(device='cpu', max_length={max_length}))"
     )
-    second = start_second(code, monkeypatch, stderr=subprocess.PIPE)
+    (second,) = start_others(monkeypatch, [code])
     with pytest.raises(UserError, match=f"were not started alike: {difference}"):
         finetune(
             "sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24)
         )
-    assert b"were not started alike: " in second.communicate(timeout=60)[1]
-
-
-def start_second(
-    code: str, monkeypatch: pytest.MonkeyPatch, stderr: int | None = None
-) -> "subprocess.Popen[bytes]":
-    """Make this process the first of two, and start the other one on `code`."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    second = subprocess.Popen(
-        [sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"}, stderr=stderr
-    )
-    for name, value in (ranks | {"RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
-    return second
+    assert "were not started alike: " in second.communicate(timeout=60)[1]
 
 
 def write_data(folder: Path) -> Path:

@@ -25,8 +25,8 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer
-from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
+from pretrain_fixture import assert_same_weights, interrupt_at
 from safetensors.torch import load_file, save_file
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}
@@ -103,17 +103,10 @@ def test_the_run_is_a_hugging_face_model(run, instances):
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_weights(run, instances, tmp_path):
     config = PretrainConfig(**OPTIONS, **SHAPE, checkpoint_every=2)
-    stop = StopRequest()
-
-    def stop_early(figures) -> None:
-        if figures["step"] == 3:
-            stop.request()
-
-    summary = pretrain(config, [instances], tmp_path / "run", stop_early, stop=stop)
+    summary = pretrain(config, [instances], tmp_path / "run", **interrupt_at(3))
     assert summary["status"] == "interrupted"
     assert pretrain(config, [instances], tmp_path / "run")["status"] == "finished"
-    ours, whole = (load_file(path / "model.safetensors") for path in (tmp_path / "run", run))
-    assert all(torch.equal(ours[name], weight) for name, weight in whole.items())
+    assert_same_weights(tmp_path / "run", run)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
 from manifest_fixture import write_manifest
-from safetensors.torch import load_file
+from pretrain_fixture import KilledError, kill_at, weights
 from torch import Tensor, nn
 from transformers.masking_utils import flash_attention_mask
 
@@ -344,20 +344,8 @@ SHORT: dict[str, Any] = {
 }
 
 
-class KilledError(Exception):
-    pass
-
-
-def kill_at(step: int):
-    def progress(figures: dict) -> None:
-        if figures["step"] == step:
-            raise KilledError
-
-    return progress
-
-
 def same_weights(one: Path, two: Path) -> bool:
-    mine, other = load_file(one / "model.safetensors"), load_file(two / "model.safetensors")
+    mine, other = weights(one), weights(two)
     return all(torch.equal(mine[name], other[name]) for name in mine)
 
 

@@ -14,9 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
@@ -27,7 +24,8 @@ from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
-from parity_fixture import check_learning
+from finetune_fixture import quick
+from parity_fixture import check_learning, make_pair
 from shared_data import DATA, needs_shared_data
 from task_files import write_lines
 
@@ -37,11 +35,6 @@ COLUMNS = (
 )
 LINE = '0,v-1,7,"He sits. He","He sits.",He,gold,"stands, up.",sits.,"says ""no"".",runs.,2'
 CODAH = "o\tI am hungry. I\teat.\tfly away.\tsing\tsit\t0\n"
-QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "device": "cpu", "precision": "fp32"}
-
-
-def quick(**changes: Any) -> FinetuneConfig:
-    return FinetuneConfig(**{**QUICK, **changes})
 
 
 def read(path: Path, labelled: bool = True) -> list[Choices]:
@@ -220,18 +213,7 @@ def test_each_choice_is_a_row_as_transformers_makes_it(checkpoint):
 
 @pytest.mark.parametrize("num_choices", [2, 4])
 def test_logits_loss_and_gradients_equal_transformers(num_choices):
-    config = ModelConfig(
-        vocab_size=60,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
-    )
-    ours = ChoiceModel(config, num_choices).eval()
-    initialise(ours, config, torch.Generator().manual_seed(2))
-    shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}
-    theirs = transformers.BertForMultipleChoice(transformers.BertConfig(**shape)).eval()
-    theirs.load_state_dict(ours.state_dict())
+    ours, theirs = make_pair(lambda config: ChoiceModel(config, num_choices))
     rng = np.random.default_rng(0)
     features = [
         Feature(

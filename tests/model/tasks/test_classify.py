@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-import transformers
 from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import (
     TASKS,
@@ -26,7 +24,7 @@ from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tasks.word_baseline import classes_by_words
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
-from parity_fixture import check_learning
+from parity_fixture import check_learning, make_pair
 from sklearn.utils.class_weight import compute_class_weight
 from task_files import write
 
@@ -155,23 +153,9 @@ def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[F
 
 @pytest.mark.parametrize("num_classes", [1, 2, 5])
 def test_logits_loss_and_gradients_equal_transformers(num_classes):
-    config = ModelConfig(
-        vocab_size=60,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
+    ours, theirs = make_pair(
+        lambda config: SequenceClassifier(config, num_classes), num_labels=num_classes
     )
-    ours = SequenceClassifier(config, num_classes).eval()
-    initialise(ours, config, torch.Generator().manual_seed(2))
-    shape: dict[str, Any] = {
-        **config.to_hf(),
-        "num_labels": num_classes,
-        "attn_implementation": "eager",
-    }
-    peer_config = transformers.BertConfig(**shape)
-    theirs = transformers.BertForSequenceClassification(peer_config).eval()
-    theirs.load_state_dict(ours.state_dict())
     batch = make_batch(features_of([3, 20, 11, 7], 60, num_classes))
     expected = theirs(
         batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target

@@ -16,10 +16,7 @@ import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import Checkpoint
-from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
-from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.finetuned import infer
@@ -42,14 +39,14 @@ from clozeworks.model.tasks.tagged import (
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
+from finetune_fixture import quick
 from hypothesis import given
 from hypothesis import strategies as st
-from parity_fixture import check_learning
+from parity_fixture import check_learning, make_pair
 from shared_data import DATA, needs_shared_data
 from task_files import write
 
 WNUT = DATA / "ner" / "wnut17"
-QUICK: dict[str, Any] = {"batch_size": 8, "device": "cpu", "precision": "fp32"}
 
 
 def columns(sentences: list[list[tuple[str, str]]]) -> str:
@@ -308,14 +305,6 @@ def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
 # Models
 # --------------------------------------------------------------------------------
 
-SHAPE: dict[str, Any] = {
-    "vocab_size": 36,
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 2,
-    "intermediate_size": 48,
-}
-
 
 def some_features(checkpoint: Path, task: EntityRecognition) -> list:
     lines = ["the film was b c", "d books", "very-good film films and b"]
@@ -323,13 +312,8 @@ def some_features(checkpoint: Path, task: EntityRecognition) -> list:
 
 
 def test_logits_loss_and_gradients_equal_transformers(checkpoint):
-    task, config = EntityRecognition(types=("loc", "per")), ModelConfig(**SHAPE)
-    ours = TokenClassifier(config, 5).eval()
-    initialise(ours, config, torch.Generator().manual_seed(2))
-    shape: dict[str, Any] = {**config.to_hf(), "num_labels": 5, "attn_implementation": "eager"}
-    theirs = transformers.BertForTokenClassification(transformers.BertConfig(**shape)).eval()
-    weights = {name: weight for name, weight in ours.state_dict().items() if "pooler" not in name}
-    theirs.load_state_dict(weights)
+    task = EntityRecognition(types=("loc", "per"))
+    ours, theirs = make_pair(lambda config: TokenClassifier(config, 5), num_labels=5)
     batch = make_batch(some_features(checkpoint, task))
     expected = theirs(
         batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target
@@ -342,10 +326,6 @@ def test_logits_loss_and_gradients_equal_transformers(checkpoint):
 
 # End to end
 # --------------------------------------------------------------------------------
-
-
-def quick(**changes: Any) -> FinetuneConfig:
-    return FinetuneConfig(**{**QUICK, "max_length": 24, **changes})
 
 
 @pytest.fixture(scope="module")

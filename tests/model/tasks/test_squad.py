@@ -24,7 +24,8 @@ from clozeworks.model.tasks.squad_windows import (
 )
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.pipeline.errors import UserError
-from parity_fixture import check_learning
+from finetune_fixture import quick
+from parity_fixture import check_learning, make_pair
 from shared_data import needs_shared_data
 from squad_fixture import (
     STORY_WORDS,
@@ -37,18 +38,9 @@ from squad_fixture import (
 )
 from task_files import write
 
-QUICK: dict[str, Any] = {
-    "max_length": 48,
-    "stride": 16,
-    "max_question_length": 12,
-    "batch_size": 8,
-    "device": "cpu",
-    "precision": "fp32",
-}
 
-
-def quick(**changes: Any) -> FinetuneConfig:
-    return FinetuneConfig(**{**QUICK, **changes})
+def quick_windows(**changes: Any) -> FinetuneConfig:
+    return quick(**{"max_length": 48, "stride": 16, "max_question_length": 12, **changes})
 
 
 def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys):
@@ -77,7 +69,7 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
         write(
             tmp_path / "data" / f"{name}.json", squad_json(qa(), qa(2, start=5), qa(3, "good", 13))
         )
-    config = quick(epochs=1, learning_rates=(1e-3,), batch_size=1)
+    config = quick_windows(epochs=1, learning_rates=(1e-3,), batch_size=1)
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (3, 3)
     assert capsys.readouterr().err.count("not used for training") == 2
@@ -200,19 +192,7 @@ def test_baselines_are_the_most_frequent_answer_and_none():
 
 
 def test_logits_loss_and_gradients_equal_transformers():
-    config = ModelConfig(
-        vocab_size=60,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
-    )
-    ours = SpanClassifier(config).eval()
-    initialise(ours, config, torch.Generator().manual_seed(2))
-    shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}
-    theirs = transformers.BertForQuestionAnswering(transformers.BertConfig(**shape)).eval()
-    state = {name: weight for name, weight in ours.state_dict().items() if "pooler" not in name}
-    theirs.load_state_dict(state)
+    ours, theirs = make_pair(SpanClassifier)
     rng = np.random.default_rng(0)
     features = [
         Feature((TokenRow(rng.integers(1, 60, 17).astype(np.int32), 6),), np.array(target), 0)
@@ -277,7 +257,7 @@ def trained(request, tmp_path_factory, checkpoint) -> tuple[str, Path, Path, dic
     folder = tmp_path_factory.mktemp("squad")
     for name, num, seed in [("train", 160, 1), ("dev", 40, 2), ("test", 20, 3)]:
         write(folder / "data" / f"{name}-v{request.param}.json", stories(num, seed, request.param))
-    config = quick(epochs=4, learning_rates=(2e-3,))
+    config = quick_windows(epochs=4, learning_rates=(2e-3,))
     summary = finetune("squad", folder / "data", checkpoint, folder / "run", config)
     return request.param, folder / "data", folder / "run", summary
 
@@ -360,7 +340,7 @@ def test_slices_of_the_official_files_end_to_end(source, checkpoint, tmp_path):
             tmp_path / "data" / f"{name}.json",
             {**content, "data": [{**part, "paragraphs": part["paragraphs"][:2]}]},
         )
-    config = quick(epochs=0.1, max_length=64, learning_rates=(1e-3,))
+    config = quick_windows(epochs=0.1, max_length=64, learning_rates=(1e-3,))
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     dev = tmp_path / "data" / "dev.json"
     assert predict(tmp_path / "run", dev, tmp_path / "out.tsv", "cpu") == summary["dev_examples"]

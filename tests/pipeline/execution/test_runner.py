@@ -100,10 +100,9 @@ def fail_on_four_and_linger(directory: OpenedStage[None], number: int) -> Done:
     return linger(directory, number)
 
 
-@RUNNERS
-def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[str, ...]):
+def test_a_users_mistake_is_reported_once(tmp_path: Path):
     with pytest.raises(UserError, match=r"^three is no good$"):
-        run(tmp_path, fail_on_three, RunOptions(workers=2, beam_options=beam_options))
+        run(tmp_path, fail_on_three, RunOptions(workers=2))
     assert not read_errors(directory_of(tmp_path))
 
 
@@ -209,13 +208,6 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_beam_is_imported_only_if_its_options_are_given(tmp_path: Path):
-    run_here = "run(Path(sys.argv[1]), square, RunOptions(workers=1))"
-    is_imported = "'apache_beam' in sys.modules"
-    script = f"import sys; from test_runner import *; {run_here}; sys.exit({is_imported})"
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
-
-
 def nap(directory: OpenedStage[None], number: int) -> Done:
     Path(directory.path, "begun").touch()
     time.sleep(0.5)
@@ -301,8 +293,12 @@ def test_workers_of_beam_get_an_absolute_path(tmp_path: Path, monkeypatch: pytes
 
 
 def test_progress_is_shown_by_phase_until_all_is_done(tmp_path: Path):
+    def work(directory: OpenedStage[None], number: int) -> Done:
+        time.sleep(0.05)
+        return Done(number)
+
     seen: list[Progress] = []
-    stage = NumberStage(output=str(tmp_path), work=nap, more_work=nap)
+    stage = NumberStage(output=str(tmp_path), work=work, more_work=work)
     run_stage(stage, RunOptions(workers=1), seen.append)
     assert {progress.phase for progress in seen} == {"squares", "more"}
     assert all(progress.done_bytes <= progress.total_bytes == 10 for progress in seen)

@@ -21,7 +21,6 @@ from clozeworks.pipeline.execution.units import OpenedStage, Unit
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.instances.shard import BuildShards, DocumentsToRead, InstancesSetup
 from clozeworks.pipeline.manifests import InstancesTokenizer, VocabularyManifest
-from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
 from clozeworks.pipeline.storage.shards import read_columns
@@ -30,10 +29,10 @@ from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary, measure_vocabulary
+from documents_fixture import TRAIN, VALIDATION, write_documents
 from manifest_fixture import make_manifest, write_manifest
 
 WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]
-TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
 RUN = RunOptions(workers=1)
 CONFIG = BuildConfig(duplicates=1)
 
@@ -48,28 +47,20 @@ def text_of(
     ]
 
 
-def write_documents(
+def write_two_sources(
     path: Path, train: Sequence[list[str]], validation: Sequence[list[str]]
 ) -> Path:
-    """Write documents after pipeline/schemas.py, from two sources in turn."""
-    path.mkdir(parents=True)
-    for name, documents in ((TRAIN, train), (VALIDATION, validation)):
-        columns = {
-            "doc_id": [f"{name}:{i}" for i in range(len(documents))],
-            "source": [("enwiki", "books")[i % 2] for i in range(len(documents))],
-            "language": ["en"] * len(documents),
-            "title": [""] * len(documents),
-            "sentences": list(documents),
-        }
-        pq.write_table(pa.table(columns, DOCUMENTS), path / name)
-    write_manifest(path, "ingest", {TRAIN: len(train), VALIDATION: len(validation)})
-    return path
+    shards = {}
+    for name, texts in ((TRAIN, train), (VALIDATION, validation)):
+        sources = ("enwiki", "books") * (len(texts) // 2 + 1)
+        shards[name] = [(source, "en", text) for source, text in zip(sources, texts, strict=False)]
+    return Path(write_documents(path, shards))
 
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("build") / "documents"
-    return str(write_documents(path, text_of(40), text_of(4, seed=1)))
+    return str(write_two_sources(path, text_of(40), text_of(4, seed=1)))
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +172,7 @@ def test_counts_in_another_layout_are_not_resumed(
 
 
 def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp_path: Path):
-    documents = write_documents(tmp_path / "one", [*text_of(1), [], []], text_of(4))
+    documents = write_two_sources(tmp_path / "one", [*text_of(1), [], []], text_of(4))
     with pytest.raises(UserError, match=rf"one/{TRAIN}: The shard has 1 document with text"):
         build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out" / "manifest.json").exists()
@@ -195,14 +186,14 @@ def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp
 
 
 def test_documents_of_one_sentence_are_warned_of(vocab: str, tmp_path: Path, capsys):
-    documents = write_documents(tmp_path / "singles", text_of(60, num_sentences=1), text_of(4))
+    documents = write_two_sources(tmp_path / "singles", text_of(60, num_sentences=1), text_of(4))
     main(["build", str(documents), f"--vocab={vocab}", f"--output={tmp_path}/out", "--workers=1"])
     assert f"Warning: {TRAIN}: " in capsys.readouterr().err
 
 
 def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
     long = [" ".join(rng_for(0, "long").choice(WORDS, 20_000).tolist())]
-    documents = write_documents(tmp_path / "long", [*text_of(300), long], text_of(4))
+    documents = write_two_sources(tmp_path / "long", [*text_of(300), long], text_of(4))
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     counts = manifest.counts
     assert counts["tokens_cut"] <= 0.005 * counts["tokens_in"]
@@ -211,7 +202,7 @@ def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
 
 def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
     def num_calls(num_documents: int) -> int:
-        documents = write_documents(tmp_path / str(num_documents), [["a"]] * num_documents, [])
+        documents = write_two_sources(tmp_path / str(num_documents), [["a"]] * num_documents, [])
         calls: list[str] = []
         sys.setprofile(lambda frame, event, argument: calls.append(event))
         try:
@@ -229,7 +220,7 @@ def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
 def test_an_empty_validation_shard_makes_an_empty_one(
     held_out: list[list[str]], vocab: str, tmp_path: Path
 ):
-    documents = write_documents(tmp_path / "documents", text_of(20), held_out)
+    documents = write_two_sources(tmp_path / "documents", text_of(20), held_out)
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert [shard.rows > 0 for shard in manifest.shards] == [True, False]
     assert manifest.shards[1].warnings == ["the document shard contains no text"]
@@ -241,7 +232,7 @@ def test_an_empty_validation_shard_makes_an_empty_one(
 
 
 def test_documents_without_a_validation_split(vocab: str, tmp_path: Path):
-    documents = write_documents(tmp_path / "documents", text_of(20), [])
+    documents = write_two_sources(tmp_path / "documents", text_of(20), [])
     write_manifest(documents, "ingest", {TRAIN: 0})
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert [shard.split for shard in manifest.shards] == ["train"]
@@ -296,7 +287,7 @@ def test_a_size_that_was_too_small_may_be_corrected(
 
 
 def test_documents_may_move_between_builds(vocab: str, tmp_path: Path):
-    documents = write_documents(tmp_path / "p" / "documents", text_of(20), text_of(4))
+    documents = write_two_sources(tmp_path / "p" / "documents", text_of(20), text_of(4))
     output = str(tmp_path / "out")
     built = build(str(documents), vocab, output, CONFIG, RUN)
     documents = documents.rename(tmp_path / "documents")
@@ -317,7 +308,7 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"\xff"])
 def test_a_damaged_manifest_is_one_error(content: bytes, vocab: str, tmp_path: Path):
-    documents = write_documents(tmp_path / "documents", text_of(4), text_of(4))
+    documents = write_two_sources(tmp_path / "documents", text_of(4), text_of(4))
     (documents / "manifest.json").write_bytes(content)
     with pytest.raises(
         UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"
@@ -373,7 +364,7 @@ def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path
     """The manifest lists the shard; what happens to it after the listing is met by the worker that
     reads it.
     """
-    documents = write_documents(tmp_path / "documents", text_of(20), text_of(4))
+    documents = write_two_sources(tmp_path / "documents", text_of(20), text_of(4))
     damage(documents / TRAIN)
     tokenizer = InstancesTokenizer(fingerprint="", size=120)
     setup = InstancesSetup(mixture=[], languages={}, tokenizer=tokenizer)

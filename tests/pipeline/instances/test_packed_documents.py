@@ -20,16 +20,16 @@ from clozeworks.pipeline.instances.masking import mask_sequences, num_to_mask
 from clozeworks.pipeline.instances.packed import SHORTEST_SEQUENCE, build_packed_instances, pack
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import InstancesManifest
-from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
+from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from corpus_fixture import one_source
+from documents_fixture import write_documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import replace_shard
-from manifest_fixture import write_manifest
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple(f"w{number}" for number in range(95))
@@ -138,13 +138,12 @@ def test_masks_are_as_many_as_each_document_asks_for(masking: str):
     assert ids[rest].tolist() == before[rest].tolist()
 
 
-def write_documents(path: Path, num_documents: int, num_words: int = 0) -> str:
+def write_texts(path: Path, num_documents: int, num_words: int = 0) -> str:
     """Write two shards for training and one for validation, of very different lengths, or of
     documents of `num_words`.
     """
-    path.mkdir(parents=True)
     rng = np.random.default_rng(4)
-    rows_of = {}
+    shards = {}
     for name in (
         "train-00000-of-00002.parquet",
         "train-00001-of-00002.parquet",
@@ -160,24 +159,15 @@ def write_documents(path: Path, num_documents: int, num_words: int = 0) -> str:
             sentences.append(
                 [" ".join(rng.choice(WORDS, rng.integers(3, 30))) for _ in range(num_sentences)]
             )
-        columns = {
-            "doc_id": [f"{name}:{i}" for i in range(num_documents)],
-            "source": ["enwiki"] * num_documents,
-            "language": ["en"] * num_documents,
-            "title": [""] * num_documents,
-            "sentences": sentences,
-        }
-        pq.write_table(pa.table(columns, DOCUMENTS), path / name)
-        rows_of[name] = num_documents
-    write_manifest(path, "ingest", rows_of)
-    return str(path)
+        shards[name] = [("enwiki", "en", texts) for texts in sentences]
+    return write_documents(path, shards)
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of documents, a vocabulary, and packed instances of 1,024 tokens."""
     path = tmp_path_factory.mktemp("packed")
-    write_documents(path / "documents", 150)
+    write_texts(path / "documents", 150)
     (path / "vocab").mkdir()
     for name, content in vocabulary_files(VOCABULARY).items():
         (path / "vocab" / name).write_bytes(content)
@@ -227,7 +217,7 @@ def audited_padding(
     packed: Path, tmp_path: Path, num_documents: int, num_words: int, config: BuildConfig
 ) -> Check:
     """Return the check of the padding of documents of `num_words`; no check may fail."""
-    documents = write_documents(tmp_path / "documents", num_documents, num_words)
+    documents = write_texts(tmp_path / "documents", num_documents, num_words)
     output = str(tmp_path / "instances")
     build(documents, str(packed / "vocab"), output, config, RunOptions(workers=1))
     measured = audit(output)

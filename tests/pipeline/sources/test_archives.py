@@ -149,7 +149,7 @@ def test_names_in_other_encodings_and_with_backslashes() -> None:
     assert ids(read(zipped({"shelf\\Emma.txt": "It is Emma."}), "a.zip")) == ["a/shelf/Emma"]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".tar", ".zip"])
 @pytest.mark.parametrize(
     "name", ["../evil.txt", "a/../../evil.txt", "/etc/evil.txt", "C:\\evil.txt", "a/.."]
 )
@@ -289,7 +289,7 @@ def test_an_archive_without_text_is_counted(suffix: str) -> None:
         assert counters.examples["archive_without_text"] == [f"a{suffix}"]
 
 
-@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix != ".tar"])
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".zip"])
 def test_a_member_that_expands_beyond_measure(suffix: str) -> None:
     counters = Counters()
     bomb = b"It expands beyond measure.\n" + b" " * 18_000_000
@@ -299,7 +299,7 @@ def test_a_member_that_expands_beyond_measure(suffix: str) -> None:
     assert counters.examples["compression_bomb"][0].startswith(f"a{suffix}: bomb.txt")
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".tar", ".zip"])
 def test_a_compressed_member_that_expands_beyond_measure(suffix: str) -> None:
     counters = Counters()
     bomb = gzip.compress(b"It expands beyond measure.\n" + b" " * 18_000_000)
@@ -312,13 +312,13 @@ def test_a_compressed_member_that_expands_beyond_measure(suffix: str) -> None:
 def test_an_archive_that_expands_beyond_measure(
     suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "ARCHIVE_ALLOWANCE", 9_000_000)
-    bomb = gzip.compress(b"It expands.\n" + b" " * 2_000_000)
+    monkeypatch.setattr(archives, "ARCHIVE_ALLOWANCE", 2_250_000)
+    bomb = gzip.compress(b"It expands.\n" + b" " * 500_000)
     files: Files = {f"{n}.txt.gz": bomb for n in range(100)}
     counters = Counters()
     content = pack(suffix, files)
     found = read(content, f"a{suffix}", counters)
-    assert 4 <= len(found) <= 30
+    assert 4 <= len(found) <= 70
     assert dict(counters.bad) == {"compression_bomb": 1}
 
 

@@ -10,11 +10,10 @@ import pytest
 from clozeworks.cli.main import main
 from clozeworks.model.pretraining import data
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.storage.shards import read_columns
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from stages_fixture import Configs, make_stages
 
 FLIPS = 150
 
@@ -26,11 +25,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(40):
         text = " ".join(f"Page {number + i} of book {i} tells of {i * i} bears." for i in range(20))
         (folder / "texts" / f"{number}.txt").write_text(text)
-    options = RunOptions(workers=1)
-    documents, vocab, instances = (str(folder / name) for name in ("documents", "vocab", "build"))
-    ingest([str(folder / "texts")], documents, IngestConfig(validation_share=0.1), options)
-    learn_vocabulary(documents, vocab, VocabConfig(size=200), options)
-    build(documents, vocab, instances, BuildConfig(duplicates=1, max_length=32), options)
+    configs = Configs(
+        IngestConfig(validation_share=0.1),
+        VocabConfig(size=200),
+        BuildConfig(duplicates=1, max_length=32),
+    )
+    make_stages(folder / "texts", folder, configs)
     return folder
 
 
@@ -46,7 +46,7 @@ def read_instances(path: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("folder", "read"), [("documents", read_documents), ("build", read_instances)]
+    ("folder", "read"), [("documents", read_documents), ("instances", read_instances)]
 )
 def test_a_flipped_bit_never_changes_what_is_read(
     corpus: Path, folder: str, read: Callable[[Path], Any]
@@ -92,23 +92,23 @@ def test_a_vocabulary_and_shards_of_others_are_refused(corpus: Path, tmp_path: P
     learn_vocabulary(
         str(corpus / "documents"), str(other), VocabConfig(size=100), RunOptions(workers=1)
     )
-    tokenizer = corpus / "build" / "tokenizer.json"
-    vocabulary = corpus / "build" / "vocab.txt"
+    tokenizer = corpus / "instances" / "tokenizer.json"
+    vocabulary = corpus / "instances" / "vocab.txt"
     kept = tokenizer.read_bytes(), vocabulary.read_bytes()
     tokenizer.write_bytes((other / "tokenizer.json").read_bytes())
     vocabulary.write_bytes((other / "vocab.txt").read_bytes())
     try:
         with pytest.raises(UserError, match="is not the one that its instances were built with"):
-            _ = data.open_instances(str(corpus / "build")).vocabulary
+            _ = data.open_instances(str(corpus / "instances")).vocabulary
     finally:
         tokenizer.write_bytes(kept[0])
         vocabulary.write_bytes(kept[1])
-    manifest = corpus / "build" / "manifest.json"
+    manifest = corpus / "instances" / "manifest.json"
     text = manifest.read_text()
-    rows = data.open_instances(str(corpus / "build")).num_rows
+    rows = data.open_instances(str(corpus / "instances")).num_rows
     manifest.write_text(text.replace(f'"rows": {rows},', f'"rows": {rows + 1},'))
     try:
         with pytest.raises(UserError, match=r"rows, but manifest\.json records"):
-            data.open_instances(str(corpus / "build"))
+            data.open_instances(str(corpus / "instances"))
     finally:
         manifest.write_text(text)

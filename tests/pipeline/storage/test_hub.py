@@ -304,13 +304,3 @@ def test_streaming_loads_no_torch(tmp_path: Path):
     command = [sys.executable, "-c", script, str(tmp_path / "set")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "3 set()"
-
-
-@pytest.mark.slow
-def test_importing_it_loads_neither_beam_nor_datasets():
-    heavy = "{'apache_beam', 'datasets', 'sentencex'}"
-    script = f"import sys, clozeworks.pipeline.storage.hub; print({heavy} & set(sys.modules))"
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.strip() == "set()"

@@ -2,23 +2,20 @@
 manifest.
 """
 
-import json
 import re
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.config import RunOptions, VocabConfig
 from clozeworks.pipeline.manifests import Accents, DocumentsManifest, VocabularyManifest
-from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.accents import decide_accents
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
-from manifest_fixture import make_manifest
+from documents_fixture import TRAIN, VALIDATION, write_documents
 
 TEXTS = {
     "en": "The café near the lake has been closed since the spring of that year . " * 20,
@@ -28,46 +25,14 @@ TEXTS = {
 }
 
 
-def write_documents(path: Path, documents: list[tuple[str, str]]) -> str:
+def write_texts(path: Path, texts: list[tuple[str, str]]) -> str:
     """Write documents of (language, text), the first of them also as the validation split."""
-    path.mkdir()
-    shards = {
-        "train-00000-of-00001.parquet": documents,
-        "validation-00000-of-00001.parquet": documents[:1],
-    }
-    for name, own in shards.items():
-        rows = [
-            {
-                "doc_id": f"{name}:{i}",
-                "source": language,
-                "language": language,
-                "title": "",
-                "sentences": [text],
-            }
-            for i, (language, text) in enumerate(own)
-        ]
-        pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
-    listed = [
-        {
-            **{
-                "name": name,
-                "split": name.split("-")[0],
-                "rows": len(own),
-                "bytes": (path / name).stat().st_size,
-            },
-            "groups": [
-                {"source": language, "language": language, "documents": 1, "characters": len(text)}
-                for language, text in own
-            ],
-        }
-        for name, own in shards.items()
-    ]
-    (path / "manifest.json").write_text(json.dumps(make_manifest("ingest", listed)))
-    return str(path)
+    documents = [(language, language, [text]) for language, text in texts]
+    return write_documents(path, {TRAIN: documents, VALIDATION: documents[:1]})
 
 
 def decided(tmp_path: Path, documents: list[tuple[str, str]], **options) -> Accents:
-    path = write_documents(tmp_path / "documents", documents)
+    path = write_texts(tmp_path / "documents", documents)
     return decide_accents(VocabConfig(**options), path, read_manifest(path, DocumentsManifest))
 
 
@@ -116,7 +81,7 @@ def test_damage_that_was_requested_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], cased: bool
 ):
     assert decided(tmp_path, of("en"), strip_accents=True).damage == ""
-    documents = write_documents(tmp_path / "mixed", of("en", "uk"))
+    documents = write_texts(tmp_path / "mixed", of("en", "uk"))
     output = str(tmp_path / "vocab")
     main(
         [
@@ -136,7 +101,7 @@ def test_damage_that_was_requested_is_a_warning(
 
 
 def test_letters_stay_in_a_mixture(tmp_path: Path):
-    documents = write_documents(tmp_path / "documents", of("en", "en", "uk", "ko"))
+    documents = write_texts(tmp_path / "documents", of("en", "en", "uk", "ko"))
     manifest = learn_vocabulary(
         documents, str(tmp_path / "vocab"), VocabConfig(size=300), RunOptions(workers=1)
     )
