@@ -17,7 +17,6 @@ POSITIVE_COUNTS = (
     *SHAPE_OPTIONS,
     "batch_size",
     "micro_batch_size",
-    "duplicates_per_epoch",
     "evaluate_every",
     "evaluation_rows",
     "checkpoint_every",
@@ -127,12 +126,6 @@ class PretrainConfig:
         "Share of the tokens to predict, in new masks; two numbers such as 0.3,0.15 are the first "
         "and the last, between which it falls or rises linearly over the run. By default as in the "
         "instances.",
-        group="Objective and masking",
-    )
-    duplicates_per_epoch: int | None = option(
-        None,
-        "Number of stored passes over the documents that each epoch uses, in rotation; by default "
-        "all.",
         group="Objective and masking",
     )
     warmup_steps: int | None = option(

@@ -30,7 +30,6 @@ from .data import InstanceDirectory
 from .pretrain import train_into
 from .run import SUMMARY, resumes_run
 from .schedule import make_schedule
-from .sequence import RowSequence
 from .setup import identity, open_directories, with_defaults
 from .spec import read_spec
 
@@ -125,8 +124,7 @@ def estimate_pretraining(
     for num_rows, directory, speed in zip(phase_rows, directories, speeds, strict=True):
         tokens += num_rows * directory.mean_length
         training_s += num_rows * speed.row_s
-        sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch)
-        epochs.append(num_rows / sequence.epoch_start(1))
+        epochs.append(num_rows / directory.num_rows)
     tokens = round(tokens)
     seconds = training_s
     if schedule.budget_s is None:  # a budget of hours does not count evaluation

@@ -166,8 +166,7 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
     sequences = []
     for directory, first_step in zip(directories, first_steps, strict=True):
         masks = _masks(config, directory, vocabulary, schedule, first_step)
-        sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
-        sequences.append(sequence)
+        sequences.append(RowSequence(directory, config.seed, masks))
     return PretrainSetup(
         spec=spec,
         shape=shape,

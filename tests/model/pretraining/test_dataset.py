@@ -64,8 +64,6 @@ def test_rows_come_in_the_order_of_pretrain_epoch_after_epoch(instances):
     assert (
         len(list(InstanceDataset(instances, batch_size=8, epochs=2))) == 2 * dataset.rows_per_epoch
     )
-    halves = InstanceDataset(instances, batch_size=8, duplicates_per_epoch=1)
-    assert 2 * halves.rows_per_epoch == dataset.rows_per_epoch
 
 
 def test_the_number_of_workers_does_not_change_the_batches(instances):
