@@ -27,10 +27,10 @@ from ..notices import print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
-from ..training.processor import kept_threads, use_threads
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
+from ..training.threads import kept_threads, use_threads
 from .card import model_card, num_evaluated
 from .run import (
     OPTIMIZER,

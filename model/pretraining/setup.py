@@ -16,7 +16,6 @@ from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..tokenizer import with_settings
 from ..training.device import host_memory, product_dtype, tokens_at_once
-from ..training.processor import print_if_emulated
 from ..training.ranks import Ranks
 from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import check_vocabulary_fits
@@ -156,7 +155,6 @@ def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) 
     needed = 4 * num_copies * num_parameters  # fp32
     _check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
     dtype = product_dtype(config.precision, ranks.device)
-    print_if_emulated(dtype, ranks.device)
     vocabulary = directories[0].vocabulary  # all directories have the same
     longest = max(directory.max_length for directory in directories)
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
