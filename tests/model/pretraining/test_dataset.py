@@ -191,5 +191,5 @@ def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(
     torch.testing.assert_close(
         of_ours.seq_relationship_logits, outputs.seq_relationship_logits, rtol=0, atol=1e-5
     )
-    with pytest.raises(TypeError, match="unexpected argument 'input_id'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'input_id'"):
         ours(**batch, input_id=batch["input_ids"])
