@@ -26,6 +26,8 @@ from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+pytestmark = pytest.mark.usefixtures("packed_on_cpu")
+
 
 def vocabulary_fields(size: int) -> dict[str, Any]:
     return ModernBertConfig.vocabulary_fields(size, pad_id=0, cls_id=2, sep_id=3)

@@ -38,6 +38,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers.masking_utils import flash_attention_mask
 
+pytestmark = pytest.mark.usefixtures("packed_on_cpu")
+
 MAX_LENGTH = 600
 VOCAB_SIZE = 60
 
