@@ -237,7 +237,7 @@ class PretrainConfig:
 
     @property
     def peak_rate(self) -> float:
-        """The peak learning rate, once the model is known; see `spec.read_spec`."""
+        """The peak learning rate, once the model is known; see `plan.make_plan`."""
         assert self.learning_rate is not None
         return self.learning_rate
 

@@ -18,11 +18,10 @@ from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.extractor import make_extractor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
+from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.stop import StopRequest
@@ -156,9 +155,7 @@ def test_only_the_first_update_of_a_bert_of_the_papers_width_is_larger(
     fields |= {"num_layers": 1, "hidden_size": hidden_size}
     fields |= {"steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
     config = PretrainConfig(**fields)
-    before = initial_model(
-        read_spec(config).shape([open_instances(instances)]), config.seed
-    ).state_dict()
+    before = initial_model(make_plan(config, [instances]).shape, config.seed).state_dict()
     pretrain(config, [instances], tmp_path / "run")
     after = read_model(tmp_path / "run").state_dict()
     embeddings = next(name for name in before if "embeddings" in name and name in after)
