@@ -100,7 +100,7 @@ class PretrainConfig:
     objective: Literal["mlm+nsp", "mlm", "ltr"] | None = option(
         None,
         "Training objective: masked tokens and next sentences (BERT's default), masked tokens only "
-        "(a ModernBERT's), or left to right.",
+        "(a ModernBERT's), or left to right (a BERT alone).",
         group="Objective and masking",
     )
     phase_shares: tuple[float, float] = option(

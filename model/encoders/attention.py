@@ -74,7 +74,7 @@ class PaddedRows(NamedTuple):
         """
         if window is not None and self._is_long(window):
             row_T = self._row_numbers(qkv_TE.device)
-            return _attend_blocks(qkv_TE, num_heads, row_T, window, rate, self.is_causal)
+            return _attend_blocks(qkv_TE, num_heads, row_T, window, rate)
         # A token's E numbers are its queries, keys and values, each with one head after the other:
         #
         #     [q of head 0 | q of head 1 | k of head 0 | k of head 1 | v of head 0 | v of head 1]
@@ -106,7 +106,7 @@ class PaddedRows(NamedTuple):
             return key_mask_B11L
         positions_L = torch.arange(self.max_length, device=device)
         distance_LL = positions_L[:, None] - positions_L
-        near_LL = _is_near(distance_LL, window, self.is_causal)
+        near_LL = distance_LL.abs() <= window
         if key_mask_B11L is None:
             return near_LL
         # Padding sees itself: it may be far from all real tokens, and a softmax over nothing is
@@ -153,7 +153,7 @@ class PackedRows(NamedTuple):
             is_causal=self.is_causal,
             return_debug_mask=False,
             window_size_left=window,
-            window_size_right=window,  # the operator takes 0 instead if causal
+            window_size_right=window,
         )
         return context_THK.reshape(len(qkv_TE), -1)
 
@@ -225,15 +225,8 @@ def _attend(
     return weights_BHLL @ v_BHLK
 
 
-def _is_near(distance: Tensor, window: int, is_causal: bool) -> Tensor:
-    """Return where a query sees a key, so many tokens to its left (to its right if negative)."""
-    if is_causal:
-        return (distance >= 0) & (distance <= window)
-    return distance.abs() <= window
-
-
 def _attend_blocks(
-    qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float, is_causal: bool
+    qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float
 ) -> Tensor:
     """Return the values (T, D) that each token gathers within `window`, of tokens that lie one row
     after the other; `row_T` is the row of each.
@@ -259,7 +252,7 @@ def _attend_blocks(
     v_NHXK = _with_neighbours(v_NQHK, window).transpose(1, 2)
     # What fills the last block up is padding.
     row_NQ = F.pad(row_T, (0, num_added), value=PADDING_ROW).view(num_blocks, num_queries)
-    mask_N1QX = _block_mask(row_NQ, window, is_causal)
+    mask_N1QX = _block_mask(row_NQ, window)
     context_NHQK = _attend(q_NHQK, k_NHXK, v_NHXK, rate, mask_N1QX, is_causal=False)
     context_MD = context_NHQK.transpose(1, 2).reshape(num_blocks * num_queries, -1)
     return context_MD[:num_tokens]
@@ -279,7 +272,7 @@ def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
     return torch.cat([before, blocks_NQ, behind], 1)
 
 
-def _block_mask(row_NQ: Tensor, window: int, is_causal: bool) -> Tensor:
+def _block_mask(row_NQ: Tensor, window: int) -> Tensor:
     """Return where each block's queries attend, True, to its keys and their neighbours
     (N, 1, Q, X), from the row of each token.
     """
@@ -293,5 +286,5 @@ def _block_mask(row_NQ: Tensor, window: int, is_causal: bool) -> Tensor:
     # The first key lies `window` tokens before the first query.
     query_Q1 = torch.arange(num_queries, device=row_NQ.device)[:, None] + window
     key_X = torch.arange(num_keys, device=row_NQ.device)
-    near_QX = _is_near(query_Q1 - key_X, window, is_causal)
+    near_QX = (query_Q1 - key_X).abs() <= window
     return (same_row_NQX & near_QX)[:, None]
