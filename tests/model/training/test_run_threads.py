@@ -1,4 +1,4 @@
-"""Threads of a run."""
+"""The number of threads of a run."""
 
 import pytest
 import torch
