@@ -90,9 +90,8 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     processes."""
     import torch
     from clozeworks.model.config import PretrainConfig
-    from clozeworks.model.pretraining.global_batches import make_global_batch
-    from clozeworks.model.pretraining.setup import open_directories, set_up
-    from clozeworks.model.pretraining.spec import read_spec
+    from clozeworks.model.pretraining.plan import make_plan
+    from clozeworks.model.pretraining.setup import set_up
     from clozeworks.model.pretraining.start import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
     from clozeworks.model.training.prefetch import prefetch
@@ -106,12 +105,10 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
         device="cpu",
     )
     device = torch.device("cpu")
-    spec = read_spec(config)
-    directories = open_directories(spec, [arguments.instances])
-    setup = set_up(spec, directories, Ranks(0, 1, device))
+    setup = set_up(make_plan(config, [arguments.instances]), Ranks(0, 1, device))
     model, updater, _ = start(setup, None)
     steps = count()
-    batches = prefetch(partial(make_global_batch, setup), count())
+    batches = prefetch(setup.global_batch, count())
 
     def train(seconds: float) -> Rate:
         num_tokens = 0

@@ -16,7 +16,6 @@ POSITIVE_COUNTS = (
     *SHAPE_OPTIONS,
     "batch_size",
     "micro_batch_size",
-    "duplicates_per_epoch",
     "evaluate_every",
     "evaluation_rows",
     "checkpoint_every",
@@ -100,7 +99,7 @@ class PretrainConfig:
     objective: Literal["mlm+nsp", "mlm", "ltr"] | None = option(
         None,
         "Training objective: masked tokens and next sentences (BERT's default), masked tokens only "
-        "(a ModernBERT's), or left to right.",
+        "(a ModernBERT's), or left to right (a BERT alone).",
         group="Objective and masking",
     )
     phase_shares: tuple[float, float] = option(
@@ -126,12 +125,6 @@ class PretrainConfig:
         "Share of the tokens to predict, in new masks; two numbers such as 0.3,0.15 are the first "
         "and the last, between which it falls or rises linearly over the run. By default as in the "
         "instances.",
-        group="Objective and masking",
-    )
-    duplicates_per_epoch: int | None = option(
-        None,
-        "Number of stored passes over the documents that each epoch uses, in rotation; by default "
-        "all.",
         group="Objective and masking",
     )
     warmup_steps: int | None = option(
@@ -242,7 +235,7 @@ class PretrainConfig:
 
     @property
     def peak_rate(self) -> float:
-        """The peak learning rate, once the model is known; see `spec.read_spec`."""
+        """The peak learning rate, once the model is known; see `plan.make_plan`."""
         assert self.learning_rate is not None
         return self.learning_rate
 

@@ -74,7 +74,7 @@ class PaddedRows(NamedTuple):
         """
         if window is not None and self._is_long(window):
             row_T = self._row_numbers(qkv_TE.device)
-            return _attend_blocks(qkv_TE, num_heads, row_T, window, rate, self.is_causal)
+            return _attend_blocks(qkv_TE, num_heads, row_T, window, rate)
         # A token's E numbers are its queries, keys and values, each with one head after the other:
         #
         #     [q of head 0 | q of head 1 | k of head 0 | k of head 1 | v of head 0 | v of head 1]
@@ -106,7 +106,7 @@ class PaddedRows(NamedTuple):
             return key_mask_B11L
         positions_L = torch.arange(self.max_length, device=device)
         distance_LL = positions_L[:, None] - positions_L
-        near_LL = _is_near(distance_LL, window, self.is_causal)
+        near_LL = distance_LL.abs() <= window
         if key_mask_B11L is None:
             return near_LL
         # Padding sees itself: it may be far from all real tokens, and a softmax over nothing is
@@ -136,29 +136,26 @@ class PackedRows(NamedTuple):
     def attend(
         self, qkv_TE: Tensor, num_heads: int, rate: float, window: int | None = None
     ) -> Tensor:
-        """Return the values that each token gathers (T, D); see `PaddedRows.attend`."""
-        if qkv_TE.device.type == "cpu":
-            if window is not None:
-                row_T = self.row_numbers()
-                return _attend_blocks(qkv_TE, num_heads, row_T, window, rate, self.is_causal)
-            context_THK = _attend_rows(*_split_heads(qkv_TE, num_heads), rate, self)
-        else:
-            context_THK = _flash_attend(*_split_heads(qkv_TE, num_heads), rate, self, window)
+        """Return the values that each token gathers (T, D), on a GPU; see `PaddedRows.attend`."""
+        qkv_T3HK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1)
+        q_THK, k_THK, v_THK = qkv_T3HK.unbind(1)
+        # The operator beneath PyTorch's own attention: no public function takes packed rows and a
+        # dropout rate.
+        context_THK, *_ = torch.ops.aten._flash_attention_forward(
+            q_THK,
+            k_THK,
+            v_THK,
+            cum_seq_q=self.row_starts,
+            cum_seq_k=self.row_starts,
+            max_q=self.max_length,
+            max_k=self.max_length,
+            dropout_p=rate,
+            is_causal=self.is_causal,
+            return_debug_mask=False,
+            window_size_left=window,
+            window_size_right=window,
+        )
         return context_THK.reshape(len(qkv_TE), -1)
-
-    def row_numbers(self) -> Tensor:
-        """Return the row of each token (T,)."""
-        num_tokens = int(self.row_starts[-1])
-        tokens_T = torch.arange(num_tokens, dtype=torch.int32, device=self.row_starts.device)
-        # On the right of equal ends: a row's first token lies past the end of the row before.
-        return torch.bucketize(tokens_T, self.row_starts[1:], right=True)
-
-
-def _split_heads(qkv_TE: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values, (T, H, K) each."""
-    qkv_T3HK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1)
-    q_THK, k_THK, v_THK = qkv_T3HK.unbind(1)
-    return q_THK, k_THK, v_THK
 
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
@@ -228,15 +225,8 @@ def _attend(
     return weights_BHLL @ v_BHLK
 
 
-def _is_near(distance: Tensor, window: int, is_causal: bool) -> Tensor:
-    """Return where a query sees a key, so many tokens to its left (to its right if negative)."""
-    if is_causal:
-        return (distance >= 0) & (distance <= window)
-    return distance.abs() <= window
-
-
 def _attend_blocks(
-    qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float, is_causal: bool
+    qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float
 ) -> Tensor:
     """Return the values (T, D) that each token gathers within `window`, of tokens that lie one row
     after the other; `row_T` is the row of each.
@@ -262,7 +252,7 @@ def _attend_blocks(
     v_NHXK = _with_neighbours(v_NQHK, window).transpose(1, 2)
     # What fills the last block up is padding.
     row_NQ = F.pad(row_T, (0, num_added), value=PADDING_ROW).view(num_blocks, num_queries)
-    mask_N1QX = _block_mask(row_NQ, window, is_causal)
+    mask_N1QX = _block_mask(row_NQ, window)
     context_NHQK = _attend(q_NHQK, k_NHXK, v_NHXK, rate, mask_N1QX, is_causal=False)
     context_MD = context_NHQK.transpose(1, 2).reshape(num_blocks * num_queries, -1)
     return context_MD[:num_tokens]
@@ -282,7 +272,7 @@ def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
     return torch.cat([before, blocks_NQ, behind], 1)
 
 
-def _block_mask(row_NQ: Tensor, window: int, is_causal: bool) -> Tensor:
+def _block_mask(row_NQ: Tensor, window: int) -> Tensor:
     """Return where each block's queries attend, True, to its keys and their neighbours
     (N, 1, Q, X), from the row of each token.
     """
@@ -296,59 +286,5 @@ def _block_mask(row_NQ: Tensor, window: int, is_causal: bool) -> Tensor:
     # The first key lies `window` tokens before the first query.
     query_Q1 = torch.arange(num_queries, device=row_NQ.device)[:, None] + window
     key_X = torch.arange(num_keys, device=row_NQ.device)
-    near_QX = _is_near(query_Q1 - key_X, window, is_causal)
+    near_QX = (query_Q1 - key_X).abs() <= window
     return (same_row_NQX & near_QX)[:, None]
-
-
-def _flash_attend(
-    q_THK: Tensor,
-    k_THK: Tensor,
-    v_THK: Tensor,
-    rate: float,
-    layout: PackedRows,
-    window: int | None,
-) -> Tensor:
-    # The operator beneath PyTorch's own attention: no public function takes packed rows and a
-    # dropout rate.
-    context_THK, *_ = torch.ops.aten._flash_attention_forward(
-        q_THK,
-        k_THK,
-        v_THK,
-        cum_seq_q=layout.row_starts,
-        cum_seq_k=layout.row_starts,
-        max_q=layout.max_length,
-        max_k=layout.max_length,
-        dropout_p=rate,
-        is_causal=layout.is_causal,
-        return_debug_mask=False,
-        window_size_left=window,
-        window_size_right=window,  # the operator takes 0 instead if causal
-    )
-    return context_THK
-
-
-def _attend_rows(
-    q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows
-) -> Tensor:
-    # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens. Tokens
-    # attend within blocks along its diagonal, one per row (above it, only if not causal):
-    #
-    #     row_starts  0 2 5             a0 a1 b0 b1 b2
-    #     row_T       0 0 1 1 1     a0   x  x
-    #                               a1   x  x
-    #                               b0         x  x  x
-    #                               b1         x  x  x
-    #                               b2         x  x  x
-    row_T = layout.row_numbers()
-    mask_TT = row_T[:, None] == row_T
-    if layout.is_causal:
-        tokens_T = torch.arange(len(row_T))
-        mask_TT = mask_TT & (tokens_T[:, None] >= tokens_T)
-    context_HTK = F.scaled_dot_product_attention(
-        q_THK.transpose(0, 1),
-        k_THK.transpose(0, 1),
-        v_THK.transpose(0, 1),
-        attn_mask=mask_TT,
-        dropout_p=rate,
-    )
-    return context_HTK.transpose(0, 1)

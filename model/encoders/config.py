@@ -5,7 +5,7 @@ from typing import Any
 
 from ...pipeline.errors import UserError
 from .bert_config import ModelConfig
-from .modernbert_config import LEFT_TO_RIGHT_TYPE, ModernBertConfig
+from .modernbert_config import ModernBertConfig
 
 EncoderConfig = ModelConfig | ModernBertConfig
 CONFIGS: Mapping[str, type[EncoderConfig]] = {
@@ -20,8 +20,6 @@ def read_hf(values: dict[str, Any], path: object = "config.json") -> EncoderConf
     """
     # Files of 2018 do not say; they are BERT's.
     kind = values.get("model_type", "bert")
-    if kind == LEFT_TO_RIGHT_TYPE:
-        return ModernBertConfig.from_hf(values, path)
     if kind not in CONFIGS:
         raise UserError(f"The model is {kind!r}; only BERT and ModernBERT are read.")
     return CONFIGS[kind].from_hf(values, path)

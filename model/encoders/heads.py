@@ -79,10 +79,6 @@ class PretrainOutput(NamedTuple):
     """(B, 2)."""
 
 
-ENDS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}
-"""Arguments by which FlashAttention knows the documents in a row."""
-
-
 def tied_logits(values_MD: Tensor, embeddings_VD: Tensor, bias_V: Tensor) -> Tensor:
     """Return logits (M, V) through the embedding matrix; rows are aligned on a GPU."""
     if values_MD.device.type == "cuda":
@@ -154,32 +150,21 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | Mapping[str, Tensor] | None = None,
+        attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
-        **ends: Tensor | int,
     ) -> PretrainOutput:
         """Return what a model of ``transformers`` returns for the same arguments, those of
-        ``pretraining.dataset.collate`` among them.
+        ``pretraining.dataset.collate`` for rows that are not packed.
 
-        All are int64 (B, L), `next_sentence_label` is (B,). Documents side by side in a row are
-        known by `position_ids`, which start at 0 in each; their `attention_mask` and `ends`
-        (``cu_seq_lens_q`` and the like) say the same, and are not read.
+        All are int64 (B, L), `next_sentence_label` is (B,).
         """
-        unknown = ends.keys() - ENDS
-        if unknown:
-            raise TypeError(f"forward() got an unexpected argument {min(unknown)!r}")
-        if position_ids is not None:
-            states_BLD = self._states_of_documents(input_ids, token_type_ids, position_ids)
-        else:
-            assert not isinstance(attention_mask, Mapping)
-            states_BLD = self.encoder(input_ids, token_type_ids, attention_mask)
+        states_BLD = self.encoder(input_ids, token_type_ids, attention_mask)
         logits_MV = self.token_logits(states_BLD.flatten(0, 1))
         logits = logits_MV.view(*input_ids.shape, -1)
         next_sentence_logits = None
-        if "mlm+nsp" in self.config.objectives and position_ids is None:
+        if "mlm+nsp" in self.config.objectives:
             next_sentence_logits = self.nsp_logits(states_BLD)
         loss = None
         if labels is not None:
@@ -187,31 +172,6 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
             if next_sentence_label is not None and next_sentence_logits is not None:
                 loss = loss + F.cross_entropy(next_sentence_logits.float(), next_sentence_label)
         return PretrainOutput(loss, logits, next_sentence_logits)
-
-    def _states_of_documents(
-        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor
-    ) -> Tensor:
-        """Return the hidden states (B, L, D) of documents side by side, each computed by itself."""
-        # Two documents in a row, as rows of their own:
-        #
-        #     tokens      a b c d e         a b .        document    0 0 1 1 1
-        #     positions   0 1 0 1 2         c d e        index_T     0 1 3 4 5
-        positions_T = position_ids.flatten()
-        document_T = (positions_T == 0).cumsum(0) - 1
-        num_documents = int(document_T[-1]) + 1
-        longest = int(positions_T.max()) + 1
-        index_T = document_T * longest + positions_T
-
-        def apart(values_BL: Tensor) -> Tensor:
-            values_N = values_BL.new_zeros(num_documents * longest)
-            return values_N.index_copy(0, index_T, values_BL.flatten()).view(num_documents, -1)
-
-        if token_type_ids is not None:
-            token_type_ids = apart(token_type_ids)
-        states = self.encoder(
-            apart(input_ids), token_type_ids, apart(torch.ones_like(input_ids)), index_T
-        )
-        return _chosen(states, index_T).view(*input_ids.shape, -1)
 
     def sums(self, batch: PretrainBatch) -> PretrainSums:
         """Return the summed losses and the numbers of correct predictions; those of next sentences

@@ -27,8 +27,6 @@ MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
 POOLINGS = ("cls", "mean")
 SHORT_ROWS = 1024
 """Tokens of rows up to which a new ModernBERT has one base frequency in all layers."""
-LEFT_TO_RIGHT_TYPE = "modernbert-left-to-right"
-"""The ``model_type`` of one that ``transformers`` cannot compute."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 
@@ -50,7 +48,7 @@ class ModernBertConfig(Shape):
     model_type: ClassVar[str] = "modernbert"
     title: ClassVar[str] = "ModernBERT"
     hf_prefix: ClassVar[str] = "ModernBert"
-    objectives: ClassVar[tuple[str, ...]] = ("mlm", "ltr")
+    objectives: ClassVar[tuple[str, ...]] = ("mlm",)
     default_dropout: ClassVar[float] = 0.0
     dropout_fields: ClassVar[tuple[str, ...]] = (
         "embedding_dropout",
@@ -236,12 +234,12 @@ class ModernBertConfig(Shape):
 
     def to_hf(self, architecture: str = "ModernBertForMaskedLM") -> dict[str, Any]:
         """Return the content of ``config.json`` from which ``transformers`` builds this model, in
-        version 4 and 5; it refuses a left-to-right one, whose tokens would see both sides there.
+        version 4 and 5.
         """
         layers = range(self.num_hidden_layers)
         return {
             "architectures": [architecture],
-            "model_type": LEFT_TO_RIGHT_TYPE if self.is_decoder else self.model_type,
+            "model_type": self.model_type,
             **asdict(self),
             "bos_token_id": self.cls_token_id,
             "eos_token_id": self.sep_token_id,
@@ -256,6 +254,7 @@ class ModernBertConfig(Shape):
 
 # What a ModernBERT is not built for here: no published one differs.
 _MODERNBERT_FIXED = {
+    "is_decoder": False,
     "attention_bias": False,
     "mlp_bias": False,
     "norm_bias": False,

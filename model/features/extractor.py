@@ -21,7 +21,6 @@ from ..tasks.batches import Feature, make_batch
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tokenizer import TextTokenizer
 from ..training.device import autocast, find_device, pinned_attention, product_dtype, trim_memory
-from ..training.processor import print_if_emulated
 from ..training.transfers import fetch, one_behind, send
 from .config import FeaturesConfig
 
@@ -218,7 +217,6 @@ def make_extractor(checkpoint: Checkpoint, config: FeaturesConfig) -> Extractor:
     whole = nn.ModuleDict({encoder.prefix: encoder})
     checkpoint.load_into(whole, new=encoder.optional_weights)
     device = find_device(config.device)
-    print_if_emulated(product_dtype(config.precision, device), device)
     return Extractor(
         config=config,
         tokenizer=tokenizer,

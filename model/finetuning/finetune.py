@@ -38,9 +38,8 @@ from ..tasks.data import ExampleT
 from ..tasks.head import Scores, prefixed
 from ..tasks.splits import TaskSplits, read_data
 from ..tasks.task import Task
-from ..training.device import kept_generators, product_dtype
+from ..training.device import kept_generators
 from ..training.logs import ProgressCallback
-from ..training.processor import print_if_emulated
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.stop import StopRequest
 from .card import CardFacts, task_card
@@ -149,7 +148,6 @@ def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
     digest = trainer.splits.test_digest()
     if not trainer.folder.is_complete(grid, digest):
         trainer.folder.forget_end()
-        print_if_emulated(product_dtype(trainer.config.precision, ranks.device), ranks.device)
     report_oddities(trainer.splits, trainer.features)
 
 

@@ -30,9 +30,9 @@ from ..training.device import (
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work, train
 from ..training.optim import learning_rate, make_optimizer
-from ..training.processor import kept_threads, use_threads
 from ..training.ranks import Ranks
 from ..training.stop import StopRequest
+from ..training.threads import kept_threads, use_threads
 from ..training.update import Loss, Update, Updater
 from .batches import FinetuneBatch, batch_rows, loss_of, micro_batches
 from .config import FinetuneConfig

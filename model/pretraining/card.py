@@ -24,7 +24,6 @@ _OPTIONS = (
     "weight_decay",
     "dropout",
     "seed",
-    "duplicates_per_epoch",
     "dynamic_masking",
     "mask_split",
     "mask_rate",

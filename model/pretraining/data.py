@@ -54,8 +54,6 @@ class RowGroup(NamedTuple):
     num_rows: int
     num_tokens: int
     """Including special tokens; rows are stored without padding."""
-    duplicate: int | None
-    """The pass over the documents that its rows come from; None if the footer has no statistics."""
     version: str = ""
     """Of the shard, as `storage.version_of` tells it."""
 
@@ -123,8 +121,7 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     groups: list[RowGroup] = []
     with ThreadPoolExecutor(NUM_READERS) as pool:
         columns = PACKED_COLUMNS if manifest.config.packs else COLUMNS
-        wanted = [*columns, "duplicate"]
-        for shard_groups in pool.map(lambda shard: _row_groups(path, shard, wanted), shards):
+        for shard_groups in pool.map(lambda shard: _row_groups(path, shard, columns), shards):
             groups.extend(shard_groups)
     if not any(group.num_rows for group in groups):
         raise UserError(
@@ -155,22 +152,16 @@ def _row_groups(path: str, shard: InstancesShard, wanted: Sequence[str]) -> list
             f"{shard.rows:,}; {REBUILD}."
         )
     ids_column = columns.index("input_ids")
-    duplicate_column = columns.index("duplicate")
     groups = []
     first_row = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        statistics = group.column(duplicate_column).statistics
-        duplicate = None
-        if statistics is not None and statistics.has_min_max:
-            duplicate = statistics.min  # and the greatest too: no row group has rows of two passes
         row_group = RowGroup(
             shard=shard.name,
             number=number,
             first_row=first_row,
             num_rows=group.num_rows,
             num_tokens=group.column(ids_column).num_values,
-            duplicate=duplicate,
             version=version,
         )
         groups.append(row_group)

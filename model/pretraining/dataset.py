@@ -90,7 +90,6 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         batch_size: int,
         seed: int = 0,
         epochs: int | None = None,
-        duplicates_per_epoch: int | None = None,
         rank: int = 0,
         num_ranks: int = 1,
     ) -> None:
@@ -104,13 +103,12 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         self.batch_size = batch_size
         self.rank = rank
         self.num_ranks = num_ranks
-        self._sequence = RowSequence(self.directory, seed, duplicates_per_epoch)
-        self._end = None if epochs is None else self._sequence.epoch_start(epochs)
+        self._sequence = RowSequence(self.directory, seed)
+        self._end = None if epochs is None else epochs * self.directory.num_rows
         self._order = {
             "digest": self.directory.manifest.digest,
             "split": split,
             "seed": seed,
-            "duplicates_per_epoch": duplicates_per_epoch,
         }
         # The next iteration starts at a position in the sequence of all ranks' rows, and skips
         # some of this process's rows after it.
@@ -120,8 +118,8 @@ class InstanceDataset(IterableDataset[InstanceRow]):
 
     @property
     def rows_per_epoch(self) -> int:
-        """Rows of all ranks in the first epoch."""
-        return self._sequence.epoch_start(1)
+        """Rows of all ranks in an epoch."""
+        return self.directory.num_rows
 
     def __iter__(self) -> Iterator[InstanceRow]:
         worker = get_worker_info()

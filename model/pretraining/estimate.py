@@ -27,12 +27,9 @@ from ..encoders.config import EncoderConfig
 from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_batch
 from .card import num_evaluated
 from .data import InstanceDirectory
+from .plan import make_plan
 from .pretrain import train_into
 from .run import SUMMARY, resumes_run
-from .schedule import make_schedule
-from .sequence import RowSequence
-from .setup import identity, open_directories, with_defaults
-from .spec import read_spec
 
 TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
@@ -102,14 +99,13 @@ def estimate_pretraining(
     # torchrun's other processes would wait for this one's gradients.
     if "RANK" in os.environ:
         raise UserError("`dry_run` times a single process; run it without torchrun.")
-    spec = read_spec(config)
-    config = spec.config
-    directories = open_directories(spec, instances)
-    resumes = resumes_run(output, identity(config, directories), overwrite=overwrite)
+    plan = make_plan(config, instances)
+    resumes = resumes_run(output, plan.identity, overwrite=overwrite)
     if resumes and storage.exists(storage.join(output, SUMMARY)):
         return None
-    config = with_defaults(config, directories)
-    schedule = make_schedule(config, [directory.mean_length for directory in directories])
+    config = plan.config
+    schedule = plan.schedule
+    directories = plan.directories
     speeds = [_measure(config, directory) for directory in directories]
     num_steps = schedule.num_steps
     if num_steps is None:
@@ -125,15 +121,14 @@ def estimate_pretraining(
     for num_rows, directory, speed in zip(phase_rows, directories, speeds, strict=True):
         tokens += num_rows * directory.mean_length
         training_s += num_rows * speed.row_s
-        sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch)
-        epochs.append(num_rows / sequence.epoch_start(1))
+        epochs.append(num_rows / directory.num_rows)
     tokens = round(tokens)
     seconds = training_s
     if schedule.budget_s is None:  # a budget of hours does not count evaluation
         num_evaluations = 2 + num_steps // config.evaluate_every  # one before, one at the end
         num_held_out = num_evaluations * num_evaluated(config, directories[-1].manifest)
         seconds += num_held_out * EVALUATION_SHARE * speeds[-1].row_s
-    num_parameters = _num_parameters(spec.shape(directories))
+    num_parameters = _num_parameters(plan.shape)
     device = find_device(config.device)
     return PretrainEstimate(
         resumes=resumes,

@@ -1,11 +1,10 @@
 """Pre-train: from instances to an encoder, exact and resumable.
 
-`pretrain` claims the folder, lays out the phases (`setup`), makes or loads the model (`start`), and
-trains (`training.loop`, on the updates of `work`).
+`pretrain` plans the run (`plan`), claims the folder, sets the run up on its device (`setup`), makes
+or loads the model (`start`), and trains (`training.loop`, on the updates of `work`).
 """
 
 import json
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -27,11 +26,12 @@ from ..notices import print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
-from ..training.processor import kept_threads, use_threads
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
+from ..training.threads import kept_threads, use_threads
 from .card import model_card, num_evaluated
+from .plan import PretrainPlan, make_plan
 from .run import (
     OPTIMIZER,
     PROGRESS,
@@ -44,8 +44,7 @@ from .run import (
     publish,
     read_summary,
 )
-from .setup import identity, open_directories, set_up
-from .spec import read_spec
+from .setup import set_up
 from .start import start
 from .work import PretrainWork
 
@@ -86,10 +85,7 @@ def train_into(
 ) -> Summary:
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
-    spec = read_spec(config)
-    config = spec.config
-    directories = open_directories(spec, instances)
-    run_identity = identity(config, directories)
+    plan = make_plan(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         kept(*instances),
@@ -98,24 +94,24 @@ def train_into(
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),
         kept_threads(),
-        ranks.on_first(claimed_run(folder, run_identity, overwrite)),
+        ranks.on_first(claimed_run(folder, plan.identity, overwrite)),
     ):
         checkpoint = latest_checkpoint(folder)
-        _agree(ranks, run_identity, folder, checkpoint, spec.checkpoint)
+        _agree(ranks, plan, folder, checkpoint)
         if summary := read_summary(folder):
             summary["status"] = "already finished"
             return summary
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder)  # the run may have been killed before it was
             print_notice(f"Resumes {output} from {checkpoint.name}.")
-        setup = set_up(spec, directories, ranks)
+        setup = set_up(plan, ranks)
         model, updater, state = start(setup, checkpoint)
         state.num_threads = use_threads(state.num_threads, ranks.device)
         # Without a checkpoint no line of an earlier log is right.
         first_step = state.step if checkpoint else -1
         peak = peak_flops(ranks.device) or 0
         with (
-            _open_log(folder, config, first_step, ranks, online=logs_online) as log,
+            _open_log(folder, plan.config, first_step, ranks, online=logs_online) as log,
             SnapshotWriter() as writer,
         ):
             work = PretrainWork(
@@ -123,6 +119,7 @@ def train_into(
                 model=model,
                 updater=updater,
                 state=state,
+                tokenizer=plan.tokenizer_files(),
                 output=folder,
                 log=log,
                 writer=writer,
@@ -156,13 +153,7 @@ def _open_log(
     return RunLog(folder, first_step, METRICS, wandb=wandb)
 
 
-def _agree(
-    ranks: Ranks,
-    run_identity: Mapping[str, object],
-    folder: Path,
-    checkpoint: Path | None,
-    other_model: Checkpoint | None,
-) -> None:
+def _agree(ranks: Ranks, plan: PretrainPlan, folder: Path, checkpoint: Path | None) -> None:
     """Raise `UserError` unless all ranks see the same files, which several machines without a
     shared disk do not.
     """
@@ -173,8 +164,8 @@ def _agree(
     if checkpoint:
         files = [checkpoint / STATE / name for name in (OPTIMIZER, PROGRESS)]
         resumes_from = f"{checkpoint.name} {files_digest(files)}"
-    identity_digest = stable_hash(json.dumps(run_identity))
-    model = Checkpoint.open(checkpoint) if checkpoint else other_model
+    identity_digest = stable_hash(json.dumps(plan.identity))
+    model = Checkpoint.open(checkpoint) if checkpoint else plan.checkpoint
     facts = {
         "the configuration and the instances": f"{identity_digest:016x}",
         "`output`": files_digest([claim]) if claim.is_file() else "missing",
@@ -188,18 +179,18 @@ def _agree(
 def _finish(work: PretrainWork, folder: Path) -> Summary:
     """Write the last files of a run, and return its summary."""
     summary = _summary(work, "finished")
-    setup = work.setup
-    if setup.ranks.rank == 0:
+    plan = work.plan
+    if work.setup.ranks.rank == 0:
         output = OutputDirectory(str(folder))
         output.write_json("timings.json", work.clock.totals())
         name_by_dtype = {dtype: name for name, dtype in DTYPES.items()}
         card = model_card(
-            setup.config,
+            plan.config,
             work.model.config,
-            [phase.directory.manifest for phase in setup.phases],
+            [directory.manifest for directory in plan.directories],
             summary,
-            setup.tokenizer,
-            products=name_by_dtype[setup.dtype],
+            work.tokenizer,
+            products=name_by_dtype[work.setup.dtype],
         )
         output.write_bytes(CARD, card.encode())
         output.write_json(SUMMARY, summary)  # last: a run with a summary is finished
@@ -210,7 +201,7 @@ def _finish(work: PretrainWork, folder: Path) -> Summary:
 def _summary(work: PretrainWork, status: str) -> Summary:
     state = work.state
     assert state.initial is not None and state.final is not None, "measured before the first step"
-    last_phase = work.setup.phases[-1].directory
+    last_phase = work.plan.directories[-1]
     return {
         "status": status,
         "step": state.step,
@@ -220,5 +211,5 @@ def _summary(work: PretrainWork, status: str) -> Summary:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
-        "validation_rows": num_evaluated(work.setup.config, last_phase.manifest),
+        "validation_rows": num_evaluated(work.plan.config, last_phase.manifest),
     }

@@ -19,13 +19,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...pipeline.config import BuildConfig
-from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, between, concatenate, select
 from ...pipeline.ragged import offsets_of
 from ...pipeline.seeding import rng_for
@@ -78,23 +76,15 @@ class Masks:
 class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
-    An epoch uses `duplicates_per_epoch` of the stored passes (the next epoch the next ones), by
-    default all. Masks are the stored ones, or drawn for each epoch as `masks` says. The block last
-    used stays in memory, which is all that batches of ascending positions need, and the next one is
-    read meanwhile.
+    Masks are the stored ones, or drawn for each epoch as `masks` says. The block last used stays in
+    memory, which is all that batches of ascending positions need, and the next one is read
+    meanwhile.
     """
 
-    def __init__(
-        self,
-        directory: InstanceDirectory,
-        seed: int,
-        duplicates_per_epoch: int | None = None,
-        masks: Masks | None = None,
-    ):
+    def __init__(self, directory: InstanceDirectory, seed: int, masks: Masks | None = None):
         self.directory = directory
         self.seed = seed
         self.masks = masks
-        self._duplicates_per_epoch = duplicates_per_epoch
         # The same for all blocks, so that a block's row groups are found by arithmetic.
         mean_rows = directory.num_rows / len(directory.row_groups)
         shrink = 1.0
@@ -103,11 +93,6 @@ class RowSequence:
         self.groups_per_block = max(1, round(shrink * BLOCK_ROWS / mean_rows))
         self.masked_together = max(1, round(shrink * MASKED_TOGETHER))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
-        self._epochs = _epochs(directory, duplicates_per_epoch)
-        """Indices of the row groups of each epoch, until they repeat."""
-        # Beyond the last of these the epochs repeat: a position's round, and the rest, by division.
-        epoch_rows = [self._group_rows[groups].sum() for groups in self._epochs]
-        self._epoch_offsets = offsets_of(epoch_rows)
         self._coming: dict[tuple[int, int], list[Future[Rows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
         self._readers: ThreadPoolExecutor | None = None
@@ -120,19 +105,13 @@ class RowSequence:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave threads and rows behind, for the workers of a ``DataLoader``."""
-        return RowSequence, (self.directory, self.seed, self._duplicates_per_epoch, self.masks)
+        return RowSequence, (self.directory, self.seed, self.masks)
 
     def rows(self, start: int, stop: int) -> Rows:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several
         epochs.
         """
         return concatenate([self._piece_rows(piece) for piece in self._pieces(start, stop)])
-
-    def epoch_start(self, epoch: int) -> int:
-        """Return the position of the first row of an epoch."""
-        num_rounds, epoch_in_round = divmod(epoch, len(self._epochs))
-        rows_per_round = int(self._epoch_offsets[-1])
-        return num_rounds * rows_per_round + int(self._epoch_offsets[epoch_in_round])
 
     def locate(self, position: int) -> str:
         """Return the shard and row number of the row at `position`, for messages."""
@@ -153,7 +132,7 @@ class RowSequence:
         #     masked       30 .......| 31 .....| 0 ........| 1 ........| 2 .......
         #     pieces       [---------|---------|-----------|-----------|---------)
         while start < stop:
-            epoch, offset = self._epoch_of(start)
+            epoch, offset = divmod(start, self.directory.num_rows)
             block_offsets = self._block_offsets(epoch)
             block = _owner(block_offsets, offset)
             first = offset - int(block_offsets[block])
@@ -165,16 +144,8 @@ class RowSequence:
             yield _Piece(epoch, block, first, first + num_rows)
             start += num_rows
 
-    def _epoch_of(self, position: int) -> tuple[int, int]:
-        """Return the epoch that contains a position, and the offset within it."""
-        num_rounds, offset = divmod(position, int(self._epoch_offsets[-1]))
-        epoch_in_round = _owner(self._epoch_offsets, offset)
-        epoch = num_rounds * len(self._epochs) + epoch_in_round
-        return epoch, offset - int(self._epoch_offsets[epoch_in_round])
-
     def _group_order(self, epoch: int) -> np.ndarray:
-        groups = self._epochs[epoch % len(self._epochs)]
-        return groups[rng_for(self.seed, "order", epoch).permutation(len(groups))]
+        return rng_for(self.seed, "order", epoch).permutation(len(self.directory.row_groups))
 
     def _block_groups(self, epoch: int, block: int) -> list[RowGroup]:
         first = block * self.groups_per_block
@@ -231,7 +202,8 @@ class RowSequence:
         # Seeded by where the rows are, not by the batch: masks do not depend on the batch size, on
         # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
-        position = self.epoch_start(epoch) + int(self._block_offsets(epoch)[block]) + first
+        block_start = epoch * self.directory.num_rows + int(self._block_offsets(epoch)[block])
+        position = block_start + first
         mask_rates = self.masks.rates_at(position + np.arange(len(chosen)))
         return mask_anew(chosen, self.masks.vocabulary, self.masks.config, rng, mask_rates)
 
@@ -250,36 +222,3 @@ class RowSequence:
 def _owner(offsets: np.ndarray, position: int) -> int:
     """Return which of the stretches between the offsets contains a position."""
     return int(np.searchsorted(offsets, position, side="right")) - 1
-
-
-def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
-    """Return the indices of the row groups of each epoch, until they repeat."""
-    if duplicates_per_epoch is None:
-        return [np.arange(len(directory.row_groups))]
-    passes_of_groups = []
-    for group in directory.row_groups:
-        if group.duplicate is None:
-            raise UserError(
-                "`duplicates_per_epoch` cannot be used because the footer of "
-                f"{directory.path}/{group.shard} does not say which pass its rows belong to; "
-                "rebuild the instances."
-            )
-        passes_of_groups.append(group.duplicate)
-    pass_by_group = np.array(passes_of_groups)
-    passes = np.unique(pass_by_group)
-    if duplicates_per_epoch > len(passes):
-        raise UserError(
-            f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {directory.path} was built "
-            f"with `duplicates` {len(passes)}; lower it."
-        )
-    # After this many epochs each pass was used equally often, and the first ones come again.
-    num_epochs = len(passes) // gcd(len(passes), duplicates_per_epoch)
-    # With 2 of 3 passes per epoch:   epoch 0   0 1
-    #                                       1   2 0
-    #                                       2   1 2   and epoch 3 is epoch 0 again
-    turns = np.arange(num_epochs * duplicates_per_epoch) % len(passes)
-    epochs = []
-    for turn in turns.reshape(num_epochs, duplicates_per_epoch):
-        is_in_epoch = np.isin(pass_by_group, passes[turn])
-        epochs.append(np.flatnonzero(is_in_epoch))
-    return epochs

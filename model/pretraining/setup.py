@@ -1,51 +1,57 @@
-"""Prepare a pre-training run: check the options and the instances, and lay out its phases."""
+"""Set up a planned run on its device, and make its batches, padded or packed.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches
+of rows of similar length; `training.update` says how a global batch is divided between
+micro-batches and ranks.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ...pipeline.config import identity_fields
-from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, select
-from ...pipeline.vocabulary.files import vocabulary_files
-from ...pipeline.vocabulary.vocabulary import Vocabulary
-from ..config import PretrainConfig
-from ..encoders.config import EncoderConfig
-from ..tokenizer import with_settings
-from ..training.device import host_memory, product_dtype, tokens_at_once
-from ..training.processor import print_if_emulated
+from ...pipeline.instances.rows import Rows, between, select, sequences
+from ..encoders.heads import PretrainBatch, PretrainModel
+from ..training.device import product_dtype, rows_per_micro_batch, tokens_at_once
 from ..training.ranks import Ranks
+from ..training.update import Loss
+from .batches import make_batches, pack_batches
 from .data import InstanceDirectory, open_instances, read_split
-from .evaluate import check_vocabulary_fits
+from .evaluate import batch_sums, evaluation_batches
 from .packing import packs_rows
-from .schedule import Schedule, make_schedule
-from .sequence import Masks, RowSequence
-from .spec import ModelSpec
+from .plan import PretrainPlan, check_memory
+from .sequence import RowSequence
 
-# A batch is rows and their tensors, padded; while one is computed, others are prepared.
-BATCHES_IN_MEMORY = 6
-BYTES_PER_TOKEN = 30
-PAPERS_PASSES = 40
-"""Over its text, by the paper's count (appendix A.2)."""
-PAPERS_STEPS = 1_000_000
+
+class GlobalBatch(NamedTuple):
+    """The rows of one update: this rank's micro-batches, and counts over all ranks."""
+
+    batches: list[PretrainBatch]
+    num_rows: int
+    lengths: np.ndarray
+    """Tokens in each row, or in each document of packed rows: what attention sees at once."""
+    num_predicted: int
+    num_padded: int
+    """Tokens with padding, if every rank has as much padding as this one."""
+
+    def loss(self, model: PretrainModel, batch: PretrainBatch) -> Loss:
+        """Return the loss of one of the micro-batches."""
+        sums = model.sums(batch)
+        # Divided by the counts of the global batch, not of the micro-batch: a mean of the
+        # micro-batches' means would weigh a masked token more, the fewer there are beside it.
+        share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / self.num_rows
+        return Loss(share, batch_sums(batch, sums))
 
 
 @dataclass(frozen=True)
 class PretrainSetup:
-    """Everything that stays the same throughout a run."""
+    """Everything that stays the same throughout a run on a device."""
 
-    spec: ModelSpec
-    shape: EncoderConfig
-    """Of the model."""
+    plan: PretrainPlan
     ranks: Ranks
-    schedule: Schedule
-    phases: list[RowSequence]
     validation: list[Rows]
     """This rank's part of the rows that are evaluated, for each phase."""
-    tokenizer: dict[str, bytes]
     dtype: torch.dtype
     """Number format of matrix products."""
     packs: bool
@@ -53,164 +59,73 @@ class PretrainSetup:
     tokens_at_once: int
     """Of a micro-batch, unless the config has its size in rows."""
 
-    @property
-    def config(self) -> PretrainConfig:
-        """The run's options."""
-        return self.spec.config
-
-    def first_row(self, step: int) -> tuple[RowSequence, int]:
-        """Return the sequence that the update with index `step` draws from, and the position of its
-        first row.
-        """
-        phase, index = self.schedule.phase(step)
-        return self.phases[phase], index * self.config.batch_size
-
-
-def open_directories(spec: ModelSpec, instances: list[str]) -> list[InstanceDirectory]:
-    """Open one or two directories; raises `UserError` unless they match each other, the options and
-    the checkpoint.
-    """
-    config = spec.config
-    _check_phases(config, len(instances))
-    directories = [open_instances(path) for path in instances]
-    for directory in directories:
-        _check_batch(config.batch_size, directory)
-    if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
-        raise UserError(
-            f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild "
-            "one with the other's vocabulary."
-        )
-    for directory in directories:
-        if config.objective == "mlm+nsp" and not directory.has_pairs:
-            raise UserError(
-                f"{directory.path} was built with `pairing` none: it has no next sentences; use "
-                "`objective` mlm."
-            )
-    if spec.checkpoint and config.vocabulary_from == "checkpoint":
-        check_vocabulary_fits(spec.checkpoint, directories[0])
-    return directories
-
-
-def _check_phases(config: PretrainConfig, num_directories: int) -> None:
-    if num_directories not in (1, 2):
-        raise UserError(
-            f"Pre-training takes one or two directories of instances, but got {num_directories}."
-        )
-    if config.hours is not None and num_directories == 2:
-        raise UserError(
-            "`hours` takes one directory of instances, because the number of steps is unknown; "
-            "train on the second one afterwards, in a run of its own with `checkpoint`."
-        )
-    if num_directories == 1 and config.phase_shares != PretrainConfig.phase_shares:
-        raise UserError(
-            f"`phase_shares` is {config.phase_shares}, but there is one directory of instances; "
-            "leave it out."
+    def global_batch(self, step: int) -> GlobalBatch:
+        """Return the rows of the update with this index."""
+        sequence, first = self.plan.first_row(step)
+        batch_size = self.plan.config.batch_size
+        ranks = self.ranks
+        rows = sequence.rows(first, first + batch_size)
+        # All ranks read the whole batch: its counts, by which losses are divided, then need no
+        # message.
+        part = ranks.rows(batch_size)
+        batches = self._cut(between(rows, part.start, part.stop), sequence)
+        num_padded_here = sum(batch.input_ids.numel() for batch in batches)
+        if ranks.device.type == "cuda":
+            batches = [batch.pin() for batch in batches]
+        by_sequence = sequences(rows)
+        return GlobalBatch(
+            batches=batches,
+            num_rows=len(rows),
+            lengths=by_sequence.lengths,
+            num_predicted=_num_predicted(by_sequence, self.plan.objective),
+            num_padded=num_padded_here * ranks.num_ranks,
         )
 
+    def held_out_batches(self, phase: int) -> list[PretrainBatch]:
+        """Return this rank's part of the rows that are evaluated in a phase."""
+        rows = self.validation[phase]
+        if self.packs and len(rows):
+            return self._cut(rows, self.plan.phases[phase])
+        return evaluation_batches(rows, self.plan.objective, self.plan.config.micro_batch_size)
 
-def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
-    """Raise `UserError` for an update on more rows than there are (unless it is the default), or
-    than fit in memory.
-    """
-    # The default is tolerated: a first try on a few documents should train, not fail.
-    most = max(directory.num_rows, PretrainConfig.batch_size)
-    if batch_size > most:
-        raise UserError(
-            f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} rows; "
-            "lower it."
-        )
-    needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
-    _check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
+    def rows_at_once(self, sequence: RowSequence) -> int:
+        """Return the size of a micro-batch of rows of `sequence`."""
+        max_length = sequence.directory.max_length
+        asked = self.plan.config.micro_batch_size
+        return rows_per_micro_batch(asked, max_length, self.tokens_at_once)
 
-
-def _check_memory(needs: str, num_bytes: int, advice: str) -> None:
-    """Raise `UserError` if this machine has less memory."""
-    available = host_memory()
-    if num_bytes > available:
-        raise UserError(
-            f"{needs} {num_bytes / 1e9:,.0f} GB of memory, but there are only "
-            f"{available / 1e9:,.0f} GB; {advice}."
-        )
+    def _cut(self, rows: Rows, sequence: RowSequence) -> list[PretrainBatch]:
+        """Cut rows of a sequence into micro-batches."""
+        objective = self.plan.objective
+        num_rows = self.rows_at_once(sequence)
+        if self.packs:
+            return pack_batches(rows, num_rows, sequence.directory.max_length, objective)
+        on_gpu = self.ranks.device.type == "cuda"
+        multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
+        return make_batches(rows, num_rows, objective, multiple, always_mask=on_gpu)
 
 
-def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
-    """Return what distinguishes a run from any other."""
-    fields = identity_fields(config)
-    # Their content, not their paths: a directory may be moved between an interruption and a resume.
-    fields["instances"] = [directory.manifest.digest for directory in directories]
-    return fields
-
-
-def set_up(spec: ModelSpec, directories: list[InstanceDirectory], ranks: Ranks) -> PretrainSetup:
-    """Resolve what depends on the device and the instances, and read the validation split.
+def set_up(plan: PretrainPlan, ranks: Ranks) -> PretrainSetup:
+    """Resolve what depends on the device, and read the validation split.
 
     Raises `UserError` for a model that does not fit into memory.
     """
-    config = with_defaults(spec.config, directories)
-    spec = replace(spec, config=config)
-    shape = spec.shape(directories)
     # Training holds a parameter four times on its device: weight, gradient and two averages. For a
     # GPU the CPU only holds the initial weights.
-    num_parameters = shape.num_parameters()
+    num_parameters = plan.shape.num_parameters()
     num_copies = 1 if ranks.device.type == "cuda" else 4
     needed = 4 * num_copies * num_parameters  # fp32
-    _check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
-    dtype = product_dtype(config.precision, ranks.device)
-    print_if_emulated(dtype, ranks.device)
-    vocabulary = directories[0].vocabulary  # all directories have the same
-    longest = max(directory.max_length for directory in directories)
-    held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
-    mean_lengths = [directory.mean_length for directory in directories]
-    schedule = make_schedule(config, mean_lengths)
-    first_steps = (0, *schedule.phase_ends)
-    sequences = []
-    for directory, first_step in zip(directories, first_steps, strict=True):
-        masks = _masks(config, directory, vocabulary, schedule, first_step)
-        sequence = RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
-        sequences.append(sequence)
+    check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
+    dtype = product_dtype(plan.config.precision, ranks.device)
+    num_rows = plan.config.evaluation_rows
     return PretrainSetup(
-        spec=spec,
-        shape=shape,
+        plan=plan,
         ranks=ranks,
-        schedule=schedule,
-        phases=sequences,
-        validation=held_out,
-        tokenizer=_tokenizer_files(spec, vocabulary, longest),
+        validation=[_held_out(directory, num_rows, ranks) for directory in plan.directories],
         dtype=dtype,
-        packs=packs_rows(shape, ranks.device, dtype),
-        tokens_at_once=tokens_at_once(shape, ranks.device),
+        packs=packs_rows(plan.shape, ranks.device, dtype),
+        tokens_at_once=tokens_at_once(plan.shape, ranks.device),
     )
-
-
-def with_defaults(
-    config: PretrainConfig, directories: Sequence[InstanceDirectory]
-) -> PretrainConfig:
-    """Return the options with the defaults that depend on the instances."""
-    first = directories[0]
-    changes: dict[str, Any] = {}
-    if not (config.steps or config.tokens or config.hours):
-        share = config.phase_shares[0] if len(directories) == 2 else 1.0
-        rows_per_pass = first.num_rows / first.manifest.config.duplicates
-        steps = PAPERS_PASSES * rows_per_pass / (share * config.batch_size)
-        changes["steps"] = min(PAPERS_STEPS, max(1, round(steps)))
-    if config.dynamic_masking is None:
-        # The same masks in each of 40 passes would be learned by heart.
-        is_stored_once = all(directory.manifest.config.duplicates == 1 for directory in directories)
-        draws = is_stored_once or bool(config.mask_rate or config.mask_split)
-        uses_masks = config.objective != "ltr"
-        kind = first.manifest.config.masking if draws and uses_masks else "none"
-        changes["dynamic_masking"] = kind
-    return replace(config, **changes)
-
-
-def _tokenizer_files(spec: ModelSpec, vocabulary: Vocabulary, longest: int) -> dict[str, bytes]:
-    """Return the files of the model's tokenizer, which name the longest rows that the model was or
-    will be trained on.
-    """
-    if spec.checkpoint:
-        longest = max(longest, spec.checkpoint.trained_length())
-    files = vocabulary_files(vocabulary, longest)
-    return with_settings(files, spec.kind.tokenizer_settings)
 
 
 def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Rows:
@@ -219,29 +134,7 @@ def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Rows
     return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))
 
 
-def _masks(
-    config: PretrainConfig,
-    directory: InstanceDirectory,
-    vocabulary: Vocabulary,
-    schedule: Schedule,
-    first_step: int,
-) -> Masks | None:
-    """Return how to mask the rows of the phase that begins with `first_step`; None keeps the stored
-    masks.
-    """
-    if config.dynamic_masking == "none":
-        return None
-    built = directory.manifest.config
-    split = config.mask_split or built.mask_split
-    how = replace(built, masking=config.dynamic_masking, mask_split=split)
-    rates = config.mask_rate or ()
-    if len(rates) < 2:
-        return Masks(vocabulary, how, rates)
-    assert schedule.num_steps is not None, "checked by the config"
-    return Masks(
-        vocabulary,
-        how,
-        rates,
-        start=first_step / schedule.num_steps,
-        share_per_row=1 / (schedule.num_steps * config.batch_size),
-    )
+def _num_predicted(rows: Rows, objective: str) -> int:
+    if objective == "ltr":  # every token but each row's first
+        return int(rows.lengths.sum()) - len(rows)
+    return int(rows.num_masked.sum())

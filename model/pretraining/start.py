@@ -10,6 +10,7 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import Checkpoint, load_tensors, read_model
+from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
@@ -21,9 +22,9 @@ from ..training.optim import make_optimizer
 from ..training.update import Updater
 from .evaluate import NUM_SUMS
 from .new_vocabulary import move_to_vocabulary
+from .plan import PretrainPlan, run_fields
 from .run import OPTIMIZER, STATE, PretrainState, advice_if_damaged, read_state
 from .setup import PretrainSetup
-from .spec import ModelSpec
 
 
 def start(
@@ -32,13 +33,14 @@ def start(
     """Return model, updater and state: new, from another model's weights, or as the run's
     `checkpoint` has them.
     """
-    config = setup.config
+    plan = setup.plan
+    config = plan.config
     if checkpoint:
         model = read_model(checkpoint)
-    elif setup.spec.checkpoint:
-        model = _model_from(setup.spec.checkpoint, setup)
+    elif plan.checkpoint:
+        model = _model_from(plan.checkpoint, plan)
     else:
-        model = initial_model(setup.shape, config.seed)
+        model = initial_model(plan.shape, config.seed)
     device = setup.ranks.device
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(device)
@@ -63,25 +65,26 @@ def start(
     return model, updater, state
 
 
-def _model_from(checkpoint: Checkpoint, setup: PretrainSetup) -> PretrainModel:
+def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
     """Return another run's model, fitted to the instances' vocabulary and lengths."""
-    model = _read_encoder(checkpoint, setup.spec)
-    if setup.config.vocabulary_from == "instances":
-        model = _move_vocabulary(model, checkpoint, setup)
+    model = _read_encoder(checkpoint, plan.config)
+    if plan.config.vocabulary_from == "instances":
+        model = _move_vocabulary(model, checkpoint, plan)
     before = model.config.max_position_embeddings
-    num_positions = setup.shape.max_position_embeddings
+    num_positions = plan.shape.max_position_embeddings
     if num_positions <= before:
         return model
     print_notice(f"Extended the model from {before} to {num_positions} positions.")
     return model.with_positions(num_positions)
 
 
-def _read_encoder(checkpoint: Checkpoint, spec: ModelSpec) -> PretrainModel:
+def _read_encoder(checkpoint: Checkpoint, config: PretrainConfig) -> PretrainModel:
     """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
     reported.
     """
-    shape = replace(checkpoint.shape, **spec.run_fields())
-    model = initial_model(shape, spec.config.seed)
+    shape = checkpoint.shape
+    shape = replace(shape, **run_fields(config, type(shape)))
+    model = initial_model(shape, config.seed)
     # Initialised whole first, so that the missing heads are what this seed gives a new model.
     missing = checkpoint.load_into(model, new=tuple(model.heads))
     new_parts: dict[str, None] = {}  # in order, each once
@@ -95,13 +98,13 @@ def _read_encoder(checkpoint: Checkpoint, spec: ModelSpec) -> PretrainModel:
 
 
 def _move_vocabulary(
-    model: PretrainModel, checkpoint: Checkpoint, setup: PretrainSetup
+    model: PretrainModel, checkpoint: Checkpoint, plan: PretrainPlan
 ) -> PretrainModel:
     """Return the checkpoint's model with the vocabulary of the instances, and say where the
     embeddings come from.
     """
     old = checkpoint.vocabulary()
-    new = setup.phases[0].directory.vocabulary
+    new = plan.directories[0].vocabulary
     model, moved = move_to_vocabulary(model, old, new)
     counts = [
         f"{moved.copied:,} embeddings copied",

@@ -27,9 +27,9 @@ from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from ..training.update import Loss, Update, Updater
 from .evaluate import NUM_SUMS, metrics, sum_losses
-from .global_batches import GlobalBatch, held_out_batches, make_global_batch
+from .plan import PretrainPlan
 from .run import PretrainState, save_archive, save_best, save_checkpoint
-from .setup import PretrainSetup
+from .setup import GlobalBatch, PretrainSetup
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,6 +41,8 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     model: PretrainModel
     updater: Updater[PretrainBatch]
     state: PretrainState
+    tokenizer: dict[str, bytes]
+    """Its files, beside each model."""
     output: Path
     log: RunLog | None
     """None on all ranks but the first, which alone writes."""
@@ -50,6 +52,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     stop: StopRequest
 
     def __post_init__(self) -> None:
+        self.plan = self.setup.plan
         self.device = self.setup.ranks.device
         self._saved_at = time.monotonic()
         """When the last checkpoint was begun."""
@@ -66,18 +69,18 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         the two compare.
         """
         if self.state.initial is None:
-            self.state.initial = self.evaluate_phase(len(self.setup.phases) - 1)
+            self.state.initial = self.evaluate_phase(len(self.plan.phases) - 1)
 
     def steps_left(self) -> Iterable[int]:
         """Return the indices of the updates to come; a budget of hours ends by the clock."""
-        num_steps = self.setup.schedule.num_steps
+        num_steps = self.plan.schedule.num_steps
         if num_steps is None:
             return count(self.state.step)
         return range(self.state.step, num_steps)
 
     def make_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""
-        return make_global_batch(self.setup, step)
+        return self.setup.global_batch(step)
 
     def loss(self, batch: GlobalBatch, micro_batch: PretrainBatch) -> Loss:
         """Return the loss of a micro-batch."""
@@ -85,7 +88,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
     def rate(self) -> float:
         """Return the learning rate of the next update."""
-        return self.setup.schedule.learning_rate(self.state.step, self.state.seconds)
+        return self.plan.schedule.learning_rate(self.state.step, self.state.seconds)
 
     def count(self, batch: GlobalBatch) -> None:
         """Count an update: rows, tokens, FLOPs."""
@@ -105,19 +108,19 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     @property
     def is_over(self) -> bool:
         """Whether the budget of steps or hours is used up."""
-        return self.setup.schedule.is_over(self.state.step, self.state.seconds)
+        return self.plan.schedule.is_over(self.state.step, self.state.seconds)
 
     def is_due(self) -> bool:
         """Return whether anything is due after this number of updates."""
-        config = self.setup.config
+        config = self.plan.config
         every = (
-            self.setup.schedule.log_every,
+            self.plan.schedule.log_every,
             config.evaluate_every,
             config.checkpoint_every,
             config.archive_every,
             drain_every(self.device),
         )
-        is_last = self.step == self.setup.schedule.num_steps
+        is_last = self.step == self.plan.schedule.num_steps
         return is_last or any(map(self._is_multiple_of, every))
 
     def _is_multiple_of(self, every: int | None) -> bool:
@@ -128,19 +131,19 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         finite.
         """
         if not update.is_finite:
-            raise _not_finite(self.setup, update)
+            raise _not_finite(self.plan, update)
         # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
         sums = zip(self.state.sums, update.sums, strict=True)
         self.state.sums = [before + new for before, new in sums]
         self.state.seconds = 0.0
-        if self.setup.config.hours is not None:
+        if self.plan.config.hours is not None:
             self.state.seconds = update.seconds
 
     def report(self, update: Update) -> None:
         """Show all figures since the last line of the log, and write that line if it is due."""
         figures = self._figures()
         self.show(figures)
-        if not (self._is_multiple_of(self.setup.schedule.log_every) or self.is_over):
+        if not (self._is_multiple_of(self.plan.schedule.log_every) or self.is_over):
             return
         if self.log:
             learned = figures | {"gradient_norm": update.gradient_norm}
@@ -152,7 +155,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     def _figures(self) -> dict[str, Any]:
         """Return the figures; with a budget of hours, the number of steps is an estimate."""
         state = self.state
-        schedule = self.setup.schedule
+        schedule = self.plan.schedule
         steps = schedule.num_steps
         if schedule.budget_s is not None:
             seconds_left = max(0.0, schedule.budget_s - state.seconds)
@@ -171,8 +174,8 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
     def evaluate(self) -> bool:
         """Measure the model on held-out rows of the phase, if that is due."""
-        if self._is_multiple_of(self.setup.config.evaluate_every) or self.is_over:
-            phase, _ = self.setup.schedule.phase(self.step - 1)
+        if self._is_multiple_of(self.plan.config.evaluate_every) or self.is_over:
+            phase, _ = self.plan.schedule.phase(self.step - 1)
             with self.clock.evaluating():
                 self.evaluate_phase(phase)
         return True
@@ -183,7 +186,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """
         setup = self.setup
         with oom_as_user_error(self.memory_option):
-            batches = held_out_batches(setup, phase)
+            batches = setup.held_out_batches(phase)
             sums = sum_losses(self.model, batches, self.device, setup.dtype)
         values = metrics(setup.ranks.sum(sums))
         self.state.final = values
@@ -201,7 +204,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         best = self.state.best
         if best is None:
             return True
-        best_phase, _ = self.setup.schedule.phase(int(best["step"]) - 1)
+        best_phase, _ = self.plan.schedule.phase(int(best["step"]) - 1)
         # Losses on the rows of different phases do not compare.
         return best_phase != phase or loss < best["loss"]
 
@@ -216,7 +219,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """Write the archive and a checkpoint if they are due: by steps, minutes, and at the end."""
         if not self.log:
             return
-        config = self.setup.config
+        config = self.plan.config
         with self.clock.saving():
             if self._is_multiple_of(config.archive_every):
                 self._archive()
@@ -229,7 +232,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     def _archive(self) -> None:
         step = self.step
         optimizer = None
-        if self.setup.config.can_be_prolonged:
+        if self.plan.config.can_be_prolonged:
             optimizer = self.updater.state_dict()
 
         def write(copy: tuple[ModelFiles, Mapping[str, object] | None]) -> None:
@@ -253,13 +256,13 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
     def _model_files(self) -> ModelFiles:
         config = self.model.config.to_hf()
-        return ModelFiles(self.model.state_dict(), config, self.setup.tokenizer)
+        return ModelFiles(self.model.state_dict(), config, self.tokenizer)
 
 
-def _not_finite(setup: PretrainSetup, update: Update) -> UserError:
+def _not_finite(plan: PretrainPlan, update: Update) -> UserError:
     """Return an error that names the rows of a step whose loss or gradient is not finite."""
-    sequence, first = setup.first_row(update.step)
-    located = sorted(sequence.locate(first + row) for row in range(setup.config.batch_size))
+    sequence, first = plan.first_row(update.step)
+    located = sorted(sequence.locate(first + row) for row in range(plan.config.batch_size))
     named = ", ".join(located[:8])
     if len(located) > 8:
         named += f" and {len(located) - 8} more"

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from checkpoint_fixture import make_checkpoint
+from clozeworks.model.encoders.attention import PackedRows
 from clozeworks.model.tokenizer import TextTokenizer
+from packed_attention import attend
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +17,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tokenizer(checkpoint: Path) -> TextTokenizer:
     return TextTokenizer(checkpoint)
+
+
+@pytest.fixture
+def packed_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PackedRows, "attend", attend)

@@ -26,6 +26,8 @@ from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+pytestmark = pytest.mark.usefixtures("packed_on_cpu")
+
 
 def vocabulary_fields(size: int) -> dict[str, Any]:
     return ModernBertConfig.vocabulary_fields(size, pad_id=0, cls_id=2, sep_id=3)
@@ -225,33 +227,20 @@ def test_dropout_trains_by_products_as_the_fused_kernel_does():
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("is_causal", "first_seeing"), [(False, 22), (True, 30)])
-def test_a_window_sees_so_many_tokens_and_no_more(is_causal, first_seeing):
+def test_a_window_sees_so_many_tokens_and_no_more():
     # One layer is enough to see how far: the second, since the first attends to whole rows.
     shape = replace(SHAPE, num_hidden_layers=2)
     ours, _ = make_models(shape)
     hidden = torch.randn(300, 48, generator=torch.Generator().manual_seed(0))
     attend = ours.model.layers[1].get_submodule("attn")
     for num_tokens in (60, 300):
-        layout = PaddedRows(1, num_tokens, None, None, is_causal)
+        layout = PaddedRows(1, num_tokens, None, None, is_causal=False)
         rotation = Rotation.at(torch.arange(num_tokens), 12, 5000.0)
         before = attend(hidden[:num_tokens], layout, rotation)
         changed = hidden[:num_tokens].clone()
         changed[30] += 1
         differs = (attend(changed, layout, rotation) != before).any(1).nonzero().squeeze(1)
-        assert differs.tolist() == list(range(first_seeing, 39))
-
-
-@pytest.mark.parametrize("lengths", [*SHORT, *LONGER, *LONG])
-def test_left_to_right_every_layout_has_the_same_states(lengths):
-    ours, _ = make_models(replace(SHAPE, is_decoder=True))
-    batch = make_batch(lengths)
-    with torch.no_grad():
-        loss, states = run_ours(ours, batch, "padded")
-        for layout in ("unpadded", "packed"):
-            other_loss, others = run_ours(ours, batch, layout)
-            torch.testing.assert_close(other_loss, loss, rtol=0, atol=1e-5)
-            torch.testing.assert_close(others, states, rtol=0, atol=1e-5)
+        assert differs.tolist() == list(range(22, 39))
 
 
 def test_flops_are_those_of_the_forward_pass_three_times():

@@ -37,6 +37,7 @@ SHAPE = ModelConfig(
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
 )
+pytestmark = pytest.mark.usefixtures("packed_on_cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 

@@ -55,8 +55,7 @@ MODEL = {
     "EntityRecognition": CLASS,
     "FinetuneConfig": CLASS,
     "InstanceDataset": (
-        "path, split='train', *, batch_size, seed=0, epochs=None, duplicates_per_epoch=None, "
-        "rank=0, num_ranks=1"
+        "path, split='train', *, batch_size, seed=0, epochs=None, rank=0, num_ranks=1"
     ),
     "ModelConfig": CLASS,
     "ModernBertConfig": CLASS,

@@ -78,6 +78,6 @@ def test_a_graph_equals_pytorch(config, kind: str, tmp_path: Path):
 
 
 def test_a_left_to_right_model_is_refused():
-    config = ModernBertConfig(**{**vars(MODERNBERT), "is_decoder": True})
+    config = ModelConfig(**{**vars(BERT), "is_decoder": True})
     with pytest.raises(UserError, match="left-to-right model has no ONNX form"):
         Traceable(make_pretrain_model(config))

@@ -10,10 +10,9 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
+from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
@@ -52,7 +51,7 @@ def our_losses(instances: str, tmp_path_factory) -> list[float]:
 def trainer(
     instances: str, output: Path, first_batch: int = 0, **more: Any
 ) -> transformers.Trainer:
-    ours = initial_model(read_spec(CONFIG).shape([open_instances(instances)]), CONFIG.seed)
+    ours = initial_model(make_plan(CONFIG, [instances]).shape, CONFIG.seed)
     shape: dict[str, Any] = {**asdict(ours.config), "attn_implementation": "eager"}
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**shape))
     theirs.load_state_dict(ours.state_dict(), strict=False)

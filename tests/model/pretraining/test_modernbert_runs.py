@@ -18,11 +18,10 @@ from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.extractor import make_extractor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
+from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.spec import read_spec
 from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
@@ -109,23 +108,6 @@ def test_an_interrupted_run_resumes_to_the_same_weights(run, instances, tmp_path
     assert_same_weights(tmp_path / "run", run)
 
 
-@pytest.mark.slow
-def test_a_left_to_right_beginning_goes_on_with_masked_words(instances, tmp_path):
-    start, run = tmp_path / "start", tmp_path / "run"
-    config = PretrainConfig(**OPTIONS, **SHAPE, objective="ltr")
-    assert "nsp_loss" not in pretrain(config, [instances], start)["final"]
-    assert Checkpoint.open(start).shape.is_decoder and evaluate(start, instances)["mlm_loss"] > 0
-    # In `transformers` its tokens would see both sides.
-    with pytest.raises(ValueError, match="modernbert-left-to-right"):
-        transformers.AutoModelForMaskedLM.from_pretrained(start)
-    assert "fill-mask" not in (start / "README.md").read_text()
-
-    config = PretrainConfig(**OPTIONS, checkpoint=str(start), objective="mlm")
-    pretrain(config, [instances], run)
-    assert not Checkpoint.open(run).shape.is_decoder
-    transformers.AutoModelForMaskedLM.from_pretrained(run)
-
-
 def test_vectors_are_not_decayed_and_matrices_are(run):
     model = read_model(run)
     decayed, not_decayed = make_optimizer(model).param_groups
@@ -149,9 +131,7 @@ def test_only_the_first_update_of_a_bert_of_the_papers_width_is_larger(
     fields |= {"num_layers": 1, "hidden_size": hidden_size}
     fields |= {"steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
     config = PretrainConfig(**fields)
-    before = initial_model(
-        read_spec(config).shape([open_instances(instances)]), config.seed
-    ).state_dict()
+    before = initial_model(make_plan(config, [instances]).shape, config.seed).state_dict()
     pretrain(config, [instances], tmp_path / "run")
     after = read_model(tmp_path / "run").state_dict()
     embeddings = next(name for name in before if "embeddings" in name and name in after)
@@ -225,7 +205,8 @@ def test_a_fine_tuned_modernbert_is_a_hugging_face_model(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objective": "mlm+nsp"}, "^`objective` is mlm.nsp, but a ModernBERT is .* mlm or ltr"),
+        ({"objective": "mlm+nsp"}, "^`objective` is mlm.nsp, but a ModernBERT is .* on mlm; leave"),
+        ({"objective": "ltr"}, "^`objective` is ltr, but a ModernBERT is .* on mlm; leave"),
         ({"architecture": "bert", "global_rope_theta": 1e4}, "`global_rope_theta` is for rotary"),
     ],
 )

@@ -15,7 +15,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
@@ -38,6 +37,8 @@ from manifest_fixture import write_manifest
 from pretrain_fixture import KilledError, kill_at, weights
 from torch import Tensor, nn
 from transformers.masking_utils import flash_attention_mask
+
+pytestmark = pytest.mark.usefixtures("packed_on_cpu")
 
 MAX_LENGTH = 600
 VOCAB_SIZE = 60
@@ -283,15 +284,10 @@ def logits_of(outputs: Any) -> Tensor:
     return outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
 
 
-def our_model(theirs: Any, folder: Path) -> Any:
-    theirs.save_pretrained(folder)
-    return read_model(folder).eval()
-
-
 @pytest.mark.parametrize("flatten", [False, True])
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
 def test_no_document_sees_another_in_a_model_of_transformers(
-    instances: str, flash_attention: str, tmp_path: Path, kind: str, flatten: bool
+    instances: str, flash_attention: str, kind: str, flatten: bool
 ):
     model = their_model(kind, flash_attention if flatten else "sdpa")
     alone = their_model(kind, "sdpa")
@@ -320,10 +316,6 @@ def test_no_document_sees_another_in_a_model_of_transformers(
         changed[0, : starts[1]] = 5
         others = logits_of(model(**{**batch, "input_ids": changed}))[is_real][starts[1] :]
         assert torch.equal(others, found[starts[1] :])
-        # A model that is read from its directory takes the same batch.
-        ours = our_model(model, tmp_path)(**batch)
-        torch.testing.assert_close(ours.logits[is_real], found, rtol=0, atol=1e-5)
-        torch.testing.assert_close(ours.loss, F.cross_entropy(found, labels), rtol=0, atol=1e-5)
 
 
 SHORT: dict[str, Any] = {

@@ -16,6 +16,7 @@ from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.model.pretraining.setup import PretrainSetup
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 from instances_fixture import write_instances
@@ -234,13 +235,13 @@ def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch)
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
     config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
     seen = {}
-    original = work.make_global_batch
+    original = PretrainSetup.global_batch
 
     def watch(setup, step):
-        seen[step] = setup.first_row(step)
+        seen[step] = setup.plan.first_row(step)
         return original(setup, step)
 
-    monkeypatch.setattr(work, "make_global_batch", watch)
+    monkeypatch.setattr(PretrainSetup, "global_batch", watch)
     pretrain(config, [instances, longer], tmp_path / "run")
     assert [sequence.directory.max_length for sequence, _ in seen.values()] == [24] * 9 + [40] * 3
     assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]

@@ -27,7 +27,6 @@ from pretrain_fixture import (
 DRAWN: dict[str, Any] = {
     "dynamic_masking": "whole-word",
     "mask_split": (60, 20, 20),
-    "duplicates_per_epoch": 1,
 }
 
 

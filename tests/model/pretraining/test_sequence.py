@@ -1,6 +1,4 @@
-"""The order of rows: each once an epoch, on any number of ranks, from any position; duplicates in
-turn, masks anew.
-"""
+"""The order of rows: each once an epoch, on any number of ranks, from any position; masks anew."""
 
 import pickle
 from collections import Counter
@@ -17,13 +15,12 @@ from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.sequence import Masks, RowSequence
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.config import BuildConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import num_to_mask
 from clozeworks.pipeline.instances.rows import Rows, between, concatenate, select
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_instances
+from instances_fixture import CLS, MASK, SEP, as_lists, write_instances
 
 
 @pytest.fixture(scope="module")
@@ -112,54 +109,6 @@ def test_locate_names_the_shard_and_row_of_a_position(instances, sequence):
         table = pq.read_table(instances / shard).slice(int(row), 1).to_pylist()[0]
         found = sequence.rows(position, position + 1)
         assert table["input_ids"] == found.input_ids.tolist()
-
-
-def duplicates_of(instances: Path) -> dict[tuple, int]:
-    """Say of each stored row which pass it belongs to."""
-    stored = [
-        row
-        for path in sorted(instances.glob("train-*.parquet"))
-        for row in pq.read_table(path).to_pylist()
-    ]
-    return {
-        row: found["duplicate"] for row, found in zip(stored_rows(instances), stored, strict=True)
-    }
-
-
-@pytest.mark.parametrize(("stored", "taken"), [(3, 1), (3, 2), (4, 2), (2, 2)])
-def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
-    instances = write_instances(tmp_path, shards=2, duplicates=stored, rows_per_group=6)
-    known = duplicates_of(instances)
-    sequence = RowSequence(data.open_instances(str(instances)), 3, duplicates_per_epoch=taken)
-    num_rows, start = sequence.directory.num_rows * taken // stored, 0
-    for epoch in range(2 * stored):
-        rows = as_lists(sequence.rows(start, start + num_rows))
-        wanted = {(epoch * taken + i) % stored for i in range(taken)}
-        assert sorted(rows) == sorted(
-            row for row, duplicate in known.items() if duplicate in wanted
-        )
-        start += num_rows
-    # A stretch over several epochs, and the names of its rows.
-    assert as_lists(sequence.rows(5, start)) == [
-        as_lists(sequence.rows(at, at + 1))[0] for at in range(5, start)
-    ]
-    assert sequence.locate(0) != sequence.locate(num_rows)
-
-
-def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
-    directory = data.open_instances(str(instances))
-    with pytest.raises(
-        UserError,
-        match=r"`duplicates_per_epoch` is 3, but .* was built with `duplicates` 2; lower it\.",
-    ):
-        RowSequence(directory, 0, duplicates_per_epoch=3)
-    blank = write_instances(tmp_path / "blank")
-    for path in blank.glob("train-*.parquet"):
-        replace_shard(path, pq.read_table(path), write_statistics=False)
-    with pytest.raises(
-        UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which pass"
-    ):
-        RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from checkpoint_fixture import make_checkpoint
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.config import PretrainConfig
-from clozeworks.model.pretraining import setup
+from clozeworks.model.pretraining import plan
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.global_batches import held_out_batches, rows_at_once
-from clozeworks.model.pretraining.setup import open_directories, set_up, with_defaults
-from clozeworks.model.pretraining.spec import read_spec
+from clozeworks.model.pretraining.plan import make_plan, with_defaults, with_model_defaults
+from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -24,10 +24,8 @@ from instances_fixture import write_instances
 
 def make_setup(instances: str, **changes: Any):
     config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
-    directories = open_directories(
-        read_spec(config), [instances] * (2 if "phase_shares" in changes else 1)
-    )
-    return set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
+    phases = [instances] * (2 if "phase_shares" in changes else 1)
+    return set_up(make_plan(config, phases), Ranks(0, 1, find_device("cpu")))
 
 
 @pytest.mark.parametrize(
@@ -43,26 +41,27 @@ def make_setup(instances: str, **changes: Any):
     ],
 )
 def test_the_default_rate_goes_by_the_width_of_a_new_encoder(options, rate):
-    assert read_spec(PretrainConfig(**options)).config.peak_rate == pytest.approx(rate)
+    config = with_model_defaults(PretrainConfig(**options), None)
+    assert config.peak_rate == pytest.approx(rate)
 
 
 def test_a_bert_has_no_size_of_ettin():
     with pytest.raises(UserError, match="`model` is ettin-17m, which is a size of a ModernBERT"):
-        read_spec(PretrainConfig(model="ettin-17m"))
+        with_model_defaults(PretrainConfig(model="ettin-17m"), None)
 
 
 def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
-    checkpoint = make_checkpoint(tmp_path / "model")
-    config = PretrainConfig(checkpoint=str(checkpoint), model="tiny")
-    assert read_spec(config).config.peak_rate == 1e-4
+    checkpoint = Checkpoint.open(make_checkpoint(tmp_path / "model"))
+    config = PretrainConfig(checkpoint=checkpoint.name, model="tiny")
+    assert with_model_defaults(config, checkpoint).peak_rate == 1e-4
 
 
 def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_path):
     # 82 rows hold each document twice.
-    assert make_setup(instances).schedule.num_steps == 40 * 41 / 10
-    assert make_setup(instances, phase_shares=(0.8, 0.2)).schedule.num_steps == 40 * 41 / 8
-    assert make_setup(instances, steps=7).schedule.num_steps == 7
-    assert make_setup(instances, hours=1.0).schedule.num_steps is None
+    assert make_setup(instances).plan.schedule.num_steps == 40 * 41 / 10
+    assert make_setup(instances, phase_shares=(0.8, 0.2)).plan.schedule.num_steps == 40 * 41 / 8
+    assert make_setup(instances, steps=7).plan.schedule.num_steps == 7
+    assert make_setup(instances, hours=1.0).plan.schedule.num_steps is None
     many = replace(open_instances(instances), row_groups=open_instances(instances).row_groups * 700)
     config = with_defaults(PretrainConfig(batch_size=1), [many])
     assert config.steps == 1_000_000
@@ -81,7 +80,7 @@ def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_p
 )
 def test_masks_are_drawn_where_the_same_would_come_again(tmp_path, duplicates, options, expected):
     instances = write_instances(tmp_path, duplicates=duplicates)
-    made = make_setup(str(instances), steps=1, **options)
+    made = make_setup(str(instances), steps=1, **options).plan
     assert made.config.dynamic_masking == expected
     assert (made.phases[0].masks is None) == (expected == "none")
 
@@ -124,15 +123,15 @@ def test_options_that_do_not_go_together_are_named(options, reason):
 
 def test_budgets_that_do_not_fit_the_instances_are_named(instances):
     with pytest.raises(UserError, match="`hours` takes one directory"):
-        open_directories(read_spec(PretrainConfig(hours=1.0)), [instances, instances])
+        make_plan(PretrainConfig(hours=1.0), [instances, instances])
     with pytest.raises(UserError, match="but there is one directory of instances"):
-        open_directories(read_spec(PretrainConfig(phase_shares=(0.8, 0.2))), [instances])
+        make_plan(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
 
 
 def test_each_phase_begins_at_its_own_first_row(instances):
-    setup = make_setup(instances, steps=8, phase_shares=(0.75, 0.25))
+    made = make_setup(instances, steps=8, phase_shares=(0.75, 0.25)).plan
     phases = [
-        (setup.phases.index(sequence), first) for sequence, first in map(setup.first_row, range(8))
+        (made.phases.index(sequence), first) for sequence, first in map(made.first_row, range(8))
     ]
     assert phases == [*((0, 10 * step) for step in range(6)), (1, 0), (1, 10)]
 
@@ -146,21 +145,18 @@ def test_next_sentences_need_pairs(tmp_path):
         UserError,
         match="was built with `pairing` none: it has no next sentences; use `objective` mlm",
     ):
-        open_directories(read_spec(PretrainConfig()), [str(path)])
-    assert not open_directories(read_spec(PretrainConfig(objective="mlm")), [str(path)])[
-        0
-    ].has_pairs
+        make_plan(PretrainConfig(), [str(path)])
+    assert not make_plan(PretrainConfig(objective="mlm"), [str(path)]).directories[0].has_pairs
 
 
 def test_the_ranks_share_the_rows_of_an_evaluation(instances):
-    directories = [open_instances(instances)]
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
         config = PretrainConfig(steps=1, objective="mlm", device="cpu", evaluation_rows=rows)
-        spec = read_spec(config)
+        made = make_plan(config, [instances])
         ranks = [Ranks(rank, 3, find_device("cpu")) for rank in range(3)]
-        setups = [set_up(spec, directories, each) for each in ranks]
+        setups = [set_up(made, each) for each in ranks]
         assert [
-            sum(len(batch.input_ids) for batch in held_out_batches(setup, 0)) for setup in setups
+            sum(len(batch.input_ids) for batch in setup.held_out_batches(0)) for setup in setups
         ] == sizes
 
 
@@ -168,10 +164,10 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
     longer = str(write_instances(tmp_path, max_length=96))
     for asked, sizes in ((None, [4096 // 24, 4096 // 96]), (7, [7, 7])):
         config = PretrainConfig(micro_batch_size=asked, device="cpu")
-        directories = open_directories(read_spec(config), [instances, longer])
-        setup = set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
+        made = make_plan(config, [instances, longer])
+        setup = set_up(made, Ranks(0, 1, find_device("cpu")))
         assert setup.tokens_at_once == 4096
-        assert [rows_at_once(setup, sequence) for sequence in setup.phases] == sizes
+        assert [setup.rows_at_once(sequence) for sequence in made.phases] == sizes
 
 
 def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path):
@@ -186,22 +182,22 @@ def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path)
         ([longer], short, 96),
         ([instances], published, 512),
     ):
-        config = PretrainConfig(device="cpu", checkpoint=checkpoint and str(checkpoint))
-        directories = [open_instances(phase) for phase in phases]
-        setup = set_up(read_spec(config), directories, Ranks(0, 1, find_device("cpu")))
-        assert json.loads(setup.tokenizer["tokenizer_config.json"])["model_max_length"] == expected
+        config = PretrainConfig(device="cpu")
+        if checkpoint:  # of another vocabulary
+            start = {"checkpoint": str(checkpoint), "vocabulary_from": "instances"}
+            config = replace(config, **start)
+        files = make_plan(config, phases).tokenizer_files()
+        assert json.loads(files["tokenizer_config.json"])["model_max_length"] == expected
 
 
 def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, monkeypatch):
-    assert (
-        open_directories(read_spec(PretrainConfig()), [instances])[0].num_rows
-        < PretrainConfig.batch_size
-    )
+    (directory,) = make_plan(PretrainConfig(), [instances]).directories
+    assert directory.num_rows < PretrainConfig.batch_size
     with pytest.raises(UserError, match=r"^`batch_size` is 257, but .* has 82 rows; lower it.$"):
-        open_directories(read_spec(PretrainConfig(batch_size=257)), [instances])
-    monkeypatch.setattr(setup, "host_memory", lambda: 10**5)
+        make_plan(PretrainConfig(batch_size=257), [instances])
+    monkeypatch.setattr(plan, "host_memory", lambda: 10**5)
     with pytest.raises(UserError, match=r"^`batch_size` is 80, which needs up to 0 GB of memory"):
-        open_directories(read_spec(PretrainConfig(batch_size=80)), [instances])
+        make_plan(PretrainConfig(batch_size=80), [instances])
 
 
 @pytest.mark.parametrize("shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}])

@@ -16,9 +16,8 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.batches import loss_of, micro_batches
-from clozeworks.model.pretraining.global_batches import make_global_batch
-from clozeworks.model.pretraining.setup import open_directories, set_up
-from clozeworks.model.pretraining.spec import read_spec
+from clozeworks.model.pretraining.plan import make_plan
+from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.tasks.batches import Feature, make_batch, num_targets
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TokenRow
@@ -82,8 +81,7 @@ def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
         device="cpu",
         micro_batch_size=micro_batch_size,
     )
-    setup = set_up(read_spec(config), open_directories(read_spec(config), [instances]), ranks)
-    batch = make_global_batch(setup, 0)
+    batch = set_up(make_plan(config, [instances]), ranks).global_batch(0)
     model = BertForPreTraining(SHAPE)
     initialise(model, SHAPE, torch.Generator().manual_seed(0))
     return Work(model, batch.batches, lambda micro_batch: batch.loss(model, micro_batch))

@@ -1,17 +1,12 @@
-"""Know the processor that a run computes on: threads, and number formats that it only emulates."""
+"""Keep the number of threads of a run on a CPU."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from timeit import repeat
 
 import torch
 
 from ..notices import print_notice
-
-PROBE_SHAPE = (128, 256)
-"""Large enough that the time is that of the product, not of the call."""
-PROBE_ROUNDS = 5
 
 
 def use_threads(recorded: int | None, device: torch.device) -> int | None:
@@ -51,22 +46,3 @@ def kept_threads() -> Iterator[None]:
     finally:
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
-
-
-def print_if_emulated(dtype: torch.dtype, device: torch.device) -> None:
-    """Tell the user if matrix products in `dtype` are slower on this CPU than those in fp32."""
-    if device.type != "cpu" or dtype == torch.float32:
-        return
-    if _product_seconds(dtype) > _product_seconds(torch.float32):
-        name = {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
-        print_notice(f"This CPU only emulates {name}, slowly; `precision` fp32 is faster.")
-
-
-def _product_seconds(dtype: torch.dtype) -> float:
-    # Measured: what a processor lists says neither which instructions its libraries use (the user
-    # may have limited them) nor whether these are faster than fp32's.
-    rows, size = PROBE_SHAPE
-    left = torch.ones(rows, size, dtype=dtype)
-    right = torch.ones(size, size, dtype=dtype)
-    torch.mm(left, right)  # the first one prepares a kernel
-    return min(repeat(lambda: torch.mm(left, right), number=1, repeat=PROBE_ROUNDS))

@@ -1,13 +1,8 @@
-"""Threads of a run, and number formats that a processor only emulates."""
-
-import os
-import platform
-import subprocess
-import sys
+"""The number of threads of a run."""
 
 import pytest
 import torch
-from clozeworks.model.training.processor import kept_threads, print_if_emulated, use_threads
+from clozeworks.model.training.threads import kept_threads, use_threads
 
 CPU = torch.device("cpu")
 
@@ -45,27 +40,3 @@ def test_the_users_number_of_threads_decides_and_a_line_says_what_changes(
 
 def test_a_run_on_a_gpu_has_no_number_of_threads():
     assert use_threads(3, torch.device("cuda")) is None
-
-
-def test_fp32_is_not_emulated(capsys):
-    print_if_emulated(torch.float32, CPU)
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 can be limited")
-def test_bf16_without_instructions_for_it_is_told_in_one_line():
-    code = (
-        "import torch\n"
-        "from clozeworks.model.training.processor import print_if_emulated\n"
-        "print_if_emulated(torch.bfloat16, torch.device('cpu'))"
-    )
-    limits = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | limits,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ended.stderr == "This CPU only emulates bf16, slowly; `precision` fp32 is faster.\n"

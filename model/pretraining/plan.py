@@ -1,0 +1,329 @@
+"""Plan a pre-training: complete its options, and lay out its model, its steps and its rows.
+
+Nothing here depends on the device: `setup` adds what does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...pipeline.config import identity_fields
+from ...pipeline.errors import UserError
+from ...pipeline.vocabulary.files import vocabulary_files
+from ...pipeline.vocabulary.vocabulary import Vocabulary
+from ..checkpoint import Checkpoint
+from ..config import PretrainConfig
+from ..encoders.bert_config import ModelConfig
+from ..encoders.config import CONFIGS, EncoderConfig
+from ..encoders.shape import PAPERS_WIDTH
+from ..tokenizer import with_settings
+from ..training.device import host_memory
+from .data import InstanceDirectory, open_instances
+from .evaluate import check_vocabulary_fits
+from .new_vocabulary import shape_fields
+from .schedule import Schedule, make_schedule
+from .sequence import Masks, RowSequence
+
+PAPERS_RATE = 1e-4
+HIGHEST_RATE = 2e-3
+# A batch is rows and their tensors, padded; while one is computed, others are prepared.
+BATCHES_IN_MEMORY = 6
+BYTES_PER_TOKEN = 30
+PAPERS_PASSES = 40
+"""Over its text, by the paper's count (appendix A.2)."""
+PAPERS_STEPS = 1_000_000
+
+
+@dataclass(frozen=True)
+class PretrainPlan:
+    """What a run does, by its options, its instances and the model that it starts from."""
+
+    config: PretrainConfig
+    """The options, with all defaults."""
+    identity: dict[str, Any]
+    """What distinguishes the run from any other."""
+    checkpoint: Checkpoint | None
+    """The model to start from; None for a new one."""
+    shape: EncoderConfig
+    """Of the model."""
+    schedule: Schedule
+    phases: list[RowSequence]
+
+    @property
+    def objective(self) -> str:
+        """The training objective."""
+        assert self.config.objective is not None
+        return self.config.objective
+
+    @property
+    def directories(self) -> list[InstanceDirectory]:
+        """The instances of each phase."""
+        return [phase.directory for phase in self.phases]
+
+    def first_row(self, step: int) -> tuple[RowSequence, int]:
+        """Return the sequence that the update with index `step` draws from, and the position of its
+        first row.
+        """
+        phase, index = self.schedule.phase(step)
+        return self.phases[phase], index * self.config.batch_size
+
+    def tokenizer_files(self) -> dict[str, bytes]:
+        """Return the files of the model's tokenizer, which name the longest rows that the model was
+        or will be trained on.
+        """
+        longest = _longest(self.directories)
+        if self.checkpoint:
+            longest = max(longest, self.checkpoint.trained_length())
+        files = vocabulary_files(self.directories[0].vocabulary, longest)
+        return with_settings(files, self.shape.tokenizer_settings)
+
+
+def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
+    """Plan a run on one or two directories of instances.
+
+    Raises `UserError` for options that do not go together, and for instances that do not match each
+    other, the options or the checkpoint.
+    """
+    checkpoint = None
+    if config.checkpoint is not None:
+        checkpoint = Checkpoint.open(config.checkpoint)
+    config = with_model_defaults(config, checkpoint)
+    directories = open_directories(config, instances, checkpoint)
+    identity = identity_fields(config)
+    # Their content, not their paths: a directory may be moved between an interruption and a resume.
+    identity["instances"] = [directory.manifest.digest for directory in directories]
+    # Only now: what follows from the instances does not distinguish runs.
+    config = with_defaults(config, directories)
+    schedule = make_schedule(config, [directory.mean_length for directory in directories])
+    vocabulary = directories[0].vocabulary  # all directories have the same
+    first_steps = (0, *schedule.phase_ends)
+    phases = []
+    for directory, first_step in zip(directories, first_steps, strict=True):
+        masks = _masks(config, directory, vocabulary, schedule, first_step)
+        phases.append(RowSequence(directory, config.seed, masks))
+    return PretrainPlan(
+        config=config,
+        identity=identity,
+        checkpoint=checkpoint,
+        shape=_make_shape(config, checkpoint, directories),
+        schedule=schedule,
+        phases=phases,
+    )
+
+
+def _kind(config: PretrainConfig, checkpoint: Checkpoint | None) -> type[EncoderConfig]:
+    """Return the kind of encoder to train: the one asked for, or the checkpoint's."""
+    if checkpoint:
+        return type(checkpoint.shape)
+    return CONFIGS[config.architecture or "bert"]
+
+
+def with_model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> PretrainConfig:
+    """Return the options with the defaults that depend on the kind of encoder.
+
+    Raises `UserError` if the checkpoint's is another one than asked for, and for a size or an
+    objective that it does not have.
+    """
+    kind = _kind(config, checkpoint)
+    if config.architecture not in (None, kind.model_type):
+        raise UserError(
+            f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
+            f"a {kind.title}; leave it out."
+        )
+    if config.model not in kind.sizes:
+        raise UserError(
+            f"`model` is {config.model}, which is a size of a ModernBERT; use `architecture` "
+            "modernbert, or another size."
+        )
+    objective = config.objective or kind.objectives[0]
+    if objective not in kind.objectives:
+        possible = " or ".join(kind.objectives)
+        raise UserError(
+            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
+            "it out."
+        )
+    if config.global_rope_theta is not None and kind is ModelConfig:
+        raise UserError(
+            "`global_rope_theta` is for rotary positions, which a BERT does not have; leave it "
+            "out, or use `architecture` modernbert."
+        )
+    dropout = config.dropout
+    if dropout is None:
+        dropout = kind.default_dropout
+    rate = config.learning_rate
+    if rate is None:
+        _, hidden_size, _ = kind.sizes[config.model]
+        rate = PAPERS_RATE if checkpoint else default_rate(config.hidden_size or hidden_size)
+    return replace(config, objective=objective, dropout=dropout, learning_rate=rate)
+
+
+def default_rate(hidden_size: int) -> float:
+    """Return the peak learning rate of a new encoder: the paper's for BERT-base and wider ones, in
+    narrower ones as much higher as they are narrower.
+
+    Measured for `tiny` and `mini` (docs/experiments.md).
+
+    >>> [default_rate(size) for size in (128, 256, 512, 768)]
+    [0.002, 0.001, 0.0005, 0.0001]
+    """
+    if hidden_size >= PAPERS_WIDTH:
+        return PAPERS_RATE
+    return min(HIGHEST_RATE, HIGHEST_RATE * 128 / hidden_size)
+
+
+def open_directories(
+    config: PretrainConfig, instances: list[str], checkpoint: Checkpoint | None
+) -> list[InstanceDirectory]:
+    """Open one or two directories; raises `UserError` unless they match each other, the options and
+    the checkpoint.
+    """
+    _check_phases(config, len(instances))
+    directories = [open_instances(path) for path in instances]
+    for directory in directories:
+        _check_batch(config.batch_size, directory)
+    if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
+        raise UserError(
+            f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild "
+            "one with the other's vocabulary."
+        )
+    for directory in directories:
+        if config.objective == "mlm+nsp" and not directory.has_pairs:
+            raise UserError(
+                f"{directory.path} was built with `pairing` none: it has no next sentences; use "
+                "`objective` mlm."
+            )
+    if checkpoint and config.vocabulary_from == "checkpoint":
+        check_vocabulary_fits(checkpoint, directories[0])
+    return directories
+
+
+def _check_phases(config: PretrainConfig, num_directories: int) -> None:
+    if num_directories not in (1, 2):
+        raise UserError(
+            f"Pre-training takes one or two directories of instances, but got {num_directories}."
+        )
+    if config.hours is not None and num_directories == 2:
+        raise UserError(
+            "`hours` takes one directory of instances, because the number of steps is unknown; "
+            "train on the second one afterwards, in a run of its own with `checkpoint`."
+        )
+    if num_directories == 1 and config.phase_shares != PretrainConfig.phase_shares:
+        raise UserError(
+            f"`phase_shares` is {config.phase_shares}, but there is one directory of instances; "
+            "leave it out."
+        )
+
+
+def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
+    """Raise `UserError` for an update on more rows than there are (unless it is the default), or
+    than fit in memory.
+    """
+    # The default is tolerated: a first try on a few documents should train, not fail.
+    most = max(directory.num_rows, PretrainConfig.batch_size)
+    if batch_size > most:
+        raise UserError(
+            f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} rows; "
+            "lower it."
+        )
+    needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
+    check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
+
+
+def check_memory(needs: str, num_bytes: int, advice: str) -> None:
+    """Raise `UserError` if this machine has less memory."""
+    available = host_memory()
+    if num_bytes > available:
+        raise UserError(
+            f"{needs} {num_bytes / 1e9:,.0f} GB of memory, but there are only "
+            f"{available / 1e9:,.0f} GB; {advice}."
+        )
+
+
+def with_defaults(
+    config: PretrainConfig, directories: Sequence[InstanceDirectory]
+) -> PretrainConfig:
+    """Return the options with the defaults that depend on the instances."""
+    first = directories[0]
+    changes: dict[str, Any] = {}
+    if not (config.steps or config.tokens or config.hours):
+        share = config.phase_shares[0] if len(directories) == 2 else 1.0
+        rows_per_pass = first.num_rows / first.manifest.config.duplicates
+        steps = PAPERS_PASSES * rows_per_pass / (share * config.batch_size)
+        changes["steps"] = min(PAPERS_STEPS, max(1, round(steps)))
+    if config.dynamic_masking is None:
+        # The same masks in each of 40 passes would be learned by heart.
+        is_stored_once = all(directory.manifest.config.duplicates == 1 for directory in directories)
+        draws = is_stored_once or bool(config.mask_rate or config.mask_split)
+        uses_masks = config.objective != "ltr"
+        kind = first.manifest.config.masking if draws and uses_masks else "none"
+        changes["dynamic_masking"] = kind
+    return replace(config, **changes)
+
+
+def run_fields(config: PretrainConfig, kind: type[EncoderConfig]) -> dict[str, Any]:
+    """Return the fields of the shape that the run decides, whatever a checkpoint says."""
+    fields: dict[str, Any] = dict.fromkeys(kind.dropout_fields, config.dropout)
+    fields["is_decoder"] = config.objective == "ltr"
+    if config.global_rope_theta is not None:
+        fields["global_rope_theta"] = config.global_rope_theta
+    return fields
+
+
+def _make_shape(
+    config: PretrainConfig, checkpoint: Checkpoint | None, directories: Sequence[InstanceDirectory]
+) -> EncoderConfig:
+    """Return the shape of the model, for the vocabulary and the rows of `directories`."""
+    kind = _kind(config, checkpoint)
+    longest = _longest(directories)
+    vocabulary = shape_fields(kind, directories[0].vocabulary)
+    decided = run_fields(config, kind)
+    if checkpoint is None:
+        return kind.named(
+            config.model,
+            # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
+            max_position_embeddings=max(512, longest),
+            num_hidden_layers=config.num_layers,
+            hidden_size=config.hidden_size,
+            initializer_range=config.initializer_range,
+            num_attention_heads=config.num_heads,
+            **vocabulary,
+            **decided,
+        )
+    if config.vocabulary_from == "checkpoint":
+        vocabulary = {}
+    stored = checkpoint.shape
+    longest = max(longest, stored.max_position_embeddings)
+    fields = {"max_position_embeddings": longest, **vocabulary, **decided}
+    return replace(stored, **fields)
+
+
+def _longest(directories: Sequence[InstanceDirectory]) -> int:
+    return max(directory.max_length for directory in directories)
+
+
+def _masks(
+    config: PretrainConfig,
+    directory: InstanceDirectory,
+    vocabulary: Vocabulary,
+    schedule: Schedule,
+    first_step: int,
+) -> Masks | None:
+    """Return how to mask the rows of the phase that begins with `first_step`; None keeps the stored
+    masks.
+    """
+    if config.dynamic_masking == "none":
+        return None
+    built = directory.manifest.config
+    split = config.mask_split or built.mask_split
+    how = replace(built, masking=config.dynamic_masking, mask_split=split)
+    rates = config.mask_rate or ()
+    if len(rates) < 2:
+        return Masks(vocabulary, how, rates)
+    assert schedule.num_steps is not None, "checked by the config"
+    return Masks(
+        vocabulary,
+        how,
+        rates,
+        start=first_step / schedule.num_steps,
+        share_per_row=1 / (schedule.num_steps * config.batch_size),
+    )
