@@ -105,9 +105,9 @@ def corpus(
 ) -> list[CommandSummary]:
     """Run ingest, vocab and build, one after the other.
 
-    SOURCE is what `clozeworks ingest` takes. The folders are those of the three commands, which
-    resume them too. Options after -- go to Apache Beam, which then runs all three stages as one
-    pipeline, by default on this machine.
+    SOURCE is what `clozeworks ingest` takes. Each folder is what its own command writes, and that
+    command can resume it too. Options after -- go to Apache Beam, which then runs all three stages
+    as one pipeline, by default on this machine.
     """
     from ..pipeline.corpus import make_corpus
 

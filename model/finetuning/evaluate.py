@@ -68,7 +68,7 @@ def _figures(finetuned: Finetuned, prefix: str, paths: Sequence[Path]) -> dict[s
     features = task.encode(examples, finetuned.tokenizer)
     report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
     scores = task.scores(infer(finetuned.model, features), features, examples)
-    # Of the answer that is the most frequent among these examples: no constant one does better.
+    # Of the most frequent answer among these very examples: no other constant is right more often.
     constant = task.baseline(examples, examples)
     baseline = {name: constant[name] for name in scores if name in constant}
     return {

@@ -48,6 +48,7 @@ class PretrainPlan:
     """Of the model."""
     schedule: Schedule
     phases: list[RowSequence]
+    """One for each directory of instances, in the order of training."""
 
     @property
     def objective(self) -> str:
@@ -93,7 +94,7 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
     # Their content, not their paths: a directory may be moved between an interruption and a resume.
     identity["instances"] = [directory.manifest.digest for directory in directories]
     # Only now: what follows from the instances does not distinguish runs.
-    config = with_defaults(config, directories)
+    config = with_instance_defaults(config, directories)
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     vocabulary = directories[0].vocabulary  # all directories have the same
     first_steps = (0, *schedule.phase_ends)
@@ -158,8 +159,8 @@ def with_model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -
 
 
 def default_rate(hidden_size: int) -> float:
-    """Return the peak learning rate of a new encoder: the paper's for BERT-base and wider ones, in
-    narrower ones as much higher as they are narrower.
+    """Return the peak learning rate of a new encoder: the paper's for BERT-base and wider ones, for
+    narrower ones inversely proportional to the width, and at most `HIGHEST_RATE`.
 
     Measured for `tiny` and `mini` (docs/experiments.md).
 
@@ -239,7 +240,7 @@ def check_memory(needs: str, num_bytes: int, advice: str) -> None:
         )
 
 
-def with_defaults(
+def with_instance_defaults(
     config: PretrainConfig, directories: Sequence[InstanceDirectory]
 ) -> PretrainConfig:
     """Return the options with the defaults that depend on the instances."""

@@ -96,22 +96,22 @@ def train_into(
         kept_threads(),
         ranks.on_first(claimed_run(folder, plan.identity, overwrite)),
     ):
-        checkpoint = latest_checkpoint(folder)
-        _agree(ranks, plan, folder, checkpoint)
+        latest = latest_checkpoint(folder)
+        _agree(ranks, plan, folder, latest)
         if summary := read_summary(folder):
             summary["status"] = "already finished"
             return summary
-        if checkpoint and ranks.rank == 0:
-            publish(checkpoint, folder)  # the run may have been killed before it was
-            print_notice(f"Resumes {output} from {checkpoint.name}.")
+        if latest and ranks.rank == 0:
+            publish(latest, folder)  # the run may have been killed before it was
+            print_notice(f"Resumes {output} from {latest.name}.")
         setup = set_up(plan, ranks)
-        model, updater, state = start(setup, checkpoint)
+        model, updater, state = start(setup, latest)
         state.num_threads = use_threads(state.num_threads, ranks.device)
         # Without a checkpoint no line of an earlier log is right.
-        first_step = state.step if checkpoint else -1
+        last_step = state.step if latest else -1
         peak = peak_flops(ranks.device) or 0
         with (
-            _open_log(folder, plan.config, first_step, ranks, online=logs_online) as log,
+            _open_log(folder, plan.config, last_step, ranks, online=logs_online) as log,
             SnapshotWriter() as writer,
         ):
             work = PretrainWork(
@@ -145,15 +145,15 @@ def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> Non
 
 
 def _open_log(
-    folder: Path, config: PretrainConfig, first_step: int, ranks: Ranks, *, online: bool
+    folder: Path, config: PretrainConfig, last_step: int, ranks: Ranks, *, online: bool
 ) -> AbstractContextManager[RunLog | None]:
     if ranks.rank > 0:
         return nullcontext()
     wandb = open_wandb(folder, asdict(config)) if online else None
-    return RunLog(folder, first_step, METRICS, wandb=wandb)
+    return RunLog(folder, last_step, METRICS, wandb=wandb)
 
 
-def _agree(ranks: Ranks, plan: PretrainPlan, folder: Path, checkpoint: Path | None) -> None:
+def _agree(ranks: Ranks, plan: PretrainPlan, folder: Path, latest: Path | None) -> None:
     """Raise `UserError` unless all ranks see the same files, which several machines without a
     shared disk do not.
     """
@@ -161,11 +161,11 @@ def _agree(ranks: Ranks, plan: PretrainPlan, folder: Path, checkpoint: Path | No
         return
     claim = folder / RUN
     resumes_from = "none"
-    if checkpoint:
-        files = [checkpoint / STATE / name for name in (OPTIMIZER, PROGRESS)]
-        resumes_from = f"{checkpoint.name} {files_digest(files)}"
+    if latest:
+        files = [latest / STATE / name for name in (OPTIMIZER, PROGRESS)]
+        resumes_from = f"{latest.name} {files_digest(files)}"
     identity_digest = stable_hash(json.dumps(plan.identity))
-    model = Checkpoint.open(checkpoint) if checkpoint else plan.checkpoint
+    model = Checkpoint.open(latest) if latest else plan.checkpoint
     facts = {
         "the configuration and the instances": f"{identity_digest:016x}",
         "`output`": files_digest([claim]) if claim.is_file() else "missing",

@@ -72,12 +72,12 @@ class PretrainSetup:
         num_padded_here = sum(batch.input_ids.numel() for batch in batches)
         if ranks.device.type == "cuda":
             batches = [batch.pin() for batch in batches]
-        by_sequence = sequences(rows)
+        separated = sequences(rows)  # documents that are packed into one row
         return GlobalBatch(
             batches=batches,
             num_rows=len(rows),
-            lengths=by_sequence.lengths,
-            num_predicted=_num_predicted(by_sequence, self.plan.objective),
+            lengths=separated.lengths,
+            num_predicted=_num_predicted(separated, self.plan.objective),
             num_padded=num_padded_here * ranks.num_ranks,
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,16 +27,22 @@ from .run import OPTIMIZER, STATE, PretrainState, advice_if_damaged, read_state
 from .setup import PretrainSetup
 
 
-def start(
-    setup: PretrainSetup, checkpoint: Path | None
-) -> tuple[PretrainModel, Updater[PretrainBatch], PretrainState]:
-    """Return model, updater and state: new, from another model's weights, or as the run's
-    `checkpoint` has them.
+class Start(NamedTuple):
+    """What the first update of a run, or the first after an interruption, begins with."""
+
+    model: PretrainModel
+    updater: Updater[PretrainBatch]
+    state: PretrainState
+
+
+def start(setup: PretrainSetup, latest: Path | None) -> Start:
+    """Return what the run begins with: new, from another model's weights, or as the run's own
+    `latest` checkpoint has it.
     """
     plan = setup.plan
     config = plan.config
-    if checkpoint:
-        model = read_model(checkpoint)
+    if latest:
+        model = read_model(latest)
     elif plan.checkpoint:
         model = _model_from(plan.checkpoint, plan)
     else:
@@ -57,12 +63,12 @@ def start(
         dropout_seed=(config.seed, "dropout"),
     )
     state = PretrainState()
-    if checkpoint:
-        state = _load_state(updater, checkpoint)
+    if latest:
+        state = _load_state(updater, latest)
     elif config.checkpoint and config.can_be_prolonged and config.vocabulary_from == "checkpoint":
         # In another vocabulary a row of the averages would be another token's.
         _continue_optimizer(updater, config.checkpoint)
-    return model, updater, state
+    return Start(model, updater, state)
 
 
 def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:

@@ -1,9 +1,9 @@
 """What a pre-training logs, evaluates and saves between its updates."""
 
+import itertools
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         """Return the indices of the updates to come; a budget of hours ends by the clock."""
         num_steps = self.plan.schedule.num_steps
         if num_steps is None:
-            return count(self.state.step)
+            return itertools.count(self.state.step)
         return range(self.state.step, num_steps)
 
     def make_batch(self, step: int) -> GlobalBatch:
@@ -135,7 +135,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
         sums = zip(self.state.sums, update.sums, strict=True)
         self.state.sums = [before + new for before, new in sums]
-        self.state.seconds = 0.0
+        self.state.seconds = 0.0  # equal runs have equal checkpoints, unless time decides
         if self.plan.config.hours is not None:
             self.state.seconds = update.seconds
 
@@ -223,7 +223,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         with self.clock.saving():
             if self._is_multiple_of(config.archive_every):
                 self._archive()
-            # Only the first rank saves, so that its clock alone counts.
+            # Only the first rank saves, so only its clock counts.
             is_time = time.monotonic() >= self._saved_at + 60 * config.checkpoint_minutes
             is_due = self._is_multiple_of(config.checkpoint_every) or is_time
             if is_due or stops or self.is_over:

@@ -142,7 +142,8 @@ def context_windows(
     A sentence that fits into one window lies in its middle, or off-centre at an end of the document
     of `num_tokens`, to keep the window full. A longer sentence gets overlapping windows, half their
     size apart, without context around the sentence. Each token is read from the window in which the
-    smaller of its left and right contexts is largest, so windows share an overlap at its middle.
+    smaller of its left and right contexts is largest, so two windows divide their overlap in the
+    middle.
 
     >>> context_windows(4, 6, 20, 6)
     [ContextWindow(start=2, end=8, read_start=4, read_end=6)]

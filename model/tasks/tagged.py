@@ -99,7 +99,7 @@ def entity_scores(
         num_correct += len(set(predicted_here) & set(gold_here))
         num_predicted += len(predicted_here)
         num_gold += len(gold_here)
-    # Where a divisor is 0, so is what it divides.
+    # If a divisor is 0, so is its numerator.
     return {
         "f1": 2 * num_correct / max(1, num_predicted + num_gold),
         "precision": num_correct / max(1, num_predicted),

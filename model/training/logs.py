@@ -45,7 +45,7 @@ ProgressCallback = Callable[[dict[str, Any]], None]
 
 
 class RunLog:
-    """Appends to the logs of a run, after deleting a killed run's lines beyond `first_step` (-1:
+    """Appends to the logs of a run, after deleting a killed run's lines beyond `last_step` (-1:
     all lines).
 
     ``metrics.csv`` contains only results of the computation, so a resumed run writes the same file
@@ -55,7 +55,7 @@ class RunLog:
     def __init__(
         self,
         directory: Path,
-        first_step: int,
+        last_step: int,
         metrics: tuple[str, ...] = METRICS,
         speed: tuple[str, ...] = SPEED,
         wandb: Any = None,
@@ -63,17 +63,17 @@ class RunLog:
         self._wandb = wandb
         self._directory = directory
         self._files = []
-        self._metrics = self._open(directory / "metrics.csv", metrics, first_step)
-        self._speed = self._open(directory / "speed.csv", speed, first_step)
+        self._metrics = self._open(directory / "metrics.csv", metrics, last_step)
+        self._speed = self._open(directory / "speed.csv", speed, last_step)
         self._board = None
-        # It has the figures of both tables once more, to look at.
+        # TensorBoard gets the figures of both files too.
         if importlib.util.find_spec("tensorboard"):
-            self._board = EventFile(directory / "logs", first_step + 1)
+            self._board = EventFile(directory / "logs", last_step + 1)
 
-    def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
+    def _open(self, path: Path, columns: tuple[str, ...], last_step: int) -> "csv.DictWriter[str]":
         valid_rows = []
         for row in _read_rows(path, columns):
-            if int(row["step"]) <= first_step:
+            if int(row["step"]) <= last_step:
                 valid_rows.append(row)
         # Rewritten under another name, so that a kill in the middle loses no line.
         partial = path.with_suffix(".partial")
@@ -96,7 +96,7 @@ class RunLog:
         self._write(self._metrics, {"step": step, "split": split}, split, texts)
 
     def add_columns(self, names: Iterable[str]) -> None:
-        """Give ``metrics.csv`` the columns `names` too, which are empty in the rows before."""
+        """Add columns to ``metrics.csv``, empty in earlier rows."""
         columns = tuple(self._metrics.fieldnames)
         added = [name for name in names if name not in columns]
         if not added:

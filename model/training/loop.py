@@ -28,10 +28,10 @@ class UpdateBatch(Protocol[BatchT_co]):
         ...
 
 
-StepT = TypeVar("StepT", bound=UpdateBatch)
+UpdateBatchT = TypeVar("UpdateBatchT", bound=UpdateBatch)
 
 
-class Work(ABC, Generic[StepT, BatchT]):
+class Work(ABC, Generic[UpdateBatchT, BatchT]):
     """What a training computes in an update, and what is due after it."""
 
     memory_option: str
@@ -55,11 +55,11 @@ class Work(ABC, Generic[StepT, BatchT]):
         """Return the indices of the updates to come."""
 
     @abstractmethod
-    def make_batch(self, step: int) -> StepT:
+    def make_batch(self, step: int) -> UpdateBatchT:
         """Return what the update with this index computes; called in another thread."""
 
     @abstractmethod
-    def loss(self, batch: StepT, micro_batch: BatchT) -> Loss:
+    def loss(self, batch: UpdateBatchT, micro_batch: BatchT) -> Loss:
         """Return the loss of one of the micro-batches."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Work(ABC, Generic[StepT, BatchT]):
         """Return the learning rate of the next update."""
 
     @abstractmethod
-    def count(self, batch: StepT) -> None:
+    def count(self, batch: UpdateBatchT) -> None:
         """Count an update that has been launched, in `step` and on the clock."""
 
     @property
@@ -96,7 +96,7 @@ class Work(ABC, Generic[StepT, BatchT]):
         """Write a checkpoint if that is due, as it is where the training stops."""
 
 
-def train(work: Work[StepT, BatchT]) -> bool:
+def train(work: Work[UpdateBatchT, BatchT]) -> bool:
     """Update until the work is over; return False if it was asked to stop, after saving all."""
     with pinned_attention(), distinct_sizes():
         work.measure_start()
@@ -106,7 +106,7 @@ def train(work: Work[StepT, BatchT]) -> bool:
             return _update_all(work, batches)
 
 
-def _update_all(work: Work[StepT, BatchT], batches: Iterator[StepT]) -> bool:
+def _update_all(work: Work[UpdateBatchT, BatchT], batches: Iterator[UpdateBatchT]) -> bool:
     while not work.is_over:
         with work.clock.waiting():
             batch = next(batches)

@@ -55,8 +55,8 @@ def label_checks(measures: Measures) -> Iterator[Check]:
             # sentence order is meant to learn what distinguishes a text's first part from its
             # second.
             is_promised = pairing in ("balanced", "sop")
-        unjudged = "" if is_promised else _not_promised(pairing)
-        yield _auc_check(name, histogram, tolerance, unjudged)
+        why_unjudged = "" if is_promised else _not_promised(pairing)
+        yield _auc_check(name, histogram, tolerance, why_unjudged)
     same_document = counts["not_next_same_document"]
     if pairing == "sop":
         across_swapped = counts["not_next"] - same_document
@@ -73,10 +73,10 @@ def origin_checks(
     pairing = measures.config.pairing
     if pairing not in ("balanced", "bert"):
         return
-    unjudged = "" if pairing == "balanced" else _not_promised(pairing)
+    why_unjudged = "" if pairing == "balanced" else _not_promised(pairing)
     forced_share = manifest.counts.get("forced_pairs", 0) / max(measures.counts["rows"], 1)
     for name, histogram in origins.document_lengths.items():
-        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, why_unjudged)
         if check.verdict == "bad" and forced_share > MANY_FORCED:
             reason = f"{forced_share:.0%} of the pairs are single sentences, which are NotNext"
             check = check.explained(reason, "ingest with `min_sentences` 3")
@@ -87,7 +87,7 @@ def origin_checks(
             yield Check(_auc_name(name), "unknown", advice, "unjudged", None)
             continue
         histogram = _by_share(origins.histogram(name))
-        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, why_unjudged)
         num_across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and num_across and measures.config.negatives == "same-source":
             num_shards = sum(shard.split == "train" for shard in manifest.shards)
@@ -131,12 +131,12 @@ def _is_next_check(measures: Measures) -> Check:
     low, high = interval
     measured = f"{share:.2%} ({low:.2%} to {high:.2%})"
     if pairing == "bert":
-        unjudged = _not_promised(pairing)
+        why_unjudged = _not_promised(pairing)
     else:
         # The standard error of a share near one half is 1/2 divided by the root of the rows.
-        unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)), rows)
-    if unjudged:
-        return Check(name, measured, unjudged, "unjudged", share, interval)
+        why_unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)), rows)
+    if why_unjudged:
+        return Check(name, measured, why_unjudged, "unjudged", share, interval)
 
     asked = f"50% ± {HALF_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
     verdict = verdict_of(is_half(is_next, rows))
@@ -195,8 +195,8 @@ def _auc_name(measure: str) -> str:
     return f"AUC of {measure} for the label"
 
 
-def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str) -> Check:
-    """Judge an area under the ROC curve, unless there is a reason to leave it `unjudged`."""
+def _auc_check(name: str, histogram: np.ndarray, tolerance: float, why_unjudged: str) -> Check:
+    """Judge an area under the ROC curve, unless `why_unjudged` says why not."""
     name = _auc_name(name)
     auc, error = auc_of(histogram)
     measured = f"{auc:.3f}"
@@ -204,9 +204,9 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str
     low = max(auc - half_width, 0.0)
     high = min(auc + half_width, 1.0)
     interval = (low, high)
-    unjudged = unjudged or too_few(Z_JUDGED * error, int(histogram.sum()))
-    if unjudged:
-        return Check(name, measured, unjudged, "unjudged", auc, interval)
+    why_unjudged = why_unjudged or too_few(Z_JUDGED * error, int(histogram.sum()))
+    if why_unjudged:
+        return Check(name, measured, why_unjudged, "unjudged", auc, interval)
     # In few rows, chance alone exceeds a fixed tolerance.
     tolerance = max(tolerance, Z_JUDGED * error)
     asked = f"0.500 ± {tolerance:.3f}"

@@ -6,7 +6,8 @@
 - **deduplicate** takes a range of the texts' hashes and decides which documents stay;
 - **gather** takes a range of the documents' hashes from all scattered files and writes its shards.
 
-Only sizes and counts pass between phases, never text, so that memory is bounded by a shard.
+Text passes from phase to phase in temporary tables alone (`tables` has a drawing of them), so
+memory is bounded by a shard.
 """
 
 import math

@@ -149,7 +149,7 @@ class TableWriter:
         if not self._held:
             return
         table = pa.concat_tables(self._held).combine_chunks()
-        self._held = []  # or the rows would be in memory three times
+        self._held = []  # or rows would be in memory three times: held, combined, taken
         partition_of_row = self._table.cut.partition_of(table, self._setup)
         empty = pa.RecordBatch.from_pylist([], self._table.schema)
         # A combined table is one batch, or none if it has no rows.

@@ -112,7 +112,7 @@ def _feed(worker: Worker, step: Callable[[Item], object], remaining: Iterator[It
     try:
         for item in remaining:
             _send(requests, (step, item))
-            message = pickle.load(replies)
+            message = pickle.load(replies)  # None, or that of what `step` raised
             if message is not None:
                 raise RuntimeError(message)
     except (EOFError, OSError, pickle.UnpicklingError) as error:

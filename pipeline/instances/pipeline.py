@@ -1,5 +1,5 @@
-"""Stage 3: documents and a vocabulary to masked sentence pairs, in one phase over the document
-shards (see `shard`).
+"""Stage 3: documents and a vocabulary to instances, in one phase over the document shards (see
+`shard`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -392,7 +392,7 @@ _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|
 
 @cache
 def endings_of(language: str) -> Endings:
-    """Return the endings of a language; of one that has none of its own, those of all."""
+    """Return the endings of a language: units of all languages, and what the tables list for it."""
     units = _UNITS["*"] | _UNITS.get(language, frozenset())
     ordinary_words = ORDINARY_WORDS.get(language, frozenset())
     others = _phrases(_WORDS.others, language)

@@ -26,7 +26,8 @@ class Found:
     """What an output directory holds, beside the work that is asked for."""
 
     changes: Sequence[str] | None
-    """How the work that has begun there differs from it, in words; None if none has begun."""
+    """How the work that has begun there differs from it, in words: none if it is the same work.
+    None if no work has begun."""
     is_finished: bool = False
     has_results: bool = True
     """Whether anything would be lost if the work that has begun there were deleted."""

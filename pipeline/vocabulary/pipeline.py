@@ -107,9 +107,10 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
         """Estimate the counts of words, which the vocabulary is a part of."""
         input_bytes = sum(unit.cost for unit in plan.units)
         counts_bytes = int(input_bytes / STORED_SHARE * COUNTS_SHARE)
+        buckets = count_of(plan.setup.num_buckets, "bucket")
         return Needs(
-            units=f"{count_of(len(plan.units), 'shard')} to count, as many buckets of words to "
-            "merge, one vocabulary to learn",
+            units=f"{count_of(len(plan.units), 'shard')} to count, {buckets} of words to merge, "
+            "one vocabulary to learn",
             input_bytes=input_bytes,
             output_bytes=min(counts_bytes, MOST_OUTPUT_BYTES),
             temporary_bytes=counts_bytes,
@@ -168,8 +169,8 @@ class Learn(Phase[VocabularySetup, None, Learned]):
         try:
             vocabulary, learned_from = _learn(words, self.config, setup)
         except UserError:
-            # With these options the work can never end: the corrected command, which is refused
-            # where units are done, shall find none.
+            # These options can never succeed, and the corrected command would be refused if it
+            # found units that are done.
             directory.remove(f"{WORK}/{Count.name}", f"{WORK}/{Merge.name}")
             raise
         files = vocabulary_files(vocabulary)

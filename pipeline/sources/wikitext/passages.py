@@ -250,9 +250,8 @@ class _Structures:
         return words
 
     def _words_around(self, index: int, close: int) -> int:
-        """Return about how many words stand in the sentence of an unknown template.
-
-        There are none if the sentence does without it: `repair` decides that exactly.
+        """Return about how many words are lost with an unknown template: those of its sentence, or
+        0 if the sentence does without it, which `repair` decides exactly.
         """
         before = self._text_around(range(index - 1, -1, -2))
         after = self._text_around(range(close + 1, len(self.parts), 2))

@@ -14,7 +14,7 @@ from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import plan
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.plan import make_plan, with_defaults, with_model_defaults
+from clozeworks.model.pretraining.plan import make_plan, with_instance_defaults, with_model_defaults
 from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
@@ -63,7 +63,7 @@ def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_p
     assert make_setup(instances, steps=7).plan.schedule.num_steps == 7
     assert make_setup(instances, hours=1.0).plan.schedule.num_steps is None
     many = replace(open_instances(instances), row_groups=open_instances(instances).row_groups * 700)
-    config = with_defaults(PretrainConfig(batch_size=1), [many])
+    config = with_instance_defaults(PretrainConfig(batch_size=1), [many])
     assert config.steps == 1_000_000
 
 
