@@ -41,6 +41,7 @@ _QQP = Classification(
     labels=("not_duplicate", "duplicate"),
     glue=GlueForm(
         metrics=("f1", "accuracy"),
+        max_short_share=0.001,
         server_files={"test": "QQP.tsv"},
     ),
 )

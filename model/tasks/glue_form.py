@@ -14,6 +14,8 @@ class GlueForm:
     """The first one chooses between runs."""
     headerless: tuple[str, ...] | None = None
     """Columns of a TSV without a header line."""
+    max_short_share: float = 0.0
+    """Share of a TSV's lines that may lack columns and are left out: QQP was published damaged."""
     server_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of the files for GLUE's server, by split."""
     server_words: bool = False

@@ -6,7 +6,6 @@ Shapes: B rows, N examples, K classes.
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -155,7 +154,7 @@ def read_multilabel(files: Sequence[Path], options: TaskOptions) -> MultiLabel:
     task = MultiLabel(**table.settings, **options.given("separator"))
     counts: Counter[str] = Counter()
     for row in table.rows:
-        with suppress(UnusableRowError):  # `usable` counts them
+        if row.value(table.label) is not None:
             counts.update(_labels_of(row, table.label, task.separator))
     if not 2 <= len(counts) <= MAX_CLASSES:
         raise UserError(

@@ -26,7 +26,7 @@ def read_pairs(path: Path) -> Iterator[TableRow]:
             yield from _pairs_of_lines(text_lines(file, str(path)))
         return
     for row in read_rows(path):
-        sentences = row.cells.get("sentences")
+        sentences = row.values.get("sentences")
         if isinstance(sentences, list):
             yield from _neighbours(iter(sentences), row.where)
         else:

@@ -46,16 +46,8 @@ class TableRow(NamedTuple):
 
     where: str
     """File and line (in Parquet, row), counted from 1: for messages."""
-    cells: dict[str, Any]
-    """Values by column: text in TSV and CSV; none if there is a fault."""
-    fault: UnusableRowError | None = None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The values by column; raises the row's fault, if it has one."""
-        if self.fault:
-            raise self.fault
-        return self.cells
+    values: dict[str, Any]
+    """Values by column: text in TSV and CSV."""
 
     def text(self, column: str) -> str:
         """Return the text in `column`; raises `UserError` if it holds none."""
@@ -125,13 +117,18 @@ def class_name(label: str | float) -> str:
     return _WHOLE_FLOAT.sub(r"\1", unicodedata.normalize("NFC", str(label).strip()))
 
 
-def read_rows(path: Path, headerless: Headerless | None = None) -> Iterator[TableRow]:
+def read_rows(
+    path: Path,
+    headerless: Headerless | None = None,
+    max_short_share: float = 0.0,
+) -> Iterator[TableRow]:
     """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
     quoted, with commas or semicolons; JSON Lines has one object per line. TSV and CSV start with a
-    header line, unless `headerless` gives a TSV its columns. Data sets of the Hub are streamed.
-    Raises `UserError` naming file and line.
+    header line, unless `headerless` gives a TSV its columns. Up to `max_short_share` of the lines
+    of a TSV may lack columns; they are left out, with a notice. Data sets of the
+    Hub are streamed. Raises `UserError` naming file and line.
     """
     if is_hub(path):
         yield from _hub_rows(path)
@@ -139,7 +136,7 @@ def read_rows(path: Path, headerless: Headerless | None = None) -> Iterator[Tabl
     check_file(path)
     match path.suffix.lower():
         case ".tsv":
-            yield from _tsv_rows(path, headerless)
+            yield from _tsv_rows(path, headerless, max_short_share)
         case ".csv":
             yield from _csv_rows(path)
         case ".json" | ".jsonl":
@@ -292,12 +289,16 @@ def _listed_classes(features: Any) -> dict[str, list[str]]:
     return names_by_column
 
 
-def _tsv_rows(path: Path, headerless: Headerless | None) -> Iterator[TableRow]:
+def _tsv_rows(
+    path: Path, headerless: Headerless | None, max_short_share: float
+) -> Iterator[TableRow]:
+    short_lines: list[str] = []
     columns: Sequence[str] = ()
+    num_lines = 0
     with open_text(path) as file:
-        for number, (where, line) in enumerate(text_lines(file, str(path)), 1):
+        for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
-            if number == 1:
+            if num_lines == 1:
                 given_columns = None
                 if headerless:
                     given_columns = headerless(fields)
@@ -307,9 +308,28 @@ def _tsv_rows(path: Path, headerless: Headerless | None) -> Iterator[TableRow]:
                     continue
                 # The first line is an example already.
                 columns = given_columns
+            if max_short_share and len(fields) < len(columns):
+                short_lines.append(where)
             # A blank line is a row only if the table has one column, whose text may be empty.
-            if line or len(columns) == 1:
+            elif line or len(columns) == 1:
                 yield _row(where, columns, fields)
+    # Only at the end is it known whether they are too many.
+    if short_lines:
+        _report_short(path, short_lines, num_lines, max_short_share)
+
+
+def _report_short(
+    path: Path, short_lines: Sequence[str], num_lines: int, max_short_share: float
+) -> None:
+    finding = (
+        f"Columns are missing in {len(short_lines):,} of {num_lines:,} lines of {path} (the first: "
+        f"{short_lines[0]})"
+    )
+    if len(short_lines) > max_short_share * num_lines:
+        raise UserError(
+            f"{finding}, more than {max_short_share:.1%}; fix the file or download it again."
+        )
+    print_notice(f"{finding}; these lines are left out.")
 
 
 def _csv_rows(path: Path) -> Iterator[TableRow]:
@@ -344,16 +364,12 @@ def _check_names(where: str, columns: Sequence[str]) -> None:
 
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
-    if len(fields) == len(columns):
-        return TableRow(where, dict(zip(columns, fields, strict=True)))
-    message = (
-        f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
-        f"({listed(columns)}): does a text contain the separator?"
-    )
-    if len(fields) > len(columns):
-        raise UserError(message)
-    # QQP was published with such lines.
-    return TableRow(where, {}, UnusableRowError(message, "with too few columns"))
+    if len(fields) != len(columns):
+        raise UserError(
+            f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
+            f"({listed(columns)}): does a text contain the separator?"
+        )
+    return TableRow(where, dict(zip(columns, fields, strict=True)))
 
 
 def _json_rows(path: Path) -> Iterator[TableRow]:

@@ -61,10 +61,14 @@ class TextTable(Task[TextExample]):
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line.
 
-        Labelled rows without a text, without a label and of an unknown class, and short lines, are
-        left out and counted.
+        Labelled rows without a text, without a label and of an unknown class are left out and
+        counted.
         """
-        rows = read_rows(path, self._columns)
+        max_short_share = 0.0
+        # The server expects a prediction for every line, so no line of a test file may be left out.
+        if self.glue and labelled:
+            max_short_share = self.glue.max_short_share
+        rows = read_rows(path, self._columns, max_short_share)
         yield from usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _columns(self, fields: list[str]) -> tuple[str, ...] | None:

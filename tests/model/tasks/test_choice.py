@@ -128,6 +128,11 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         ),
         (
             "a.tsv",
+            [CODAH.strip(), CODAH.strip().removesuffix("\t0")],
+            "line 2: the number of columns is 6, not 7",
+        ),
+        (
+            "a.tsv",
             [CODAH.strip().removesuffix("\t0")],
             "a.tsv, line 1: the label is 'sit', not an ending (0 to 2)",
         ),
