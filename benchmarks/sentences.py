@@ -21,7 +21,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import sentencex
-from clozeworks.pipeline.sources.sentences import language_code, split_sentences
+from clozeworks.pipeline.sources.sentence_rules import language_code
+from clozeworks.pipeline.sources.sentences import split_sentences
 
 from .treebanks import print_table
 

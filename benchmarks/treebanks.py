@@ -21,7 +21,8 @@ from typing import Any
 
 import sentencex
 from clozeworks.pipeline.schemas import SENTENCE_ENDS
-from clozeworks.pipeline.sources.sentences import language_code, split_sentences
+from clozeworks.pipeline.sources.sentence_rules import language_code
+from clozeworks.pipeline.sources.sentences import split_sentences
 
 Splitter = Callable[[str], list[str]]
 

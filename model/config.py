@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from ..pipeline.cards import check_license
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
 
@@ -99,7 +100,7 @@ class PretrainConfig:
     objective: Literal["mlm+nsp", "mlm", "ltr"] | None = option(
         None,
         "Training objective: masked tokens and next sentences (BERT's default), masked tokens only "
-        "(a ModernBERT's), or left to right (a BERT alone).",
+        "(a ModernBERT's), or left to right (BERT only).",
         group="Objective and masking",
     )
     phase_shares: tuple[float, float] = option(
@@ -228,6 +229,7 @@ class PretrainConfig:
     )
 
     def __post_init__(self) -> None:
+        check_license(self.license)
         self._check_numbers()
         self._check_start()
         self._check_budget()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..pipeline import storage
+from ..pipeline.cards import check_license
 from ..pipeline.errors import UserError
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from ..pipeline.storage.stage import VOCABULARY_FILES
@@ -49,9 +50,10 @@ def export(
     """
     directory = str(directory)
     output = str(output)
+    check_license(license)
     if not onnx and (int8 or dev):
         raise UserError("`int8` and `dev` have no effect without `onnx`.")
-    Checkpoint.open(directory)
+    Checkpoint.open(directory)  # raises if it is damaged
     names = [name for name in FILES if storage.exists(storage.join(directory, name))]
     for name in NEEDED:
         if name not in names:

@@ -12,12 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .errors import UserError
 from .wording import in_words, with_commas
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _CODE = re.compile(r"(`[^`]*`)")
+# https://huggingface.co/docs/hub/repositories-licenses
+_LICENSE = re.compile(r"[a-z0-9]+([.+-]+[a-z0-9]+)*\+*")
 
 
 def render(template: str, **values: object) -> str:
@@ -64,6 +67,17 @@ def shown(value: object) -> str:
             part = html.escape(part, quote=False).replace("[", r"\[")
         parts.append(part)
     return "".join(parts)
+
+
+def check_license(license: str | None) -> None:
+    """Raise `UserError` unless the Hub may know this as the identifier of a licence; the card would
+    not be valid YAML either.
+    """
+    if license is not None and not _LICENSE.fullmatch(license):
+        raise UserError(
+            f"`license` is {license}, which is not the identifier of a licence on the Hugging Face "
+            "Hub; common ones are apache-2.0, mit, cc-by-4.0, cc-by-sa-4.0 and other."
+        )
 
 
 def as_code(name: object) -> str:

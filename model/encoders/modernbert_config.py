@@ -98,6 +98,8 @@ class ModernBertConfig(Shape):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.is_decoder:
+            raise UserError("A ModernBERT cannot be left to right; `is_decoder` is for a BERT.")
         if self.hidden_activation != "gelu":
             raise UserError(
                 f"hidden_activation is {self.hidden_activation!r}, but only 'gelu' is known."
@@ -176,7 +178,7 @@ class ModernBertConfig(Shape):
         # Two bytes each: queries, keys, values, attention's output, the states after each product
         # and LayerNorm; values and gates, and their product. The input is fp32.
         layer = 18 * self.hidden_size + 6 * self.intermediate_size
-        return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)
+        return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, is_decoder=False)
 
     @staticmethod
     def _num_attended(lengths: "np.ndarray", window: int | None) -> float:

@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
+from ...pipeline.storage.stage import describe_absence
 from ..checkpoint import TASK, Checkpoint
+from ..mirror import local_copy
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.head import TaskModel
@@ -37,12 +39,12 @@ def load_finetuned(
 
     Raises `UserError` if `directory` holds no model, or that of another task.
     """
+    path = local_copy(directory) / TASK
+    if not path.is_file():
+        fault = describe_absence(str(directory)) or f"{directory} has no {TASK}"
+        raise UserError(f"{fault}: give a model that `clozeworks finetune` wrote.")
+    task = read_task(path, task)
     checkpoint = Checkpoint.open(directory)
-    if not checkpoint.is_finetuned:
-        raise UserError(
-            f"{directory} has no {TASK}: give a model that `clozeworks finetune` wrote."
-        )
-    task = read_task(checkpoint.folder / TASK, task)
     tokenizer = checkpoint.text_tokenizer(task.max_length)
     model = task.model(checkpoint.shape)
     unused: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from functools import cache
 
 from msgspec import Struct
 
-from ..languages import language_tag
 from ..parsing import parse_toml_option
+from .sentence_rules import language_code
 
 HIDDEN_STOP = "\ue000"
 """Of Unicode's private use: no rule of any language looks at it."""
@@ -33,10 +33,12 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
     words_of = parse_toml_option(
         text, _Abbreviations, "abbreviations", "words by language"
     ).abbreviations
-    words_of = {language_tag(code): words for code, words in words_of.items()}
-    listed = f"{words_of.get('*', '')} {words_of.get(language, '')}"
+    listed: set[str] = set()
+    for code, words in words_of.items():
+        if code == "*" or language_code(code) == language:
+            listed.update(word.rstrip(".") for word in words.split())
     # The longest first: "e.g" before "e".
-    words = sorted({word.rstrip(".") for word in listed.split()} - {""}, key=len, reverse=True)
+    words = sorted(listed - {""}, key=len, reverse=True)
     if not words:
         return None
     return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})\.", re.IGNORECASE)

@@ -21,6 +21,25 @@ from typing import NamedTuple
 
 from msgspec import Struct, toml
 
+from ..languages import language_tag
+
+# Languages that sentencex does not know are split by the rules of another.
+_RULES_OF = {
+    "auto": "en",
+    "gan": "zh",
+    "gsw": "de",
+    "hak": "zh",
+    "lzh": "zh",
+    "nan": "zh",
+    "nds-nl": "nl",
+    "rup": "ro",
+    "sgs": "lt",
+    "und": "en",
+    "vro": "et",
+    "wuu": "zh",
+    "yue": "zh",
+}
+
 
 class Rule(NamedTuple):
     """A place in a text, where two pieces are one sentence, or a piece is two.
@@ -39,6 +58,17 @@ class Rule(NamedTuple):
     def holds_in(self, language: str) -> bool:
         """Return whether this is a rule of a language."""
         return self.languages == "*" or language in self.languages.split()
+
+
+def language_code(language: str) -> str:
+    """Return the code of `language` in the rules, as in BCP 47 without region or script.
+
+    >>> [language_code(code) for code in ("en_GB", "simple", "zh-yue", "ko")]
+    ['en', 'en', 'zh', 'ko']
+    """
+    tag = language_tag(language)
+    code, _, _ = tag.partition("-")
+    return _RULES_OF.get(tag) or _RULES_OF.get(code, code)
 
 
 def ranges_of(characters: Iterable[str]) -> str:

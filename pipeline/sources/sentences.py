@@ -13,13 +13,12 @@ from itertools import accumulate, chain, pairwise
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
-from ..languages import language_tag
 from ..schemas import SENTENCE_ENDS
 from .abbreviations import hide_stops, stops_of
 from .sentence_cuts import Document, cut
 from .sentence_joins import join, join_rules_of
 from .sentence_quotes import with_known_quotes
-from .sentence_rules import CUTS, ranges_of
+from .sentence_rules import CUTS, language_code, ranges_of
 
 # A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
 # gets more characters.
@@ -49,23 +48,6 @@ _SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
 _CLOSERS = " '\"”’»“‘«›‹)]}_*」』）】》〉"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
-
-# Languages that sentencex does not know are split by the rules of another.
-_RULES_OF = {
-    "auto": "en",
-    "gan": "zh",
-    "gsw": "de",
-    "hak": "zh",
-    "lzh": "zh",
-    "nan": "zh",
-    "nds-nl": "nl",
-    "rup": "ro",
-    "sgs": "lt",
-    "und": "en",
-    "vro": "et",
-    "wuu": "zh",
-    "yue": "zh",
-}
 
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
 _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
@@ -200,17 +182,6 @@ def _same_lines(texts: list[str], lines: str) -> list[str]:
     text = "".join(texts)
     ends = accumulate(map(len, lines.split("\n")), initial=0)
     return [text[start:end] for start, end in pairwise(ends)]
-
-
-def language_code(language: str) -> str:
-    """Return the code of `language` in the rules, as in BCP 47 without region or script.
-
-    >>> [language_code(code) for code in ("en_GB", "simple", "zh-yue", "ko")]
-    ['en', 'en', 'zh', 'ko']
-    """
-    tag = language_tag(language)
-    code, _, _ = tag.partition("-")
-    return _RULES_OF.get(tag) or _RULES_OF.get(code, code)
 
 
 def _cut_for_calls(text: str) -> list[str]:

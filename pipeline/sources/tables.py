@@ -342,7 +342,8 @@ def _documents(
     columns_of_table: pa.Schema = schema or first_batch.schema
     columns = _columns_to_read(columns_of_table, table.name, table.columns)
     rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
-    may_hold_sentences = config.documents == "auto" and len(columns_of_table) == 1
+    may_be_joined = config.documents in ("auto", "blank-line")
+    may_hold_sentences = may_be_joined and len(columns_of_table) == 1
     if may_hold_sentences and _holds_sentences(first_batch, table):
         yield from joined_documents(rows, table, counters)
     else:

@@ -315,7 +315,8 @@ def _pinned(named: _Name) -> _Name:
             "and run `hf auth login`."
         ) from error
     except errors.HfHubHTTPError as error:
-        raise _not_opened(named.path, error) from error
+        name = f"{named.path}@{named.revision}" if named.revision else named.path
+        raise _not_opened(name, error) from error
     except Exception as error:
         # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
         # than once.
@@ -327,8 +328,11 @@ def _pinned(named: _Name) -> _Name:
     return named._replace(revision=info.sha)
 
 
-def _not_opened(path: str, error: Exception) -> UserError:
-    return UserError(f"{PREFIX}{path} cannot be opened: {_one_line(error)}.")
+def _not_opened(name: str, error: Exception) -> UserError:
+    reason = _one_line(error)
+    if "script" in reason:
+        reason += "; append @refs/convert/parquet to its name to read the Hub's own conversion"
+    return UserError(f"{PREFIX}{name} cannot be opened: {reason}.")
 
 
 def _choose(

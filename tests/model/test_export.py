@@ -116,6 +116,11 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
     what_next = "README.md is missing. Rerun the command that writes it."
     refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")
     refused(f"{tmp_path}/none does not exist.", tmp_path / "none", tmp_path / "hub")
+    for license in ("CC BY: 4", "mit\nlanguage: xx"):
+        with pytest.raises(
+            UserError, match=r"(?s)^`license` is .* not the identifier of a licence"
+        ):
+            export(run, tmp_path / "hub", license)
     assert not (tmp_path / "hub").exists()
 
 

@@ -132,7 +132,7 @@ def test_a_window_of_one_token_equals_transformers():
     ours, peer = make_models(replace(SHAPE, local_attention=1))
     batch = make_batch(LONG[0])
     theirs = peer(input_ids=batch["input_ids"], attention_mask=batch["mask"].long())
-    _, states = run_ours(ours, batch, "packed")
+    _, states = run_ours(ours, batch, "padded")
     logits = ours.mlm_logits(states, torch.arange(len(states)))
     torch.testing.assert_close(logits, theirs.logits[batch["mask"]], rtol=0, atol=1e-5)
 
@@ -366,3 +366,8 @@ def test_both_forms_of_config_json_are_read_and_written(values):
 def test_what_is_not_built_is_refused_by_name(changes, message):
     with pytest.raises(UserError, match=message):
         read_hf({"model_type": "modernbert", **changes})
+
+
+def test_a_modernbert_is_never_left_to_right():
+    with pytest.raises(UserError, match="cannot be left to right"):
+        replace(SHAPE, is_decoder=True)

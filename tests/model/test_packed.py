@@ -137,15 +137,6 @@ def test_a_packed_batch_holds_the_rows_and_padding_that_counts_nothing(few_rows)
     assert totals[4:].tolist() == [few_rows.num_masked.sum(), 50]
 
 
-def test_the_mean_over_dropout_is_the_output_without_it():
-    generator = torch.Generator().manual_seed(0)
-    qkv = torch.randn(100, 3 * 16, generator=generator)
-    layout = PackedRows(torch.tensor([0, 30, 95, 100], dtype=torch.int32), 65, False)
-    torch.manual_seed(0)
-    mean = torch.stack([layout.attend(qkv, 2, 0.1) for _ in range(400)]).mean(0)
-    assert (mean - layout.attend(qkv, 2, 0.0)).abs().mean() < 0.01
-
-
 def test_the_operator_takes_these_arguments_forward_and_backward():
     # A meta tensor has a shape but no values, so the operator runs without a GPU.
     qkv = torch.empty(2048, 3 * 768, device="meta", dtype=torch.bfloat16, requires_grad=True)

@@ -55,7 +55,7 @@ MODELS = {
 
 # An export takes seconds, so the heads are divided between the encoders.
 ON_BERT = ("masked words", "classes", "spans", "choices", "vectors")
-ON_MODERNBERT = ("masked words", "classes", "tags")
+ON_MODERNBERT = ("masked words", "classes", "tags", "choices", "vectors")
 PAIRS = [
     *(pytest.param(BERT, kind, id=f"bert-{kind}") for kind in ON_BERT),
     *(pytest.param(MODERNBERT, kind, id=f"modernbert-{kind}") for kind in ON_MODERNBERT),

@@ -14,11 +14,11 @@ from clozeworks.pipeline.sources.sentence_rules import (
     MISSED_ENDS,
     OWN_INITIALS,
     Rule,
+    language_code,
 )
 from clozeworks.pipeline.sources.sentences import (
     LONGEST_CALL,
     compose,
-    language_code,
     normalise,
     split_sentences,
 )
@@ -648,6 +648,20 @@ def test_a_users_abbreviations_end_no_sentence():
     assert split_sentences(["A Zzyx. Muller."], "en", file) == ["A Zzyx. Muller."]
     assert split_sentences(["Den Här. Weber."], "en", file) == ["Den Här.", "Weber."]
     assert split_sentences(["A prozzyx. Muller."], "en", file) == ["A prozzyx.", "Muller."]
+
+
+def test_all_codes_of_a_language_give_their_abbreviations():
+    file = '[abbreviations]\nno = "zzx"\nnb = "zzy"\n"pt-BR" = "zzz"'
+    assert split_sentences(["Han Zzx. Ola og Zzy. Kari."], "nb", file) == [
+        "Han Zzx. Ola og Zzy. Kari."
+    ]
+    assert split_sentences(["O Zzz. Maria."], "pt", file) == ["O Zzz. Maria."]
+
+
+@pytest.mark.parametrize("code", ["no", "nb", "nn"])
+def test_norwegian_has_its_rules_by_any_of_its_codes(code: str):
+    sentences = ["Han bodde i Oslo, Bergen osv.", "De andre dro.", "Det var 300 f. Kr.", "Han dro."]
+    assert split_sentences([" ".join(sentences)], code) == sentences
 
 
 @pytest.mark.parametrize("file", ["abbreviations = 3", "[other]\nde = 'z'", "[abbreviations"])

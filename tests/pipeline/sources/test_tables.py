@@ -91,7 +91,7 @@ def test_rows_of_one_sentence_are_documents_together(
 
 @pytest.mark.parametrize(
     ("columns", "documents", "expected"),
-    [(1, "auto", 1), (1, "line", 3), (2, "auto", 3)],
+    [(1, "auto", 1), (1, "line", 3), (1, "blank-line", 1), (2, "auto", 3)],
 )
 def test_what_a_document_is_in_a_table(
     tmp_path: Path, columns: int, documents: Any, expected: int

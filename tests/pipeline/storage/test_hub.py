@@ -279,7 +279,7 @@ def test_data_sets_of_the_hub(tmp_path: Path):
             "has no configuration 'fr'; it has en, de.",
             "has no split 'dev'; it has train.",
             "nor a data set of the Hugging Face Hub that you may read: correct the name",
-            "hf:owner/two cannot be opened: 404 Client Error",
+            "hf:owner/two@v9 cannot be opened: 404 Client Error",
             "hf:owner/script cannot be opened: Dataset scripts are no longer supported",
         ],
         strict=True,
