@@ -114,6 +114,18 @@ def test_reads_weights_in_several_files(model, saved):
     assert Checkpoint.open(saved).digest() != digest
 
 
+@pytest.mark.parametrize("name", ["config.json", "vocab.txt", "model.safetensors"])
+def test_the_digest_is_of_all_that_decides_what_a_model_computes(saved, name):
+    (saved / "vocab.txt").write_text("[PAD]\n")
+    digest = Checkpoint.open(saved).digest()
+    (saved / "README.md").write_text("# Another card")
+    assert Checkpoint.open(saved).digest() == digest
+    opened = Checkpoint.open(saved)
+    with (saved / name).open("a") as file:
+        file.write("\n")
+    assert opened.digest() != digest
+
+
 def test_an_output_matrix_of_its_own_is_refused_where_it_is_used(saved):
     peer = transformers.BertForPreTraining(
         transformers.BertConfig(**CONFIG.to_hf(), tie_word_embeddings=False)

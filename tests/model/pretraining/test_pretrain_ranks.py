@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from pretrain_fixture import SHORT, assert_same_weights, interrupt_at, make_config, read_metrics
@@ -72,6 +73,25 @@ def test_a_run_that_only_the_first_rank_sees_finished_is_refused(instances, tmp_
     with pytest.raises(UserError, match="were not started alike: `output`"):
         pretrain(make_config(**changes), [instances], outputs[0])
     assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
+
+
+@pytest.mark.slow
+def test_ranks_that_start_from_other_weights_are_refused(instances, tmp_path, monkeypatch):
+    machines = [tmp_path / "one machine", tmp_path / "another"]
+    for seed, machine in enumerate(machines):
+        pretrain(make_config(device="cpu", seed=seed), [instances], machine / "model")
+    config = {"checkpoint": "model", "steps": 2, "batch_size": 4, "device": "cpu"}
+    code = (
+        f"import os; os.chdir({str(machines[1])!r})\n"
+        "from clozeworks.model.config import PretrainConfig\n"
+        "from clozeworks.model.pretraining.pretrain import pretrain\n"
+        f"pretrain(PretrainConfig(**{config!r}), [{instances!r}], {str(tmp_path / 'out')!r})\n"
+    )
+    (second,) = start_others(monkeypatch, [code])
+    monkeypatch.chdir(machines[0])
+    with pytest.raises(UserError, match="were not started alike: the model to start from"):
+        pretrain(PretrainConfig(**config), [instances], tmp_path / "out")
+    assert "the model to start from" in second.communicate(timeout=120)[1]
 
 
 @pytest.mark.slow

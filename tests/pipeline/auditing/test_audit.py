@@ -13,7 +13,7 @@ from audit_fixture import (
     checks_of,
     failed,
 )
-from clozeworks.pipeline.auditing.mask_checks import mask_checks
+from clozeworks.pipeline.auditing.mask_checks import mask_checks, split_checks
 from clozeworks.pipeline.auditing.measures import Measures
 from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict, wilson_interval
 from clozeworks.pipeline.config import BuildConfig
@@ -217,6 +217,18 @@ def test_long_words_may_leave_more_of_the_mask_budget(words: int, fails: bool):
     assert [check.verdict for check in mask_checks(measures) if check.name == "masked share"] == [
         "bad" if fails else "ok"
     ]
+
+
+@pytest.mark.parametrize(
+    ("num_errors", "verdict"), [(-6, "bad"), (-3, "ok"), (3, "ok"), (6, "bad")]
+)
+def test_the_mask_split_is_judged_by_the_binomial_error(num_errors: int, verdict: str):
+    measures = Measures(VOCABULARY, BuildConfig(max_length=32), 100_000)
+    num_masked = 1_000_000
+    masks = round(800_000 + num_errors * (num_masked * 0.8 * 0.2) ** 0.5)
+    measures.counts.update(rows=100_000, masked=num_masked, masked_mask=masks)
+    found = {check.name: check.verdict for check in split_checks(measures)}
+    assert found["masked tokens that are [MASK]"] == verdict
 
 
 @pytest.mark.parametrize(("pairing", "name"), [("bert", "tokens_in"), ("balanced", "tokens_cut")])
