@@ -118,13 +118,14 @@ class Checkpoint:
     """The directory; if it is remote, a local copy."""
     shape: EncoderConfig
     hf_config: Mapping[str, Any]
-    """The fields of ``config.json``, of which `shape` has those that we know."""
+    """All fields of ``config.json``; `shape` has those that decide what is computed."""
 
     @classmethod
     def open(cls, directory: str | Path) -> Self:
         """Read the shape of the model in `directory`.
 
-        Raises `UserError` if there is no model, or it is damaged.
+        Raises `UserError` if there is none, or if ``config.json`` is damaged or does not fit the
+        weights.
         """
         folder = local_copy(directory)
         path = folder / CONFIG

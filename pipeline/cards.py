@@ -70,8 +70,8 @@ def shown(value: object) -> str:
 
 
 def check_license(license: str | None) -> None:
-    """Raise `UserError` unless the Hub may know this as the identifier of a licence; the card would
-    not be valid YAML either.
+    """Raise `UserError` unless this has the form of the Hub's identifiers of licences, which is
+    also safe in the YAML of a card.
     """
     if license is not None and not _LICENSE.fullmatch(license):
         raise UserError(

@@ -260,16 +260,16 @@ def _attend_blocks(
 
 def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
     """Return blocks (N, Q, ...) with the last and the first `window` tokens of those before and
-    behind, (N, X, ...); zeros at both ends.
+    after, (N, X, ...); zeros at both ends.
     """
     #     block       0 0 0 0   1 1 1 1   2 2 2 2      of 4 queries, with a window of 2
     #     before          - -       0 0       1 1
-    #     behind      1 1       2 2       - -
+    #     after       1 1       2 2       - -
     outside = blocks_NQ.new_zeros(1, window, *blocks_NQ.shape[2:])
     num_queries = blocks_NQ.shape[1]
     before = torch.cat([outside, blocks_NQ[:-1, num_queries - window :]])
-    behind = torch.cat([blocks_NQ[1:, :window], outside])
-    return torch.cat([before, blocks_NQ, behind], 1)
+    after = torch.cat([blocks_NQ[1:, :window], outside])
+    return torch.cat([before, blocks_NQ, after], 1)
 
 
 def _block_mask(row_NQ: Tensor, window: int) -> Tensor:

@@ -59,7 +59,8 @@ class Extractor:
         if self.config.per != "text":
             columns.append(pa.array(units.index_U, pa.int32()))
             columns.append(pa.array(units.names, pa.string()))
-        columns.extend(map(self._vector_column, self._combined(vectors_USD)))
+        for values_UD in self._combined(vectors_USD):
+            columns.append(self._vector_column(values_UD))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _vector_column(self, values_UD: np.ndarray) -> pa.FixedSizeListArray:

@@ -1,7 +1,7 @@
 """The output directory of a search: the best model, and a folder for each run."""
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -90,9 +90,9 @@ class SearchFolder:
     def _replace_model(self, model: Path) -> None:
         (self.path / TASK).unlink(missing_ok=True)
         shutil.rmtree(self.path / "test", ignore_errors=True)  # of the model before
-        files: Sequence[Path] = [path for path in model.rglob("*") if path.is_file()]
-        # False sorts before True: task.json comes last.
-        for file in sorted(files, key=lambda path: path.name == TASK):
+        files = sorted(filter(Path.is_file, model.rglob("*")))
+        files.sort(key=lambda file: file.name == TASK)  # False before True: task.json comes last
+        for file in files:
             target = self.path / file.relative_to(model)
             target.parent.mkdir(exist_ok=True)
             file.replace(target)

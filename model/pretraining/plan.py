@@ -89,7 +89,7 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
     if config.checkpoint is not None:
         checkpoint = Checkpoint.open(config.checkpoint)
     config = with_model_defaults(config, checkpoint)
-    directories = open_directories(config, instances, checkpoint)
+    directories = _open_directories(config, instances, checkpoint)
     identity = identity_fields(config)
     # Their content, not their paths: a directory may be moved between an interruption and a resume.
     identity["instances"] = [directory.manifest.digest for directory in directories]
@@ -154,17 +154,17 @@ def with_model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -
     rate = config.learning_rate
     if rate is None:
         _, hidden_size, _ = kind.sizes[config.model]
-        rate = PAPERS_RATE if checkpoint else default_rate(config.hidden_size or hidden_size)
+        rate = PAPERS_RATE if checkpoint else _default_rate(config.hidden_size or hidden_size)
     return replace(config, objective=objective, dropout=dropout, learning_rate=rate)
 
 
-def default_rate(hidden_size: int) -> float:
+def _default_rate(hidden_size: int) -> float:
     """Return the peak learning rate of a new encoder: the paper's for BERT-base and wider ones, for
     narrower ones inversely proportional to the width, and at most `HIGHEST_RATE`.
 
     Measured for `tiny` and `mini` (docs/experiments.md).
 
-    >>> [default_rate(size) for size in (128, 256, 512, 768)]
+    >>> [_default_rate(size) for size in (128, 256, 512, 768)]
     [0.002, 0.001, 0.0005, 0.0001]
     """
     if hidden_size >= PAPERS_WIDTH:
@@ -172,7 +172,7 @@ def default_rate(hidden_size: int) -> float:
     return min(HIGHEST_RATE, HIGHEST_RATE * 128 / hidden_size)
 
 
-def open_directories(
+def _open_directories(
     config: PretrainConfig, instances: list[str], checkpoint: Checkpoint | None
 ) -> list[InstanceDirectory]:
     """Open one or two directories; raises `UserError` unless they match each other, the options and

@@ -142,5 +142,7 @@ class SentenceScorer:
         hidden_RLD = self._model.encoder(ids_RL.to(self._device))
         index_M = torch.tensor(index, device=self._device)
         logits_MV = self._model.mlm_logits(hidden_RLD, index_M)
+        log_probabilities_MV = logits_MV.float().log_softmax(-1)
         token_ids_M1 = torch.tensor(token_ids, device=self._device)[:, None]
-        return logits_MV.float().log_softmax(-1).gather(1, token_ids_M1).squeeze(1).cpu().numpy()
+        chosen_M = log_probabilities_MV.gather(1, token_ids_M1).squeeze(1)
+        return chosen_M.cpu().numpy()

@@ -101,7 +101,7 @@ def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 class HashSample:
-    """Hashes, of which about `max_hashes` are kept if `num_expected` are added.
+    """A sample of hashes: of the `num_expected` that are added, about `max_hashes` are kept.
 
     All copies have one hash, so they are kept or left out together: the kept hashes are a sample of
     the distinct ones, each with all its repeats.

@@ -189,6 +189,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
         "use_dictionary": False,
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,
+        # A reader that wants one pass alone finds its row groups by them.
         "write_statistics": ["duplicate"],
         "store_schema": True,
     }

@@ -258,7 +258,8 @@ class _Structures:
         words = _SENTENCE_START.split(before)[-1]
         if not words.strip() or words.startswith(_DROPPED_LINES) or not before.endswith(" "):
             return 0
-        return len(words.split()) + len(_SENTENCE_START.split(after, 1)[0].split())
+        words_after, *_ = _SENTENCE_START.split(after, 1)
+        return len(words.split()) + len(words_after.split())
 
     def _text_around(self, indices: range) -> str:
         """Return the text of the nearest parts, in their order, up to a full stop or line break."""
