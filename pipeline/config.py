@@ -107,8 +107,8 @@ class IngestConfig:
         "auto",
         "Where a document ends in plain text: at the end of the file, at a blank line, or at the "
         "end of each line. In Parquet, JSON Lines, CSV, TSV and data sets each row is a document; "
-        "auto joins the rows up to an empty one in Parquet and data sets of one column with a "
-        "single sentence per row.",
+        "auto and blank-line join the rows up to an empty one in Parquet and data sets of one "
+        "column with a single sentence per row.",
         group="Reading",
     )
     text_column: str = option(
