@@ -201,6 +201,8 @@ def test_documents_have_a_page_of_their_own():
     text = text_of(render_documents("documents", DOCUMENTS))
     assert text.startswith("Audit of documents")
     assert "4 documents, 50 sentences, 1 sign of bad text." in text
+    # Options that are off or empty are not shown; a seed of 0 is.
+    assert "seed 0" in text and "keep lines" not in text and "abbreviations" not in text
     empty = replace(
         DOCUMENTS, origins=[], document_lengths=[], sentence_lengths=[], signs=[], counted=[]
     )
