@@ -22,7 +22,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import mwparserfromhell
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.dump_pages import read_head, read_pages, sniff_encoding
 from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.sources.sentences import split_sentences

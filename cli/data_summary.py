@@ -5,7 +5,7 @@ should look at.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..pipeline.execution.counters import (
+from ..pipeline.counters import (
     LOST_TO_TEMPLATE,
     NUM_TEMPLATES,
     WORDS_LEFT_OUT,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
-from ..pipeline.execution.counters import count_words
+from ..pipeline.counters import count_words
 from ..pipeline.wording import in_words
 from .data_summary import summarize_documents, summarize_dry_run
 from .options import GroupedCommand, config_options, make_config, max_bad_option

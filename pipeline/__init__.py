@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .corpus import CorpusManifests, make_corpus
     from .documents.pipeline import ingest
     from .errors import UserError
-    from .execution.counters import Counters
+    from .counters import Counters
     from .instances.pipeline import build
     from .sources.formats import read_documents
     from .sources.records import RawDocument

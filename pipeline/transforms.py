@@ -24,7 +24,7 @@ from typing import Any
 from .config import MAX_BAD, BuildConfig, IngestConfig, VocabConfig
 from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
-from .execution.counters import Counters
+from .counters import Counters
 from .instances.pipeline import InstancesStage
 from .sources.formats import plan_reading, read_range
 from .sources.records import InputRange

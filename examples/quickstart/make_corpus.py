@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.seeding import rng_for, stable_hash
 from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.records import InputRange

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from .. import storage
 from ..errors import UserError
-from ..execution.counters import count_of
+from ..counters import count_of
 from ..instances.balance import Z_JUDGED
 from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, MixtureGroup
 from ..mixture import weights_of

@@ -17,7 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import ragged, storage
-from ..execution.counters import NUM_TEMPLATES, WORDS_LEFT_OUT, count_of, most_costly_templates
+from ..counters import (
+    NUM_TEMPLATES,
+    WORDS_LEFT_OUT,
+    count_of,
+    most_costly_templates,
+)
 from ..manifests import DocumentsManifest
 from ..storage.shards import read_columns
 from ..storage.stage import read_manifest

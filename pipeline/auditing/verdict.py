@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from ..execution.counters import count_of
+from ..counters import count_of
 from ..instances.balance import Z_JUDGED
 from ..manifests import too_little_to_judge
 from .documents import DocumentsAudit

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import Counters, name_counts
+from ..counters import Counters, name_counts
 from ..execution.trace import LeftOut, Trace
 from ..sources.formats import find_inputs, plan_units, read_range
 from ..sources.wikitext.repair import MISSING, PRONUNCIATION, REMOVED

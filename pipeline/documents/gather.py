@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import ragged
-from ..execution.counters import CounterRecord, Counters
+from ..counters import CounterRecord, Counters
 from ..execution.phases import Phase
 from ..execution.tables import TemporaryTable
 from ..execution.units import OpenedStage, Record, Unit

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import CounterRecord, count_of
+from ..counters import CounterRecord, count_of
 from ..execution.tables import cut_evenly, range_of
 from ..execution.units import Unit
 from ..manifests import Split

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from ..config import IngestConfig, RunOptions
 from ..errors import UserError
-from ..execution.counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
+from ..counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
 from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import IngestConfig
-from ..execution.counters import CounterRecord, Counters, sum_counters
+from ..counters import CounterRecord, Counters, sum_counters
 from ..execution.phases import Phase
 from ..execution.tables import TableWriter
 from ..execution.units import OpenedStage, Record, Unit

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import UserError
-from ..execution.counters import Counters, count_of
+from ..counters import Counters, count_of
 from ..execution.units import Unit
 from ..manifests import Split
 from ..storage.shards import shard_name

@@ -41,7 +41,7 @@ from ..manifests import Manifest, VocabularyManifest
 from ..storage import is_remote
 from ..storage.directory import OutputDirectory
 from ..storage.stage import read_any_manifest
-from .counters import Counters
+from ..counters import Counters
 from .jobs import run_job
 from .phases import Phase, do_unit, plan_phase
 from .stages import (

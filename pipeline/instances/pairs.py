@@ -34,7 +34,7 @@ import numpy as np
 
 from ..config import BuildConfig
 from ..errors import UserError
-from ..execution.counters import count_of
+from ..counters import count_of
 from .balance import (
     LENGTH_AUC_TOLERANCE,
     Z_JUDGED,

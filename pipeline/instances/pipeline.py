@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ..config import BuildConfig, RunOptions
-from ..execution.counters import Counters, count_of
+from ..counters import Counters, count_of
 from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress

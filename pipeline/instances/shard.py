@@ -19,7 +19,7 @@ from msgspec import structs
 
 from ..config import BuildConfig
 from ..errors import UserError
-from ..execution.counters import CounterRecord, Counters
+from ..counters import CounterRecord, Counters
 from ..execution.phases import Phase
 from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split

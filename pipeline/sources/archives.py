@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from ..config import IngestConfig
 from ..encodings import SAMPLE_BYTES, detect, sample_of
-from ..execution.counters import Counters
+from ..counters import Counters
 from ..text_streams import EncodingUserError, stream_of, with_head
 from .books import read_book
 from .compression import (

@@ -27,7 +27,7 @@ from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
-from ..execution.counters import Counters
+from ..counters import Counters
 from . import gutenberg
 from .compression import stem_of, text_stream
 from .drama import without_drama

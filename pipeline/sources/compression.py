@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from ..execution.counters import Counters
+from ..counters import Counters
 from ..text_streams import recoded, stream_of
 
 COMPRESSED_SUFFIXES = (".gz", ".tgz", ".bz2", ".xz", ".zst")

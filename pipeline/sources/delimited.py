@@ -17,7 +17,7 @@ from typing import BinaryIO
 from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import Counters
+from ..counters import Counters
 from ..parsing import csv_delimiter
 from .columns import Columns, with_partition
 from .compression import stem_of, text_stream

@@ -13,7 +13,7 @@ language is needed to see that. (A name before a colon stays: "NORA: No." is one
 import re
 from collections import Counter
 
-from ..execution.counters import Counters
+from ..counters import Counters
 from .sentence_rules import UPPER_CASE
 
 # The fewest speeches of a speaker, and of all speakers of a text together.

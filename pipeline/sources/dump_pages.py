@@ -19,7 +19,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import BinaryIO
 
-from ..execution.counters import Counters
+from ..counters import Counters
 from .compression import counted_damage, decompressed
 from .records import InputRange
 

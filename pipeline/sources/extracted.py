@@ -12,7 +12,7 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..execution.counters import Counters
+from ..counters import Counters
 from .fragments import (
     introduction_gap,
     is_navigation,

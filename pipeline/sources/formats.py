@@ -21,7 +21,7 @@ from .. import storage
 from ..config import IngestConfig
 from ..encodings import check_line_ends, detect, read_sample, refusal
 from ..errors import UserError
-from ..execution.counters import Counters, name_counts
+from ..counters import Counters, name_counts
 from ..storage import hub
 from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES

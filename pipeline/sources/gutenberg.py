@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from ..execution.counters import Counters
+from ..counters import Counters
 from .sentences import ends_sentence
 
 _MARK = re.compile(

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import Counters
+from ..counters import Counters
 from .columns import Columns, values_at, with_partition
 from .compression import stem_of, text_stream
 from .lines import decode, plan_lines, read_lines

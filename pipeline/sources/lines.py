@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..encodings import UTF_8
-from ..execution.counters import Counters
+from ..counters import Counters
 from .compression import is_compressed
 from .records import Input, InputRange
 

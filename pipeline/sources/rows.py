@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ..config import IngestConfig
-from ..execution.counters import Counters
+from ..counters import Counters
 from . import gutenberg
 from .books import WRAP_WIDTH, read_book
 from .columns import URL, Columns

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import Counters
+from ..counters import Counters
 from ..schemas import DOCUMENTS
 from ..storage import hub
 from .columns import Columns, is_text, outermost, type_at, with_partition

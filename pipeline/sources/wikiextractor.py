@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from ..config import IngestConfig
-from ..execution.counters import Counters
+from ..counters import Counters
 from .columns import Columns
 from .compression import decompressed, stem_of
 from .jsonl import read_objects

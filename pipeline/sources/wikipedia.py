@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from ..config import IngestConfig
-from ..execution.counters import Counters, count_words
+from ..counters import Counters, count_words
 from .compression import is_compressed
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .lines import decode

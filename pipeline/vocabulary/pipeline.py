@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
 from ..errors import UserError
-from ..execution.counters import count_of
+from ..counters import count_of
 from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress

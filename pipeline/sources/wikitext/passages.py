@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
-from ...execution.counters import LOST_TO_TEMPLATE, Counters
+from ...counters import LOST_TO_TEMPLATE, Counters
 from ...languages import language_tag
 from ...schemas import SENTENCE_ENDS
 from ..fragments import introduction_gap, is_navigation, resolve_entities, without_reference_marks

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.scatter import select_sentences
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.formats import read_documents
 from shared_data import DATA, needs_shared_data
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources import archives
 from clozeworks.pipeline.sources.archives import SUFFIXES
 from clozeworks.pipeline.sources.records import RawDocument

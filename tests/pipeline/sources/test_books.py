@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources import books
 from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.records import InputRange

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.delimited import csv_rows
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES

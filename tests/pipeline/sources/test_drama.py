@@ -1,6 +1,6 @@
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.drama import without_drama
 from clozeworks.pipeline.sources.formats import read_documents
 from reading import Source

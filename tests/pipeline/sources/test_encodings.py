@@ -16,7 +16,7 @@ from clozeworks.pipeline.encodings import (
     read_sample,
 )
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_documents
 from clozeworks.pipeline.text_streams import recoded, with_head
 

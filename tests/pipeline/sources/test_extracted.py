@@ -1,7 +1,7 @@
 """Extracted articles: which lines are prose, and how holes in them are closed."""
 
 import pytest
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.extracted import (
     article_paragraphs,
     find_remains,

@@ -1,7 +1,7 @@
 """What Project Gutenberg and printers put around a book, and marks in its text."""
 
 import pytest
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_header
 from clozeworks.pipeline.sources.records import RawDocument
 from reading import Source

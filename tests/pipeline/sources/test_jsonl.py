@@ -12,7 +12,7 @@ import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.jsonl import plan_json_lines, read_json_lines
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
 from reading import Source

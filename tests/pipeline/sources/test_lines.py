@@ -10,7 +10,7 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.compression import decompressed, stem_of
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES, plan_lines, read_lines
 from clozeworks.pipeline.sources.records import Input

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.transforms import ReadDocuments
 

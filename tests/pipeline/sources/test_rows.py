@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.columns import Columns
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.rows import Table, row_documents, wiki_of

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import RawDocument

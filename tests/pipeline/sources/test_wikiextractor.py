@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES
 from reading import Source

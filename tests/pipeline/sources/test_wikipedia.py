@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources import dump_pages
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, read_dump

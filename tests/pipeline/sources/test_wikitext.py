@@ -5,11 +5,7 @@ from itertools import chain
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import (
-    LOST_TO_TEMPLATE,
-    Counters,
-    most_costly_templates,
-)
+from clozeworks.pipeline.counters import LOST_TO_TEMPLATE, Counters, most_costly_templates
 from clozeworks.pipeline.sources.wikitext.names import NAMES
 from clozeworks.pipeline.sources.wikitext.passages import GAP, wikitext_to_paragraphs
 from clozeworks.pipeline.sources.wikitext.templates import (

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
@@ -214,7 +214,7 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.storage import hub
 from clozeworks.pipeline.sources.records import Input
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
-from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.counters import Counters
 
 def answer(name):
     try:

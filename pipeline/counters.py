@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
-from ..errors import UserError
-from .trace import LeftOut, Trace
+from .errors import UserError
+from .execution.trace import LeftOut, Trace
 
 MAX_EXAMPLES = 3
 LONGEST_EXAMPLE = 100

@@ -4,12 +4,7 @@ import re
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import (
-    CounterRecord,
-    Counters,
-    count_words,
-    sum_counters,
-)
+from clozeworks.pipeline.counters import CounterRecord, Counters, count_words, sum_counters
 from hypothesis import given
 from hypothesis import strategies as st
 
