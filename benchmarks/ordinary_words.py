@@ -13,8 +13,8 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from clozeworks.pipeline.sources.sentence_cuts import is_abbreviation
-from clozeworks.pipeline.sources.sentence_rules import ENDS
+from clozeworks.pipeline.text.sentence_cuts import is_abbreviation
+from clozeworks.pipeline.text.sentence_rules import ENDS
 
 from .treebanks import read_treebanks
 

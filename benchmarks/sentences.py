@@ -21,13 +21,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import sentencex
-from clozeworks.pipeline.sources.sentence_rules import language_code
-from clozeworks.pipeline.sources.sentences import split_sentences
+from clozeworks.pipeline.text.sentence_rules import language_code
+from clozeworks.pipeline.text.sentences import split_sentences
 
 from .treebanks import print_table
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "fixtures"))
-from sentence_patterns import PATTERNS, count_mis_splits
+from tests.fixtures.sentence_patterns import PATTERNS, count_mis_splits
 
 
 def alone(text: str, language: str) -> list[str]:

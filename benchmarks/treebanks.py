@@ -21,8 +21,8 @@ from typing import Any
 
 import sentencex
 from clozeworks.pipeline.schemas import SENTENCE_ENDS
-from clozeworks.pipeline.sources.sentence_rules import language_code
-from clozeworks.pipeline.sources.sentences import split_sentences
+from clozeworks.pipeline.text.sentence_rules import language_code
+from clozeworks.pipeline.text.sentences import split_sentences
 
 Splitter = Callable[[str], list[str]]
 

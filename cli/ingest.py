@@ -102,7 +102,7 @@ def print_explanation(explanation: "Explanation") -> None:
         else:
             # "{{convert|5|km|mi}}" is one word of markup, and five words of text.
             click.echo(f"{-count:>8,} added by templates and formulas")
-    from ..pipeline.sources.wikitext.repair import GAP
+    from ..pipeline.text.wikitext.repair import GAP
 
     if any(GAP in passage.text for passage in explanation.left_out):
         click.echo(f"\n{GAP} stands for a formula, template or list that was removed.")

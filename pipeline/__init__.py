@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .auditing.verdict import Audit
     from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
     from .corpus import CorpusManifests, make_corpus
+    from .counters import Counters
     from .documents.pipeline import ingest
     from .errors import UserError
-    from .counters import Counters
     from .instances.pipeline import build
     from .sources.formats import read_documents
     from .sources.records import RawDocument

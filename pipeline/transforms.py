@@ -22,9 +22,9 @@ from functools import partial
 from typing import Any
 
 from .config import MAX_BAD, BuildConfig, IngestConfig, VocabConfig
+from .counters import Counters
 from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
-from .counters import Counters
 from .instances.pipeline import InstancesStage
 from .sources.formats import plan_reading, read_range
 from .sources.records import InputRange

@@ -15,11 +15,9 @@ import hypothesis
 import pytest
 from clozeworks.cli.summary import NoticeHandler
 
-FIXTURES = str(Path(__file__).parent / "fixtures")
-sys.path.insert(0, FIXTURES)
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [FIXTURES, os.environ.get("PYTHONPATH")])
-)  # for subprocesses
+ROOT = str(Path(__file__).parents[1])
+sys.path.insert(0, ROOT)  # for `tests.fixtures`, in subprocesses as well
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
 os.environ["OMP_NUM_THREADS"] = "1"
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")

@@ -24,7 +24,7 @@ from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.seeding import rng_for, stable_hash
 from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.records import InputRange
-from clozeworks.pipeline.sources.sentences import split_sentences
+from clozeworks.pipeline.text.sentences import split_sentences
 
 LARGEST_PAGE = 100_000
 PAGES_PER_STREAM = 10

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
 from .. import storage
-from ..errors import UserError
 from ..counters import count_of
+from ..errors import UserError
 from ..instances.balance import Z_JUDGED
 from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, MixtureGroup
 from ..mixture import weights_of

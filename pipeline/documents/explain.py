@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import IngestConfig
-from ..errors import UserError
 from ..counters import Counters, name_counts
+from ..errors import UserError
 from ..execution.trace import LeftOut, Trace
 from ..sources.formats import find_inputs, plan_units, read_range
-from ..sources.wikitext.repair import MISSING, PRONUNCIATION, REMOVED
+from ..text.wikitext.repair import MISSING, PRONUNCIATION, REMOVED
 from .scatter import select_sentences
 
 # Marks of removals in wikitext, which a text that is left out later may contain.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..config import IngestConfig
-from ..errors import UserError
 from ..counters import CounterRecord, count_of
+from ..errors import UserError
 from ..execution.tables import cut_evenly, range_of
 from ..execution.units import Unit
 from ..manifests import Split

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ..config import IngestConfig, RunOptions
-from ..errors import UserError
 from ..counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
+from ..errors import UserError
 from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
@@ -26,11 +26,11 @@ from ..execution.runner import run_stage
 from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
-from ..sources.abbreviations import stops_of
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs
 from ..storage import absolute, hub
 from ..storage.stage import manifest_head
+from ..text.abbreviations import stops_of
 from .deduplicate import Deduplicate
 from .duplicates import NEAR_DUPLICATE
 from .find_near_duplicates import FindCandidates, FindClusters

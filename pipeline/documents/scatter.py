@@ -24,8 +24,8 @@ from ..languages import language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
-from ..sources.sentences import split_sentences
-from ..sources.wikitext.repair import GAP
+from ..text.sentences import split_sentences
+from ..text.wikitext.repair import GAP
 from .duplicates import hash_text
 from .layout import IngestSetup, check_shard_size
 from .near_duplicates import sketch_tables, sketch_text

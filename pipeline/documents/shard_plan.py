@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..errors import UserError
 from ..counters import Counters, count_of
+from ..errors import UserError
 from ..execution.units import Unit
 from ..manifests import Split
 from ..storage.shards import shard_name

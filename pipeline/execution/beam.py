@@ -36,12 +36,12 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.pvalue import PCollection
 
 from ..config import RunOptions
+from ..counters import Counters
 from ..errors import UserError
 from ..manifests import Manifest, VocabularyManifest
 from ..storage import is_remote
 from ..storage.directory import OutputDirectory
 from ..storage.stage import read_any_manifest
-from ..counters import Counters
 from .jobs import run_job
 from .phases import Phase, do_unit, plan_phase
 from .stages import (

@@ -33,8 +33,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..config import BuildConfig
-from ..errors import UserError
 from ..counters import count_of
+from ..errors import UserError
 from .balance import (
     LENGTH_AUC_TOLERANCE,
     Z_JUDGED,

@@ -18,8 +18,8 @@ import pyarrow as pa
 from msgspec import structs
 
 from ..config import BuildConfig
-from ..errors import UserError
 from ..counters import CounterRecord, Counters
+from ..errors import UserError
 from ..execution.phases import Phase
 from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split

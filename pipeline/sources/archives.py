@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from ..config import IngestConfig
-from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..counters import Counters
+from ..encodings import SAMPLE_BYTES, detect, sample_of
 from ..text_streams import EncodingUserError, stream_of, with_head
 from .books import read_book
 from .compression import (

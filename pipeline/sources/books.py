@@ -26,16 +26,16 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from ..config import IngestConfig
-from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
 from ..counters import Counters
-from . import gutenberg
+from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
+from ..text import gutenberg
+from ..text.gutenberg import Block
+from ..text.sentences import compose, ends_sentence
+from ..text.wikitext.repair import GAP
 from .compression import stem_of, text_stream
 from .drama import without_drama
-from .gutenberg import Block
 from .lines import BOM
 from .records import InputRange, RawDocument
-from .sentences import compose, ends_sentence
-from .wikitext.repair import GAP
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..errors import UserError
-from .sentences import normalise
+from ..text.sentences import normalise
 
 URL = "url"
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")

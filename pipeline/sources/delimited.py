@@ -16,8 +16,8 @@ from typing import BinaryIO
 
 from .. import storage
 from ..config import IngestConfig
-from ..errors import UserError
 from ..counters import Counters
+from ..errors import UserError
 from ..parsing import csv_delimiter
 from .columns import Columns, with_partition
 from .compression import stem_of, text_stream

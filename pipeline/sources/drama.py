@@ -14,7 +14,7 @@ import re
 from collections import Counter
 
 from ..counters import Counters
-from .sentence_rules import UPPER_CASE
+from ..text.sentence_rules import UPPER_CASE
 
 # The fewest speeches of a speaker, and of all speakers of a text together.
 _FEWEST_SPEECHES = 5

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
+from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, detect, read_sample, refusal
 from ..errors import UserError
-from ..counters import Counters, name_counts
 from ..storage import hub
 from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES

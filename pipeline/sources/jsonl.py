@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 from .. import storage
 from ..config import IngestConfig
-from ..errors import UserError
 from ..counters import Counters
+from ..errors import UserError
 from .columns import Columns, values_at, with_partition
 from .compression import stem_of, text_stream
 from .lines import decode, plan_lines, read_lines

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ..config import IngestConfig
-from ..encodings import UTF_8
 from ..counters import Counters
+from ..encodings import UTF_8
 from .compression import is_compressed
 from .records import Input, InputRange
 

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from ..config import IngestConfig
 from ..counters import Counters
-from . import gutenberg
+from ..text import gutenberg
+from ..text.extracted import article_paragraphs, find_remains
+from ..text.sentences import compose
+from ..text.wikitext.repair import GAP
 from .books import WRAP_WIDTH, read_book
 from .columns import URL, Columns
-from .extracted import article_paragraphs, find_remains
 from .records import InputRange, RawDocument
-from .sentences import compose
-from .wikitext.repair import GAP
 
 LONGEST_JOINED = 100_000
 """Characters of a document of joined rows, unless an empty row ends it earlier."""

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from .. import storage
 from ..config import IngestConfig
-from ..errors import UserError
 from ..counters import Counters
+from ..errors import UserError
 from ..schemas import DOCUMENTS
 from ..storage import hub
 from .columns import Columns, is_text, outermost, type_at, with_partition

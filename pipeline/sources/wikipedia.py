@@ -14,13 +14,13 @@ from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..counters import Counters, count_words
+from ..text.wikitext.names import NAMES
+from ..text.wikitext.passages import wikitext_to_paragraphs
+from ..text.wikitext.templates import added_templates
 from .compression import is_compressed
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .lines import decode
 from .records import Input, InputRange, RawDocument
-from .wikitext.names import NAMES
-from .wikitext.passages import wikitext_to_paragraphs
-from .wikitext.templates import added_templates
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
 _SAVED_CHARACTERS = 1 << 21

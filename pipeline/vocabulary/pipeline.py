@@ -13,8 +13,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
-from ..errors import UserError
 from ..counters import count_of
+from ..errors import UserError
 from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress

@@ -16,7 +16,8 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.pipeline.config import BuildConfig, identity_fields
-from command_fixture import error_of
+
+from tests.fixtures.command_fixture import error_of
 
 COMMANDS = commands.commands
 NAMES = (

@@ -13,8 +13,9 @@ from clozeworks.cli.failures import HINTS, fields_as_flags
 from clozeworks.cli.main import COMMANDS, commands, main
 from clozeworks.cli.summary import CommandSummary, print_summaries, warn
 from clozeworks.pipeline.languages import check_language
-from command_fixture import error_of
-from manifest_fixture import write_manifest
+
+from tests.fixtures.command_fixture import error_of
+from tests.fixtures.manifest_fixture import write_manifest
 
 SENTENCES = [f"The cat sat on the mat of house number {i}." for i in range(120)]
 NEEDED = "at least 4 different ones are needed"

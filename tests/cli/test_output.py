@@ -12,7 +12,8 @@ import pytest
 from clozeworks.cli.main import main
 from clozeworks.cli.output import make_console, print_table, printable
 from clozeworks.cli.results import _as_cell
-from command_fixture import error_of
+
+from tests.fixtures.command_fixture import error_of
 
 HOSTILE = "\x1b]8;;http://evil\x07T\x9b2J\r\x7f"
 

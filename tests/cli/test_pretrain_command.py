@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from clozeworks.cli.main import main
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 CHANCE = "NSP is at chance (0.5), as usual in a short run"
 

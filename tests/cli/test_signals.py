@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.cli.signals import StopOnSignal
 from clozeworks.model.finetuning import train
-from instances_fixture import write_instances
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.instances_fixture import write_instances
 
 SHAPE = ["--num-layers", "1", "--hidden-size", "8", "--num-heads", "1"]
 OPTIONS = [*SHAPE, "--batch-size", "8", "--device", "cpu"]

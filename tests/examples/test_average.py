@@ -6,9 +6,10 @@ from typing import Any
 
 import average
 import pytest
-from checkpoint_fixture import make_checkpoint, write_reviews
 from click.testing import CliRunner
 from clozeworks.model import FinetuneConfig, finetune, predict
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint, write_reviews
 
 
 def test_classes_scores_and_several_labels_are_averaged():

@@ -22,7 +22,6 @@ from bilstm import (
     on_features,
     with_bilstm,
 )
-from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
 from clozeworks.model import (
     EntityRecognition,
     FinetuneConfig,
@@ -45,6 +44,8 @@ from clozeworks.pipeline import UserError
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
 
 CLASSIFICATION = BiLstmClassification(
     name="classify", text=("text",), labels=("a", "b", "c"), lstm_size=5

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import compare
 import pytest
-from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
-from task_data import write_task_data
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.task_data import write_task_data
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import learning
 import pytest
 from click.testing import CliRunner
 from curves import Point, draw, read_points, read_run, tokens_until, write_points
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 
 def make_curve(*losses: float) -> list[Point]:

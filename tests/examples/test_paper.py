@@ -9,7 +9,8 @@ from zipfile import ZipFile
 import paper
 import pytest
 from click.testing import CliRunner
-from task_data import write_task_data
+
+from tests.fixtures.task_data import write_task_data
 
 SMALL: dict[str, Any] = {
     "vocab-size": 300,

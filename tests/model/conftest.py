@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.encoders.attention import PackedRows
 from clozeworks.model.tokenizer import TextTokenizer
-from packed_attention import attend
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.packed_attention import attend
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from byte_level_fixture import write_published_tokenizer
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
@@ -22,7 +21,9 @@ from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from documents_fixture import TRAIN, VALIDATION, write_documents
+
+from tests.fixtures.byte_level_fixture import write_published_tokenizer
+from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
 
 TEXTS = ["The ant and the bear met.", "They didn't speak: 10 an hour.", "Then the ant left."]
 WORDPIECE = Vocabulary(

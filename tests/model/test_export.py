@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.model.card import read_languages, with_license
 from clozeworks.model.export import ONNX_FILES, export
 from clozeworks.pipeline.errors import RunError, UserError
 from huggingface_hub import ModelCard
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
 
 CARD = """---
 language:

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import null_gpu
 import pytest
-from instances_fixture import write_instances
+
+from tests.fixtures import null_gpu
+from tests.fixtures.instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +89,7 @@ def test_all_of_it_runs_on_a_gpu(tmp_path):
     sizes = ["tiny", *SMALL]
     parts = ["run", *SMALL]
     code = f"""
-import null_gpu
+from tests.fixtures import null_gpu
 null_gpu.install()
 from clozeworks.model.pretraining import packing
 packing.check_packing = lambda *_: None

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
@@ -30,6 +29,8 @@ from clozeworks.model.tasks.squad import SpanClassifier, Squad
 from clozeworks.model.tasks.task import Task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
+
+from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
 
 CLS, SEP = SPECIALS.index("[CLS]"), SPECIALS.index("[SEP]")
 TASKS = [GLUE["sst2"], Choice(num_choices=2), Squad(version="2.0")]

@@ -8,7 +8,8 @@ import pytest
 from clozeworks.model.mirror import INDEX, local_copy, local_file, mirrored, upload
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
-from object_stores import object_store
+
+from tests.fixtures.object_stores import object_store
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,10 @@ from clozeworks.model.pretraining.packing import check_packing, packs_rows
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import autocast
 from clozeworks.pipeline.instances.rows import Rows
-from instances_fixture import write_instances
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
+
+from tests.fixtures.instances_fixture import write_instances
 
 CPU = torch.device("cpu")
 SHAPE = ModelConfig(

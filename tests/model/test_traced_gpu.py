@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import null_gpu
 import pytest
+
+from tests.fixtures import null_gpu
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +24,7 @@ def trace(tmp_path_factory) -> Callable[..., dict[str, Any]]:
     environment = null_gpu.build(tmp_path_factory.mktemp("null-gpu"))
 
     def run(*arguments: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "traced_gpu", *arguments]
+        command = [sys.executable, "-m", "tests.fixtures.traced_gpu", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

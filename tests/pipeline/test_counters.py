@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import CounterRecord, Counters, count_words, sum_counters
+from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,8 @@ from clozeworks.pipeline.data_card import CARD, hub_languages, size_category
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.instances.pipeline import build
 from huggingface_hub import DatasetCard
-from stages_fixture import Configs, make_stages
+
+from tests.fixtures.stages_fixture import Configs, make_stages
 
 ONE = RunOptions(workers=1)
 SIZES = [

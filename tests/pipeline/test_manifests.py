@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, StoredHead, parse_manifest
 from clozeworks.pipeline.parsing import parse_json
-from manifest_fixture import make_manifest
 from msgspec.structs import replace
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.manifest_fixture import make_manifest
 
 SHARDS = [{"name": "train-00000-of-00001.parquet", "split": "train", "rows": 3, "bytes": 9}]
 MANIFESTS = [make_manifest(stage, SHARDS) for stage in ("ingest", "vocab", "build")]

@@ -12,7 +12,8 @@ from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 pytestmark = pytest.mark.slow
 

@@ -21,10 +21,11 @@ from clozeworks.pipeline.mixture import parse_weights, plan_mixture
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.pipeline import VocabularyStage, learn_vocabulary
-from documents_fixture import TRAIN, VALIDATION, write_documents
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_fixture import make_manifest, parsed
+
+from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
+from tests.fixtures.manifest_fixture import make_manifest, parsed
 
 ONE = RunOptions(workers=1)
 GROUPS = [

@@ -13,8 +13,9 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.corpus import CorpusManifests, make_corpus
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from process_fixture import CLI, kill_group, stop, wait_until
-from stages_fixture import Configs, digests, make_stages
+
+from tests.fixtures.process_fixture import CLI, kill_group, stop, wait_until
+from tests.fixtures.stages_fixture import Configs, digests, make_stages
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import Checkpoint, load_tensors, read_model
 from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
@@ -25,8 +24,10 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.parsing import parse_json
 from clozeworks.pipeline.storage.claim import claimed
 from clozeworks.pipeline.storage.stage import read_any_manifest
-from manifest_fixture import make_manifest
 from torture.mutations import WHOLE, changed
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.manifest_fixture import make_manifest
 
 NUM_FLIPS = 24
 

@@ -18,8 +18,9 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
 from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.units import OpenedStage
-from number_stage import Done, NumberStage, fail_on_three, pids_of
-from stages_fixture import Configs, digests, make_stages
+
+from tests.fixtures.number_stage import Done, NumberStage, fail_on_three, pids_of
+from tests.fixtures.stages_fixture import Configs, digests, make_stages
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
 # Warnings of Dask are ignored.

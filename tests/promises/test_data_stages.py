@@ -12,10 +12,11 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import DocumentsManifest
-from clozeworks.pipeline.sources.wikitext.repair import GAP
 from clozeworks.pipeline.storage.stage import read_manifest
-from process_fixture import CLI, kill_group, wait_until
-from stages_fixture import Configs, digests, make_stages
+from clozeworks.pipeline.text.wikitext.repair import GAP
+
+from tests.fixtures.process_fixture import CLI, kill_group, wait_until
+from tests.fixtures.stages_fixture import Configs, digests, make_stages
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
 CONFIGS = Configs(

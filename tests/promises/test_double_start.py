@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.model.pretraining import pretrain as pretraining
 from clozeworks.pipeline.config import IngestConfig, RunOptions
@@ -20,7 +19,9 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances import pipeline as build_stage
 from clozeworks.pipeline.storage.directory import locked
 from clozeworks.pipeline.vocabulary import pipeline as vocabulary_stage
-from instances_fixture import write_instances
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 

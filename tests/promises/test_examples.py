@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
-from degenerate import may_be_degenerate
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.degenerate import may_be_degenerate
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,7 @@ CONTRACTS = {
     f"pipeline.{name}"
     for name in (
         "config",
+        "counters",
         "encodings",
         "errors",
         "languages",
@@ -30,15 +31,22 @@ CONTRACTS = {
 }
 STORAGE = CONTRACTS | {"pipeline.storage"}
 EXECUTION = STORAGE | {"pipeline.execution"}
-STAGES = {"pipeline.sources", "pipeline.documents", "pipeline.vocabulary", "pipeline.instances"}
+STAGES = {
+    "pipeline.text",
+    "pipeline.sources",
+    "pipeline.documents",
+    "pipeline.vocabulary",
+    "pipeline.instances",
+}
 # A package may import itself and these; a name covers the modules below it.
 ALLOWED = {
     **dict.fromkeys(CONTRACTS, CONTRACTS),
+    "pipeline.text": CONTRACTS,
     "pipeline.storage": CONTRACTS,
     "pipeline.execution": STORAGE,
-    "pipeline.sources": EXECUTION,
+    "pipeline.sources": EXECUTION | {"pipeline.text"},
     "pipeline.vocabulary": EXECUTION,
-    "pipeline.documents": EXECUTION | {"pipeline.sources"},
+    "pipeline.documents": EXECUTION | {"pipeline.sources", "pipeline.text"},
     "pipeline.instances": EXECUTION | {"pipeline.vocabulary"},
     "pipeline.auditing": EXECUTION | {"pipeline.vocabulary", "pipeline.instances"},
     "pipeline.transforms": EXECUTION | STAGES,

@@ -48,7 +48,7 @@ class Process(NamedTuple):
 
 
 def write_data(folder: Path) -> None:
-    from instances_fixture import write_instances
+    from tests.fixtures.instances_fixture import write_instances
 
     write_instances(folder / "instances")
 
@@ -63,7 +63,7 @@ def run_pretrain(folder: Path) -> None:
 
 
 def write_task(folder: Path) -> None:
-    from checkpoint_fixture import make_checkpoint
+    from tests.fixtures.checkpoint_fixture import make_checkpoint
 
     make_checkpoint(folder / "checkpoint")
     (folder / "data").mkdir()

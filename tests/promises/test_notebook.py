@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,8 @@ from clozeworks.pipeline import (
     IngestConfig,
     VocabConfig,
 )
-from stages_fixture import Configs, digests, make_stages
+
+from tests.fixtures.stages_fixture import Configs, digests, make_stages
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 pytestmark = pytest.mark.slow

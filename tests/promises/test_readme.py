@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
-from degenerate import may_be_degenerate
+
+from tests.fixtures.degenerate import may_be_degenerate
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from release_notes import release_notes
+
+from tests.fixtures.release_notes import release_notes
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))

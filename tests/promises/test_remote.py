@@ -23,10 +23,11 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.runner import check_runner
-from instances_fixture import write_instances
-from object_stores import object_store
-from process_fixture import CLI, stop, wait_until
-from stages_fixture import Configs, make_stages
+
+from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.object_stores import object_store
+from tests.fixtures.process_fixture import CLI, stop, wait_until
+from tests.fixtures.stages_fixture import Configs, make_stages
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_fixture import make_checkpoint
-from instances_fixture import write_instances
-from process_fixture import CLI, TIME_LIMIT_S, stop, wait_until
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.process_fixture import CLI, TIME_LIMIT_S, stop, wait_until
 
 pytestmark = pytest.mark.slow
 

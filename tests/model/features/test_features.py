@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
 from clozeworks.cli.features import features as command
 from clozeworks.model.checkpoint import Checkpoint
@@ -28,7 +27,9 @@ from clozeworks.model.features.features import extract_features
 from clozeworks.model.tasks.batches import Feature, TaskBatch, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
-from hub_server import served
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.hub_server import served
 
 TEXTS = [
     "the films was very-good",

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from clozeworks.model.finetuning.finetune import finetune
-from finetune_fixture import quick, sentences, write_table
+
+from tests.fixtures.finetune_fixture import quick, sentences, write_table
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,9 @@ from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.tagged import split_words
-from degenerate import may_be_degenerate
-from task_files import write_lines
+
+from tests.fixtures.degenerate import may_be_degenerate
+from tests.fixtures.task_files import write_lines
 
 
 def words(num: int) -> str:

@@ -17,9 +17,10 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.pipeline.errors import UserError
-from finetune_fixture import quick, results, sentences, write_table
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
+
+from tests.fixtures.finetune_fixture import quick, results, sentences, write_table
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.cli.summary import figure
 from clozeworks.model.finetuning.config import FinetuneConfig
@@ -19,10 +18,12 @@ from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.pipeline.errors import UserError
-from degenerate import may_be_degenerate
-from finetune_fixture import quick, results, sentences, write_table
 from safetensors.torch import load_file, save_file
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.degenerate import may_be_degenerate
+from tests.fixtures.finetune_fixture import quick, results, sentences, write_table
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 GLUE_DATA = DATA / "glue"
 

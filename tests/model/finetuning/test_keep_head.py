@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_fixture import write_reviews
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
@@ -12,6 +11,8 @@ from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
+
+from tests.fixtures.checkpoint_fixture import write_reviews
 
 QUICK: dict[str, Any] = {
     "max_length": 24,

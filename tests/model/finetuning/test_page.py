@@ -16,7 +16,8 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.tasks.metrics import label_report
 from clozeworks.pipeline.errors import UserError
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 QUICK: dict[str, Any] = {
     "max_length": 24,

@@ -12,7 +12,8 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict, write_answers
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
-from finetune_fixture import quick, sentences, write_table
+
+from tests.fixtures.finetune_fixture import quick, sentences, write_table
 
 
 def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoint_fixture import SPECIALS, WORDS
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.encoders.heads import IGNORED
@@ -29,8 +28,10 @@ from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
-from ranks_fixture import start_others
 from safetensors.torch import load_file
+
+from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS
+from tests.fixtures.ranks_fixture import start_others
 
 RECIPE = Recipe(batch_size=8, epochs=2.0, learning_rates=(1e-3,))
 ALONE = Ranks(0, 1, torch.device("cpu"))

@@ -1,7 +1,8 @@
 """What most tests of pre-training train on."""
 
 import pytest
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 
 @pytest.fixture(scope="module")

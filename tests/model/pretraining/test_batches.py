@@ -5,7 +5,8 @@ import torch
 from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.sequence import RowSequence
-from instances_fixture import CLS, as_lists, write_instances
+
+from tests.fixtures.instances_fixture import CLS, as_lists, write_instances
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.pretraining.card import model_card
 from clozeworks.model.pretraining.run import Summary
 from huggingface_hub import ModelCard
-from manifest_fixture import make_manifest, parsed
+
+from tests.fixtures.manifest_fixture import make_manifest, parsed
 
 
 def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:

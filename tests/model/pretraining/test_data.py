@@ -9,9 +9,10 @@ import pytest
 from clozeworks.model.pretraining import data
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import InstancesTokenizer
-from instances_fixture import replace_shard, write_instances
-from manifest_fixture import write_manifest
 from msgspec import structs
+
+from tests.fixtures.instances_fixture import replace_shard, write_instances
+from tests.fixtures.manifest_fixture import write_manifest
 
 
 def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):

@@ -18,9 +18,10 @@ from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import evaluation_batches, metrics, sum_losses
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import as_lists
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
+
+from tests.fixtures.instances_fixture import as_lists
 
 
 def loader(dataset: InstanceDataset, num_workers: int = 0) -> DataLoader:

@@ -13,7 +13,8 @@ from clozeworks.model.pretraining import estimate as module
 from clozeworks.model.pretraining.estimate import estimate_pretraining as estimate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 SHAPE: dict[str, Any] = {
     "num_layers": 1,

@@ -22,7 +22,8 @@ from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.tokenizer import read_tokenizer, tokenizer_files
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import make_checkpoint, write_reviews
 from clozeworks.model.checkpoint import Checkpoint, read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
@@ -25,8 +24,10 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.start import initial_model
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
-from pretrain_fixture import assert_same_weights, interrupt_at
 from safetensors.torch import load_file, save_file
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint, write_reviews
+from tests.fixtures.pretrain_fixture import assert_same_weights, interrupt_at
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}
 SHAPE: dict[str, Any] = {

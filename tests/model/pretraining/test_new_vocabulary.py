@@ -26,7 +26,8 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 UNCASED, CASED = (
     Normalization(lowercase=True, strip_accents=True),

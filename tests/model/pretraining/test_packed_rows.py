@@ -32,11 +32,12 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.rows import Rows, select, sequences
 from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
-from instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
-from manifest_fixture import write_manifest
-from pretrain_fixture import KilledError, kill_at, weights
 from torch import Tensor, nn
 from transformers.masking_utils import flash_attention_mask
+
+from tests.fixtures.instances_fixture import CLS, MASK, SEP, replace_shard, write_tokenizer
+from tests.fixtures.manifest_fixture import write_manifest
+from tests.fixtures.pretrain_fixture import KilledError, kill_at, weights
 
 pytestmark = pytest.mark.usefixtures("packed_on_cpu")
 

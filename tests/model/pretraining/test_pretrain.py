@@ -19,9 +19,10 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.setup import PretrainSetup
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
-from instances_fixture import write_instances
-from pretrain_fixture import assert_same_weights, make_config, read_metrics, weights
 from torch._dynamo.utils import counters
+
+from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.pretrain_fixture import assert_same_weights, make_config, read_metrics, weights
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,15 @@ import pytest
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
-from pretrain_fixture import SHORT, assert_same_weights, interrupt_at, make_config, read_metrics
-from ranks_fixture import start_others
+
+from tests.fixtures.pretrain_fixture import (
+    SHORT,
+    assert_same_weights,
+    interrupt_at,
+    make_config,
+    read_metrics,
+)
+from tests.fixtures.ranks_fixture import start_others
 
 
 def start_ranks(

@@ -15,7 +15,8 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.run import PretrainState
 from clozeworks.model.training.logs import Clock
 from clozeworks.pipeline.errors import UserError
-from pretrain_fixture import (
+
+from tests.fixtures.pretrain_fixture import (
     KilledError,
     assert_same_weights,
     interrupt_at,

@@ -10,9 +10,16 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
-from pretrain_fixture import SHORT, assert_same_weights, interrupt_at, make_config, weights
 from safetensors.torch import load_file, save_file
+
+from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.pretrain_fixture import (
+    SHORT,
+    assert_same_weights,
+    interrupt_at,
+    make_config,
+    weights,
+)
 
 WITHOUT_SHAPE = {
     name: value

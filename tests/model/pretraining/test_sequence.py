@@ -20,7 +20,8 @@ from clozeworks.pipeline.instances.rows import Rows, between, concatenate, selec
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances_fixture import CLS, MASK, SEP, as_lists, write_instances
+
+from tests.fixtures.instances_fixture import CLS, MASK, SEP, as_lists, write_instances
 
 
 @pytest.fixture(scope="module")

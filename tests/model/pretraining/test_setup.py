@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import plan
@@ -19,7 +18,9 @@ from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
-from instances_fixture import write_instances
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.instances_fixture import write_instances
 
 
 def make_setup(instances: str, **changes: Any):

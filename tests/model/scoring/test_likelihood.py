@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.scoring.likelihood import SentenceScorer
 from clozeworks.pipeline.errors import UserError
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
 
 SENTENCES = ["the film was very good", "films was very good", "a films , not bad books !", "films"]
 

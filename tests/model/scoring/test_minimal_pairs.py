@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.model.scoring.likelihood import SentenceScorer
 from clozeworks.model.scoring.minimal_pairs import (
@@ -15,6 +14,8 @@ from clozeworks.model.scoring.minimal_pairs import (
 )
 from clozeworks.pipeline.errors import UserError
 from scipy.stats import binomtest
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
 
 SAMPLE = Path(__file__).parents[2] / "fixtures" / "minimal_pairs.jsonl"
 

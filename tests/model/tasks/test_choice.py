@@ -24,10 +24,11 @@ from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
-from finetune_fixture import quick
-from parity_fixture import check_learning, make_pair
-from shared_data import DATA, needs_shared_data
-from task_files import write_lines
+
+from tests.fixtures.finetune_fixture import quick
+from tests.fixtures.parity_fixture import check_learning, make_pair
+from tests.fixtures.shared_data import DATA, needs_shared_data
+from tests.fixtures.task_files import write_lines
 
 SWAG_DATA = DATA / "swag"
 COLUMNS = (

@@ -24,9 +24,10 @@ from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tasks.word_baseline import classes_by_words
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
-from parity_fixture import check_learning, make_pair
 from sklearn.utils.class_weight import compute_class_weight
-from task_files import write
+
+from tests.fixtures.parity_fixture import check_learning, make_pair
+from tests.fixtures.task_files import write
 
 
 @pytest.mark.parametrize(

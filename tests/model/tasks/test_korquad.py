@@ -10,7 +10,6 @@ import unicodedata
 from typing import Any
 
 import pytest
-from checkpoint_fixture import make_checkpoint
 from click.testing import CliRunner
 from clozeworks.cli.evaluate import evaluate
 from clozeworks.model.finetuning.config import FinetuneConfig
@@ -29,7 +28,9 @@ from clozeworks.model.tasks.squad_metrics import (
     squad1_scores,
 )
 from clozeworks.pipeline.errors import UserError
-from task_files import write
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.task_files import write
 
 CARTER = (
     "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."

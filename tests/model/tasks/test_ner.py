@@ -8,13 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import conlleval
 import datasets
 import numpy as np
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.evaluate import evaluate_task
@@ -39,12 +37,15 @@ from clozeworks.model.tasks.tagged import (
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
-from finetune_fixture import quick
 from hypothesis import given
 from hypothesis import strategies as st
-from parity_fixture import check_learning, make_pair
-from shared_data import DATA, needs_shared_data
-from task_files import write
+
+from tests.fixtures import conlleval
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.finetune_fixture import quick
+from tests.fixtures.parity_fixture import check_learning, make_pair
+from tests.fixtures.shared_data import DATA, needs_shared_data
+from tests.fixtures.task_files import write
 
 WNUT = DATA / "ner" / "wnut17"
 

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
@@ -17,7 +16,9 @@ from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
-from task_files import write
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.task_files import write
 
 # In the form of Universal Dependencies: comments, a contraction, a word that the text leaves out.
 CONLLU = """# newdoc id = 1

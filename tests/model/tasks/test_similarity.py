@@ -12,7 +12,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.checkpoint import Checkpoint, save_model
 from clozeworks.model.encoders.catalogue import make_pretrain_model
 from clozeworks.model.encoders.config import EncoderConfig
@@ -38,8 +37,10 @@ from clozeworks.model.tasks.similarity import (
 from clozeworks.model.tasks.splits import read_data, read_labelled
 from clozeworks.model.tokenizer import TextTokenizer, tokenizer_files, with_settings
 from clozeworks.pipeline.errors import UserError
-from shared_data import DATA, needs_shared_data
-from task_files import write_lines
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.shared_data import DATA, needs_shared_data
+from tests.fixtures.task_files import write_lines
 
 QUICK: dict[str, Any] = {"max_length": 16, "device": "cpu", "precision": "fp32"}
 PAIRS = ("sentence1\tsentence2\tscore", "the film\ta film\t5", "the book\tbad bad\t0", "a\tb\t2.5")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import transformers
-from checkpoint_fixture import make_checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.page import render_results
@@ -19,6 +18,8 @@ from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.spans import Span, sentence_of_text, span_of, with_spans
 from clozeworks.model.tasks.tagged import entities
 from clozeworks.pipeline.errors import UserError
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
 
 TEXT = "Ana (Ljubljana) met Bob Ray."
 SPANS = [(0, 3, "PER"), (5, 14, "LOC"), (20, 27, "PER")]

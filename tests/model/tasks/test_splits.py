@@ -25,7 +25,8 @@ from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
-from task_files import write
+
+from tests.fixtures.task_files import write
 
 
 def test_texts_of_one_kind_cannot_be_held_out():

@@ -24,10 +24,11 @@ from clozeworks.model.tasks.squad_windows import (
 )
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.pipeline.errors import UserError
-from finetune_fixture import quick
-from parity_fixture import check_learning, make_pair
-from shared_data import needs_shared_data
-from squad_fixture import (
+
+from tests.fixtures.finetune_fixture import quick
+from tests.fixtures.parity_fixture import check_learning, make_pair
+from tests.fixtures.shared_data import needs_shared_data
+from tests.fixtures.squad_fixture import (
     STORY_WORDS,
     VERSION_1,
     VERSION_2,
@@ -36,7 +37,7 @@ from squad_fixture import (
     question,
     squad_json,
 )
-from task_files import write
+from tests.fixtures.task_files import write
 
 
 def quick_windows(**changes: Any) -> FinetuneConfig:

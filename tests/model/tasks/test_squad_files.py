@@ -13,9 +13,10 @@ from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.squad import Squad, read_squad
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, read_questions
 from clozeworks.pipeline.errors import UserError
-from shared_data import needs_shared_data
-from squad_fixture import VERSION_1, VERSION_2, qa, squad_json
-from task_files import write
+
+from tests.fixtures.shared_data import needs_shared_data
+from tests.fixtures.squad_fixture import VERSION_1, VERSION_2, qa, squad_json
+from tests.fixtures.task_files import write
 
 IMPOSSIBLE = {"id": "9", "question": "who?", "answers": [], "is_impossible": True}
 

@@ -17,7 +17,8 @@ from clozeworks.model.tasks.squad_windows import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from squad_fixture import STORY_WORDS, logits_of, question
+
+from tests.fixtures.squad_fixture import STORY_WORDS, logits_of, question
 
 
 def google_windows(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:

@@ -8,7 +8,8 @@ import pytest
 import transformers
 from clozeworks.model.tokenizer import TextTokenizer, cut_lengths, tokenizer_files
 from clozeworks.pipeline.errors import UserError
-from task_files import write
+
+from tests.fixtures.task_files import write
 
 
 @pytest.mark.parametrize("limit", [2, 7, 8])

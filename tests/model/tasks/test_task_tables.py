@@ -16,8 +16,9 @@ from clozeworks.model.tasks.splits import (
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.pipeline.errors import UserError
-from shared_data import DATA, needs_shared_data
-from task_files import write
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
+from tests.fixtures.task_files import write
 
 GLUE_DATA = DATA / "glue"
 

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from clozeworks.cli.pretrain import pretrain
 from clozeworks.model.training import curve
 from clozeworks.model.training.logs import METRICS
-from instances_fixture import write_instances
+
+from tests.fixtures.instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 

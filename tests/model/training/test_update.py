@@ -25,9 +25,10 @@ from clozeworks.model.training import ranks as module_of_ranks
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import GradientSum, Ranks
 from clozeworks.model.training.update import Loss, Update, Updater
-from instances_fixture import write_instances
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.fixtures.instances_fixture import write_instances
 
 CPU = torch.device("cpu")
 SHAPE = ModelConfig.named("tiny", vocab_size=60, hidden_size=32, hidden_dropout_prob=0.0,

@@ -6,13 +6,6 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from audit_fixture import (
-    VOCABULARY,
-    audit,
-    build,
-    checks_of,
-    failed,
-)
 from clozeworks.pipeline.auditing.mask_checks import mask_checks, split_checks
 from clozeworks.pipeline.auditing.measures import Measures
 from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict, wilson_interval
@@ -20,6 +13,14 @@ from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.instances.balance import auc_of
 from clozeworks.pipeline.seeding import rng_for
 from sklearn.metrics import roc_auc_score
+
+from tests.fixtures.audit_fixture import (
+    VOCABULARY,
+    audit,
+    build,
+    checks_of,
+    failed,
+)
 
 REPEATED_ROWS = "repeated rows (with 4 or more masked spans)"
 

@@ -5,16 +5,17 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from audit_fixture import (
+from clozeworks.cli.main import main
+from clozeworks.pipeline.errors import UserError
+
+from tests.fixtures.audit_fixture import (
     audit,
     build,
     mask_separator,
     spoil,
     write_directory,
 )
-from clozeworks.cli.main import main
-from clozeworks.pipeline.errors import UserError
-from command_fixture import error_of
+from tests.fixtures.command_fixture import error_of
 
 
 def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):

@@ -32,9 +32,10 @@ from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from command_fixture import error_of
-from manifest_fixture import write_manifest
 from tokenizers import Tokenizer
+
+from tests.fixtures.command_fixture import error_of
+from tests.fixtures.manifest_fixture import write_manifest
 
 ONE = RunOptions(workers=1)
 LONG_SENTENCE = (

@@ -4,7 +4,9 @@ import re
 
 import pyarrow.parquet as pq
 import pytest
-from audit_fixture import (
+from clozeworks.pipeline.errors import UserError
+
+from tests.fixtures.audit_fixture import (
     FULL_STOP,
     VOCABULARY,
     audit,
@@ -14,7 +16,6 @@ from audit_fixture import (
     mask_separator,
     spoil,
 )
-from clozeworks.pipeline.errors import UserError
 
 REPEATED_ROWS = "repeated rows (with 4 or more masked spans)"
 

@@ -10,8 +10,9 @@ from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
 from clozeworks.pipeline.vocabulary.files import vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
-from command_fixture import error_of
-from manifest_fixture import write_manifest
+
+from tests.fixtures.command_fixture import error_of
+from tests.fixtures.manifest_fixture import write_manifest
 
 VOCABULARY = Vocabulary(
     (*SPECIAL_TOKENS, "a", "##b", "c", "[bold]", "d"), Normalization(True, True)

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.documents import layout, scatter
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import runner, tables
-from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.execution.phases import Phase, do_unit
 from clozeworks.pipeline.execution.units import OpenedStage, finished_units, read_units
 from clozeworks.pipeline.seeding import stable_hash

@@ -12,8 +12,9 @@ from clozeworks.pipeline.documents.other_languages import check_languages, ident
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.sentences import split_sentences
-from shared_data import DATA, needs_shared_data
+from clozeworks.pipeline.text.sentences import split_sentences
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 ENGLISH = [
     "The harbour of the town was built with stones that fishermen have carried from the hills.",

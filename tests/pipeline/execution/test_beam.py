@@ -25,7 +25,8 @@ from clozeworks.pipeline.execution.stages import open_stage
 from clozeworks.pipeline.execution.units import OpenedStage
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.storage.stage import read_any_manifest
-from number_stage import Done, NumberStage, Squares, fail_on_three, square
+
+from tests.fixtures.number_stage import Done, NumberStage, Squares, fail_on_three, square
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,8 @@ from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.stages import open_stage
 from clozeworks.pipeline.text_streams import EncodingUserError
-from number_stage import NumberStage, Squares, fail_on_three, square
+
+from tests.fixtures.number_stage import NumberStage, Squares, fail_on_three, square
 
 pytestmark = pytest.mark.slow
 

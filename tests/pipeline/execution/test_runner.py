@@ -27,7 +27,16 @@ from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.execution.stages import open_stage
 from clozeworks.pipeline.execution.units import OpenedStage, Unit, finished_units, read_errors
 from clozeworks.pipeline.storage.directory import OutputDirectory
-from number_stage import Done, NumberStage, Squares, Work, pids_of, square, squares_of
+
+from tests.fixtures.number_stage import (
+    Done,
+    NumberStage,
+    Squares,
+    Work,
+    pids_of,
+    square,
+    squares_of,
+)
 
 pytestmark = pytest.mark.slow
 

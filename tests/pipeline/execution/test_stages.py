@@ -23,7 +23,8 @@ from clozeworks.pipeline.execution.stages import (
 )
 from clozeworks.pipeline.execution.tables import TemporaryTable
 from clozeworks.pipeline.execution.units import OpenedStage, Unit, read_errors, read_units
-from number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
+
+from tests.fixtures.number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
 
 SQUARES = [0, 1, 4, 9, 16]
 

@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import number_stage
 import pytest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import units
@@ -28,7 +27,9 @@ from clozeworks.pipeline.execution.units import (
     write_record,
     write_units,
 )
-from number_stage import Done, number_units
+
+from tests.fixtures import number_stage
+from tests.fixtures.number_stage import Done, number_units
 
 PHASE = "squares"
 
@@ -143,7 +144,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.stages import open_stage
-from number_stage import Done, NumberStage, Squares
+from tests.fixtures.number_stage import Done, NumberStage, Squares
 
 def megabytes():
     with open("/proc/self/statm") as file:
@@ -166,10 +167,10 @@ print(megabytes() - before)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_returns_what_its_threads_have_freed(tmp_path: Path):
-    fixtures = Path(number_stage.__file__).parent
+    root = Path(number_stage.__file__).parents[2]
     ended = subprocess.run(
         [sys.executable, "-c", HUNGRY_THREADS, str(tmp_path / "out")],
-        env={**os.environ, "PYTHONPATH": str(fixtures)},
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         check=True,

@@ -29,8 +29,9 @@ from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary, measure_vocabulary
-from documents_fixture import TRAIN, VALIDATION, write_documents
-from manifest_fixture import make_manifest, write_manifest
+
+from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
+from tests.fixtures.manifest_fixture import make_manifest, write_manifest
 
 WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]
 RUN = RunOptions(workers=1)

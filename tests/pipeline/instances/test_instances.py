@@ -26,7 +26,8 @@ from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
-from corpus_fixture import one_source
+
+from tests.fixtures.corpus_fixture import one_source
 
 
 def vocabulary_of(num_words: int = 400, num_pieces: int = 100) -> Vocabulary:

@@ -25,11 +25,12 @@ from clozeworks.pipeline.storage.stage import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from corpus_fixture import one_source
-from documents_fixture import write_documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances_fixture import replace_shard
+
+from tests.fixtures.corpus_fixture import one_source
+from tests.fixtures.documents_fixture import write_documents
+from tests.fixtures.instances_fixture import replace_shard
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple(f"w{number}" for number in range(95))

@@ -13,11 +13,12 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.chunks import Corpus, cut_segments
 from clozeworks.pipeline.instances.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.seeding import rng_for
-from corpus_fixture import one_source
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_data import DATA, needs_shared_data
 from tokenizers import BertWordPieceTokenizer
+
+from tests.fixtures.corpus_fixture import one_source
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 VOCAB_SIZE = 1000
 CONTINUES = np.arange(VOCAB_SIZE) >= 800

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.sources.formats import read_documents
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 CORPUS = Path(__file__).parents[3] / "examples" / "quickstart" / "corpus"
 URL = "https://en.wikipedia.org/wiki?curid="

@@ -18,8 +18,9 @@ from clozeworks.pipeline.sources.archives import SUFFIXES
 from clozeworks.pipeline.sources.records import RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
-from reading import ONE_RANGE, Source
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.reading import ONE_RANGE, Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 TEXTS = {
     f"shelf/Book {number}.txt": f"This is book {number}, by someone.\n\nIt goes on.\n"

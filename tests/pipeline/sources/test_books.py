@@ -14,16 +14,17 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import books
 from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.records import InputRange
 from hypothesis import given
 from hypothesis import strategies as st
-from reading import Source
-from shared_data import DATA, needs_shared_data
-from text_files import BOOK, PROSE, paragraphs_of, read_text
+
+from tests.fixtures.reading import Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
+from tests.fixtures.text_files import BOOK, PROSE, paragraphs_of, read_text
 
 
 def test_headings_and_rulers_are_left_out_and_counted() -> None:

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.delimited import csv_rows
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES
 from clozeworks.pipeline.sources.records import RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
-from reading import ONE_RANGE, Source
+
+from tests.fixtures.reading import ONE_RANGE, Source
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 SECOND = "So are olives, which grow in Greece."

@@ -3,8 +3,9 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.drama import without_drama
 from clozeworks.pipeline.sources.formats import read_documents
-from reading import Source
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.reading import Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 # From Henry VI, A Woman of No Importance, Dryden's Amboyna, Theocritus, Euripides, Chekhov.
 SCENES = [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.encodings import (
     SAMPLE_BYTES,
     Detection,
@@ -16,7 +17,6 @@ from clozeworks.pipeline.encodings import (
     read_sample,
 )
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_documents
 from clozeworks.pipeline.text_streams import recoded, with_head
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.jsonl import plan_json_lines, read_json_lines
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
-from reading import Source
+
+from tests.fixtures.reading import Source
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 

@@ -10,8 +10,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.transforms import ReadDocuments
 

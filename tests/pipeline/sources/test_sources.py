@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.formats import (
     MIN_RANGE_BYTES,
     find_inputs,

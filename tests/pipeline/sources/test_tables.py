@@ -7,14 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.tables import read_table
-from reading import Source
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.reading import Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 

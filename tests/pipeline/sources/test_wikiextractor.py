@@ -11,8 +11,9 @@ import pytest
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES
-from reading import Source
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.reading import Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 

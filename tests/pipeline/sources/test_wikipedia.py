@@ -21,8 +21,9 @@ from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, read_dump
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import Source
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.reading import Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
   <siteinfo><sitename>Wikipedia</sitename><dbname>testwiki</dbname><namespaces>

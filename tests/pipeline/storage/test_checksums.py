@@ -13,7 +13,8 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.storage.shards import read_columns
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from stages_fixture import Configs, make_stages
+
+from tests.fixtures.stages_fixture import Configs, make_stages
 
 FLIPS = 150
 

@@ -18,7 +18,8 @@ from clozeworks.pipeline.storage.claim import (
     other_file,
 )
 from clozeworks.pipeline.storage.directory import OutputDirectory
-from object_stores import object_store
+
+from tests.fixtures.object_stores import object_store
 
 NOTHING = Found(changes=None)
 OTHERS = Found(changes=None, other_file="thesis.tex")

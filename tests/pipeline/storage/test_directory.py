@@ -24,7 +24,8 @@ from clozeworks.pipeline.storage.directory import (
     locked,
     write_file,
 )
-from object_stores import object_store
+
+from tests.fixtures.object_stores import object_store
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):

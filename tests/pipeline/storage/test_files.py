@@ -18,7 +18,8 @@ import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.storage import files, remote
-from object_stores import object_store
+
+from tests.fixtures.object_stores import object_store
 
 
 @pytest.fixture(scope="module", params=["local", "s3", "gs"])

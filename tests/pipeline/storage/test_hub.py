@@ -13,14 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.storage import hub
-from hub_server import served
+
+from tests.fixtures.hub_server import served
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 WIKI = "https://simple.wikipedia.org/wiki/Almond"

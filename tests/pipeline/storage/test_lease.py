@@ -14,7 +14,8 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.storage.directory import locked
 from clozeworks.pipeline.storage.lease import FOLDER, Lease
-from object_stores import object_store
+
+from tests.fixtures.object_stores import object_store
 
 
 @pytest.fixture(params=["local", "s3", "gs"])

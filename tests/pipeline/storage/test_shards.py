@@ -24,7 +24,8 @@ from clozeworks.pipeline.storage.shards import (
     write_parquet,
 )
 from clozeworks.pipeline.storage.stage import read_manifest
-from manifest_fixture import write_manifest
+
+from tests.fixtures.manifest_fixture import write_manifest
 
 NAME = "train-00000-of-00001.parquet"
 TABLE = pa.table(

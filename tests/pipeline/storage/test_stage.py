@@ -20,10 +20,11 @@ from clozeworks.pipeline.storage.stage import (
     unfinished_stage,
     write_manifest,
 )
-from manifest_fixture import make_manifest, parsed
-from manifest_fixture import write_manifest as write_manifest_of
 from msgspec import structs
-from object_stores import object_store
+
+from tests.fixtures.manifest_fixture import make_manifest, parsed
+from tests.fixtures.manifest_fixture import write_manifest as write_manifest_of
+from tests.fixtures.object_stores import object_store
 
 RECORD = ".work/build/00000.json"
 

@@ -15,7 +15,8 @@ from clozeworks.pipeline.vocabulary.accents import decide_accents
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
-from documents_fixture import TRAIN, VALIDATION, write_documents
+
+from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
 
 TEXTS = {
     "en": "The café near the lake has been closed since the spring of that year . " * 20,

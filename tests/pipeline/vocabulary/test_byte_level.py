@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from byte_level_fixture import MERGES, PIECES, write_published_tokenizer
 from clozeworks.pipeline.config import VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import find_words
@@ -32,7 +31,9 @@ from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.byte_level_fixture import MERGES, PIECES, write_published_tokenizer
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 CASED = Normalization(lowercase=False, strip_accents=False)
 NORMALIZATIONS = [

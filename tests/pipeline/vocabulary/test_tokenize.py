@@ -20,7 +20,8 @@ from clozeworks.pipeline.vocabulary.tokenize import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_data import DATA, needs_shared_data
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 NORMALIZATIONS = [
     *(Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)),

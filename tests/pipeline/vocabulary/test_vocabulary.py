@@ -25,9 +25,10 @@ from clozeworks.pipeline.vocabulary.tokenize import (
 )
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
-from shared_data import DATA, needs_shared_data
 from tokenizers import Tokenizer
 from tokenizers.normalizers import NFD
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 NORMALIZATIONS = [
     Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)

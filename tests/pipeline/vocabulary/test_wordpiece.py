@@ -20,8 +20,9 @@ from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_data import DATA, needs_shared_data
 from tokenizers import BertWordPieceTokenizer
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 word_counts = st.dictionaries(
     st.text("abcAß中", min_size=1, max_size=9), st.integers(1, 50), max_size=25

@@ -21,7 +21,13 @@ from .figures import format_number
 from .foreign import flag, foreign, language_of
 from .functions import CASE_FUNCTIONS, PARSER_FUNCTIONS
 from .names import NAMES, TemplateGroup, countries
-from .patterns import Arguments, Renderer, all_fitting, first_fitting, first_value
+from .patterns import (
+    Arguments,
+    Renderer,
+    all_fitting,
+    first_fitting,
+    first_value,
+)
 from .repair import MISSING, PRONUNCIATION, REMOVED
 from .rules import RULES, ship
 

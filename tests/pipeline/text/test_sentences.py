@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.abbreviations import stops_of
-from clozeworks.pipeline.sources.sentence_joins import join, join_rules_of
-from clozeworks.pipeline.sources.sentence_rules import (
+from clozeworks.pipeline.text.abbreviations import stops_of
+from clozeworks.pipeline.text.sentence_joins import join, join_rules_of
+from clozeworks.pipeline.text.sentence_rules import (
     ABBREVIATIONS,
     BEFORE_CAPITALS,
     JOINS,
@@ -16,16 +16,12 @@ from clozeworks.pipeline.sources.sentence_rules import (
     Rule,
     language_code,
 )
-from clozeworks.pipeline.sources.sentences import (
-    LONGEST_CALL,
-    compose,
-    normalise,
-    split_sentences,
-)
+from clozeworks.pipeline.text.sentences import LONGEST_CALL, compose, normalise, split_sentences
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_patterns import PATTERNS, count_mis_splits
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
+
+from tests.fixtures.sentence_patterns import PATTERNS, count_mis_splits
 
 MARKS = (
     "abc XYZ 12.,;:!?…\"'“”‘’()[]「」。、？！ 다고 は"

@@ -4,11 +4,11 @@ import time
 from itertools import chain
 
 import pytest
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.counters import LOST_TO_TEMPLATE, Counters, most_costly_templates
-from clozeworks.pipeline.sources.wikitext.names import NAMES
-from clozeworks.pipeline.sources.wikitext.passages import GAP, wikitext_to_paragraphs
-from clozeworks.pipeline.sources.wikitext.templates import (
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.text.wikitext.names import NAMES
+from clozeworks.pipeline.text.wikitext.passages import GAP, wikitext_to_paragraphs
+from clozeworks.pipeline.text.wikitext.templates import (
     parse_arguments,
     render_template,
     template_name,

@@ -3,7 +3,14 @@
 import re
 
 from .formulas import formula_text, raised
-from .repair import GAP, MISSING, PARAGRAPH_BREAK, REMOVED, REMOVED_BLOCK, Dropped
+from .repair import (
+    GAP,
+    MISSING,
+    PARAGRAPH_BREAK,
+    REMOVED,
+    REMOVED_BLOCK,
+    Dropped,
+)
 
 _NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {

@@ -19,7 +19,12 @@ from collections.abc import Collection, Mapping
 from ...counters import LOST_TO_TEMPLATE, Counters
 from ...languages import language_tag
 from ...schemas import SENTENCE_ENDS
-from ..fragments import introduction_gap, is_navigation, resolve_entities, without_reference_marks
+from ..fragments import (
+    introduction_gap,
+    is_navigation,
+    resolve_entities,
+    without_reference_marks,
+)
 from .names import NAMES
 from .repair import (
     CONTROLS,

@@ -1,11 +1,11 @@
 import pytest
-from clozeworks.pipeline.sources.fragments import (
+from clozeworks.pipeline.text.fragments import (
     introduction_gap,
     is_navigation,
     without_reference_marks,
 )
-from clozeworks.pipeline.sources.wikitext.passages import wikitext_to_paragraphs
-from clozeworks.pipeline.sources.wikitext.repair import GAP
+from clozeworks.pipeline.text.wikitext.passages import wikitext_to_paragraphs
+from clozeworks.pipeline.text.wikitext.repair import GAP
 
 
 @pytest.mark.parametrize(

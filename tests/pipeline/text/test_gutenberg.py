@@ -2,11 +2,12 @@
 
 import pytest
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_header
 from clozeworks.pipeline.sources.records import RawDocument
-from reading import Source
-from shared_data import DATA, needs_shared_data
-from text_files import BOOK, PROSE, paragraphs_of, read_text
+from clozeworks.pipeline.text.gutenberg import is_gutenberg, plain, read_header
+
+from tests.fixtures.reading import Source
+from tests.fixtures.shared_data import DATA, needs_shared_data
+from tests.fixtures.text_files import BOOK, PROSE, paragraphs_of, read_text
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

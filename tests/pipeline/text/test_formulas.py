@@ -1,5 +1,5 @@
 import pytest
-from clozeworks.pipeline.sources.wikitext.formulas import formula_text
+from clozeworks.pipeline.text.wikitext.formulas import formula_text
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,14 +2,14 @@
 
 import pytest
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.extracted import (
+from clozeworks.pipeline.text.extracted import (
     article_paragraphs,
     find_remains,
     is_prose_line,
     repair_line,
 )
-from clozeworks.pipeline.sources.fragments import is_navigation
-from clozeworks.pipeline.sources.wikitext.repair import GAP
+from clozeworks.pipeline.text.fragments import is_navigation
+from clozeworks.pipeline.text.wikitext.repair import GAP
 from hypothesis import given
 from hypothesis import strategies as st
 

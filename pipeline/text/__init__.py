@@ -1,0 +1,1 @@
+"""Pure rules of text: wikitext to paragraphs, paragraphs to sentences, etexts to their books."""
