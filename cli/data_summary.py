@@ -5,15 +5,13 @@ should look at.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..pipeline.counters import (
+from ..pipeline.counters import WORDS_LEFT_OUT, count_of, name_counts
+from ..pipeline.languages import UNKNOWN
+from ..pipeline.text.wikitext.repair import (
     LOST_TO_TEMPLATE,
     NUM_TEMPLATES,
-    WORDS_LEFT_OUT,
-    count_of,
     most_costly_templates,
-    name_counts,
 )
-from ..pipeline.languages import UNKNOWN
 from ..pipeline.wording import in_words
 from .failures import with_flags
 from .summary import ALREADY_FINISHED, CommandSummary, byte_size, warn
@@ -255,10 +253,10 @@ def _warn_about_losses(manifest: "DocumentsManifest") -> None:
     if num_books := counts.get("books_with_many_headings", 0):
         books = count_of(num_books, "book")
         first = examples["books_with_many_headings"][0]
-        advice = "look at it with --explain: its lines may be wrapped in an unknown way"
+        advice = "look at its document: its lines may be wrapped in an unknown way"
         warn(f"{books} lost over 3% of the words as headings, for example {first}; {advice}")
     elif share > MOST_IN_HEADINGS and counts.get("headings_left_out"):
-        advice = "notes and forms are kept whole with --keep-lines, and --explain shows one"
+        advice = "notes and forms are kept whole with --keep-lines"
         warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
     for reason, what in REMOVED.items():
         if num_removed := counts.get(reason, 0):

@@ -58,7 +58,7 @@ _MODULES = {
     "BuildConfig": "config",
     "BuildInstances": "transforms",
     "CorpusManifests": "corpus",
-    "Counters": "execution.counters",
+    "Counters": "counters",
     "Ingest": "transforms",
     "IngestConfig": "config",
     "LearnVocabulary": "transforms",

@@ -5,18 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from .errors import UserError
-from .execution.trace import LeftOut, Trace
 
 MAX_EXAMPLES = 3
 LONGEST_EXAMPLE = 100
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
-
-LOST_TO_TEMPLATE = "words_lost_to_template_"
-"""Prefix of the counters of words in sentences that lack an unknown template; its name follows."""
-_MOST_TEMPLATES = 200
-NUM_TEMPLATES = 20
-"""How many of them are reported."""
 
 # In longer texts NumPy counts words faster than `bytes.split`.
 _SHORT_BYTES = 300
@@ -37,7 +30,7 @@ class Counters:
 
     `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
     `examples` holds the first few locations of each reason, and of some neutral counts.
-    `num_words_left_out` sums what `leave_out` counts. A `trace` is set to explain one document.
+    `num_words_left_out` sums what `leave_out` counts.
     """
 
     def __init__(self) -> None:
@@ -45,7 +38,6 @@ class Counters:
         self.bad: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}
         self.num_words_left_out = 0
-        self.trace: Trace | None = None
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""
@@ -56,16 +48,7 @@ class Counters:
         num_words = count_words("\n".join(texts))
         if kept:
             num_words -= count_words(kept)
-        self._add_left_out(reason, num_words)
-        if self.trace:
-            for text in texts:
-                self.trace.left_out.append(
-                    LeftOut(
-                        reason=reason,
-                        num_words=count_words(text) - count_words(kept),
-                        text=_words_without(text, kept),
-                    )
-                )
+        self.count_left_out(reason, num_words)
 
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
         """Count a line or sentence that is left out of a document, and its words."""
@@ -79,11 +62,6 @@ class Counters:
 
     def count_left_out(self, reason: str, num_words: int) -> None:
         """Count words that are left out of a document, where only their number is at hand."""
-        self._add_left_out(reason, num_words)
-        if self.trace:
-            self.trace.left_out.append(LeftOut(reason=reason, num_words=num_words))
-
-    def _add_left_out(self, reason: str, num_words: int) -> None:
         self.num_words_left_out += num_words
         self.counts[WORDS_LEFT_OUT + reason] += num_words
 
@@ -112,26 +90,12 @@ class Counters:
             examples.extend(locations[:num_free])
 
     def to_record(self) -> CounterRecord:
-        """Return the counters as plain values with sorted keys, for reproducible records.
-
-        Of the templates only those are in it that cost most words.
-        """
-        counts = self.counts
-        templates = most_costly_templates(counts)
-        if len(templates) > _MOST_TEMPLATES:
-            rare = set(templates[_MOST_TEMPLATES:])
-            counts = {name: count for name, count in counts.items() if name not in rare}
+        """Return the counters as plain values with sorted keys, for reproducible records."""
         return {
-            "counts": dict(sorted(counts.items())),
+            "counts": dict(sorted(self.counts.items())),
             "bad": dict(sorted(self.bad.items())),
             "examples": dict(sorted(self.examples.items())),
         }
-
-
-def most_costly_templates(counts: Mapping[str, int]) -> list[str]:
-    """Return the names of the counters of `LOST_TO_TEMPLATE`, largest first."""
-    names = [name for name in counts if name.startswith(LOST_TO_TEMPLATE)]
-    return sorted(names, key=lambda name: (-counts[name], name))
 
 
 def count_words(text: str | bytes) -> int:
@@ -152,15 +116,6 @@ def count_words(text: str | bytes) -> int:
     is_space = np.frombuffer(b" " + text, np.uint8) <= ord(" ")
     begins_word = is_space[:-1] > is_space[1:]
     return int(np.count_nonzero(begins_word))
-
-
-def _words_without(text: str, kept: str) -> str:
-    """Return the words of `text` that are not among the words of `kept`."""
-    if not kept:
-        return " ".join(text.split())
-    # Counted: of a word that occurs three times in the text and twice in `kept`, one was lost.
-    lost = Counter(text.split()) - Counter(kept.split())
-    return " ".join(lost.elements())
 
 
 def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:

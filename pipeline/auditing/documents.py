@@ -17,15 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import ragged, storage
-from ..counters import (
-    NUM_TEMPLATES,
-    WORDS_LEFT_OUT,
-    count_of,
-    most_costly_templates,
-)
+from ..counters import WORDS_LEFT_OUT, count_of
 from ..manifests import DocumentsManifest
 from ..storage.shards import read_columns
 from ..storage.stage import read_manifest
+from ..text.wikitext.repair import NUM_TEMPLATES, most_costly_templates
 from ..vocabulary.vocabulary import Vocabulary
 from ..wording import in_words
 from .signs import MAX_EXAMPLES, REPEATED, HashSample, Sign, excerpt, find_signs, hash_long

@@ -31,6 +31,7 @@ from ..sources.formats import Input, find_inputs
 from ..storage import absolute, hub
 from ..storage.stage import manifest_head
 from ..text.abbreviations import stops_of
+from ..text.wikitext.repair import drop_rare_templates
 from .deduplicate import Deduplicate
 from .duplicates import NEAR_DUPLICATE
 from .find_near_duplicates import FindCandidates, FindClusters
@@ -147,6 +148,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
                 # What markup takes is what remains of a page: below 0 in dumps of plain text, as
                 # cleaning may separate words.
                 counters.counts[name] = max(count, 0)
+        drop_rare_templates(counters.counts)
         if self.config.near_duplicates is not None:
             counters.count(NEAR_DUPLICATE, 0)  # reported even if there are none
         shards = [shard for record in gathered for shard in record.shards]

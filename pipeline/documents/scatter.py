@@ -25,7 +25,7 @@ from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
 from ..text.sentences import split_sentences
-from ..text.wikitext.repair import GAP
+from ..text.wikitext.repair import GAP, drop_rare_templates
 from .duplicates import hash_text
 from .layout import IngestSetup, check_shard_size
 from .near_duplicates import sketch_tables, sketch_text
@@ -82,6 +82,7 @@ class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
                 np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
                 np.add.at(bucket_documents, buckets, 1)
                 del rows  # or these and the next ones would be in memory at once
+        drop_rare_templates(counters.counts)
         return Scattered(
             files=tuple(table.file(unit.name) for table in self.writes),
             counters=counters.to_record(),

@@ -103,8 +103,6 @@ def read_archive(
         book = InputRange(
             path=name, name=stem_of(name), format=book_format, encoding=detection.encoding
         )
-        if counters.trace:
-            counters.trace.restart()
         try:
             for document in read_book(with_head(head, text), book, config, counters):
                 yield replace(document, id=stem + document.id.removeprefix(archive_name))

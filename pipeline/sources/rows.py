@@ -166,10 +166,6 @@ def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterat
         remains_here: list[bool] = []
         if article.is_extracted:
             remains_here = list(islice(remains, len(article.lines)))
-        if counters.trace and not counters.trace.meet(
-            f"{article.source}:{article.id}", article.title
-        ):
-            continue
         paragraphs = _paragraphs(article, remains_here, counters)
         if not paragraphs:
             counters.count("rows_without_prose")

@@ -160,8 +160,6 @@ def _document(
     if len(text) > _SAVED_CHARACTERS and _count_structures(text) > _MAX_STRUCTURES:
         counters.skip("oversized_page", f"{site.database}:{identity}")
         return None
-    if counters.trace and not counters.trace.meet(f"{site.database}:{identity}", title):
-        return None
     words_left_out_before = counters.num_words_left_out
     model = revisions[-1].findtext("model") if revisions else None
     other_kind = _other_kind(page, title, text, model, site)

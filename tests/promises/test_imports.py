@@ -48,7 +48,7 @@ ALLOWED = {
     "pipeline.vocabulary": EXECUTION,
     "pipeline.documents": EXECUTION | {"pipeline.sources", "pipeline.text"},
     "pipeline.instances": EXECUTION | {"pipeline.vocabulary"},
-    "pipeline.auditing": EXECUTION | {"pipeline.vocabulary", "pipeline.instances"},
+    "pipeline.auditing": EXECUTION | {"pipeline.text", "pipeline.vocabulary", "pipeline.instances"},
     "pipeline.transforms": EXECUTION | STAGES,
     "pipeline.corpus": EXECUTION | STAGES,
     "model": STORAGE

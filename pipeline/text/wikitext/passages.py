@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
-from ...counters import LOST_TO_TEMPLATE, Counters
+from ...counters import Counters
 from ...languages import language_tag
 from ...schemas import SENTENCE_ENDS
 from ..fragments import (
@@ -29,6 +29,7 @@ from .names import NAMES
 from .repair import (
     CONTROLS,
     GAP,
+    LOST_TO_TEMPLATE,
     MISSING,
     PARAGRAPH_BREAK,
     PRONUNCIATION,

@@ -5,6 +5,8 @@ Punctuation elsewhere stays as the authors wrote it. "Berlin (<removed>; born 12
 """
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 
 REMOVED = "\x01"
 """Mark of a removal that the sentence does without: a footnote, a box."""
@@ -24,6 +26,13 @@ REMOVED_BLOCK = f"\n{REMOVED}{PARAGRAPH_BREAK}"
 
 Dropped = dict[str, list[str]]
 """The texts that are left out of a page, by reason."""
+
+LOST_TO_TEMPLATE = "words_lost_to_template_"
+"""Prefix of the counters of words in sentences that lack an unknown template; its name follows."""
+NUM_TEMPLATES = 20
+"""Unknown templates that are reported."""
+_MOST_TEMPLATES = 200
+"""Unknown templates that a record of counters holds."""
 
 _HOLE = re.compile(r"[\x01-\x03\ufffc]")
 _SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")
@@ -176,3 +185,15 @@ def _gap(match: re.Match[str]) -> str:
         is_short = len(before.split()[-1]) <= 2
         needs_words = before[-1].isalpha() and (is_short or after[:1].isalpha())
     return GAP if needs_words else ""
+
+
+def most_costly_templates(counts: Mapping[str, int]) -> list[str]:
+    """Return the names of the counters of `LOST_TO_TEMPLATE`, largest first."""
+    names = [name for name in counts if name.startswith(LOST_TO_TEMPLATE)]
+    return sorted(names, key=lambda name: (-counts[name], name))
+
+
+def drop_rare_templates(counts: Counter[str]) -> None:
+    """Delete the counters of the unknown templates that cost least, so that records stay small."""
+    for name in most_costly_templates(counts)[_MOST_TEMPLATES:]:
+        del counts[name]
