@@ -11,9 +11,8 @@ import click
 
 from ..pipeline.wording import in_words
 from .glossary import WORDS_OF_RESULTS
-from .options import check_suffix
 from .output import make_console
-from .summary import CommandSummary, is_detail
+from .summary import is_detail
 
 if TYPE_CHECKING:
     from ..model.finetuning.results import ResultLine
@@ -26,14 +25,7 @@ COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 @click.argument("directory", type=click.Path(), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-@click.option(
-    "--html",
-    type=click.Path(),
-    metavar="FILE.html",
-    help="Also write a page: runs, learning curves, classes, and the most confident mistakes on "
-    "dev.",
-)
-def results(directory: str, as_json: bool, as_csv: bool, html: str | None) -> CommandSummary | None:
+def results(directory: str, as_json: bool, as_csv: bool) -> None:
     """Print all fine-tuning results below DIR, in percent.
 
     Each output directory of `clozeworks finetune` has one line per metric: the learning rate of
@@ -44,8 +36,6 @@ def results(directory: str, as_json: bool, as_csv: bool, html: str | None) -> Co
         raise click.UsageError("Give either --json or --csv, not both.")
     from ..model.finetuning.results import read_results
 
-    if html is not None:
-        check_suffix("html", html, ".html", "a page")
     lines = read_results(directory)
     if as_json:
         click.echo(json.dumps([asdict(line) for line in lines], indent=2))
@@ -53,17 +43,6 @@ def results(directory: str, as_json: bool, as_csv: bool, html: str | None) -> Co
         _print_csv(lines)
     else:
         _print_table(lines)
-    if html is None:
-        return None
-    from ..model.finetuning.page import render_results
-    from ..pipeline.storage.directory import write_file
-
-    with write_file(html) as file:
-        file.write(render_results(directory).encode())
-    if as_json or as_csv:
-        return None  # a summary would follow the data
-    num_directories = len({line.directory for line in lines})
-    return CommandSummary("results", html, [("directories", f"{num_directories:,}")])
 
 
 def _print_csv(lines: "list[ResultLine]") -> None:

@@ -131,7 +131,7 @@ def use_all_commands(trials: StoreTrials) -> None:
             ["evaluate", f"{root}/word-order", dev],
             ["predict", f"{root}/word-order", dev, "--output", f"{root}/predictions.tsv"],
             ["features", f"{root}/model", dev, "--output", f"{root}/vectors.parquet"],
-            ["results", root, "--html", f"{root}/results.html"],
+            ["results", root],
             ["export", f"{root}/model", "--output", f"{root}/exported"],
         ):
             begun = time.monotonic()

@@ -172,10 +172,6 @@ def test_every_hint_names_an_option_that_exists():
             ".parquet, not x.csv.",
         ),
         (
-            "results . --html a.pdf",
-            "--html writes a page: give a name that ends in .html, not a.pdf.",
-        ),
-        (
             "ingest https://example.org/a/wiki.xml.bz2 --output d",
             "https://example.org/a/wiki.xml.bz2 is on the web, which is not read directly. "
             "Download it, and give the file: curl -L -C - -O https://example.org/a/wiki.xml.bz2",

@@ -14,7 +14,6 @@ from clozeworks.cli.main import main
 from clozeworks.model.finetuning import search
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
@@ -156,7 +155,6 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
     assert (best["batch_size"], best["epochs"]) in [(8, 1), (8, 2), (16, 1), (16, 2)]
     card = (output / "README.md").read_text()
     assert f"| batch size | {best['batch_size']} |" in card
-    assert "batch size 16, epochs 2" in render_results(output)
     main(["results", str(output)])
     assert "accuracy" in capsys.readouterr().out
     # One value in a tuple is that value.
@@ -302,6 +300,32 @@ def test_a_finished_search_takes_other_test_files(checkpoint, data, tmp_path, mo
     (folder / "test.tsv").unlink()
     finetune("sst2", folder, checkpoint, output, quick(**config))
     assert not (output / "test").exists()
+
+
+def test_dev_answers_have_text_and_truth_and_select_names_the_first_metric(checkpoint, tmp_path):
+    texts = ["the film was good", "a good book", "very bad", "a bad film", "dull book", "is dull"]
+    labels = ["good", "good", "bad", "bad", "dull", "dull"]
+    for name, copies in (("train", 4), ("dev", 2)):
+        rows = list(zip(texts, labels, strict=True)) * copies
+        write_table(tmp_path / "data" / f"{name}.tsv", rows, "text\tlabel")
+    output = tmp_path / "run"
+    options = {"epochs": 2, "learning_rates": (2e-3,)}
+    with pytest.raises(UserError, match="`select` is f1; choose one of accuracy, macro_f1"):
+        finetune("classify", tmp_path / "data", checkpoint, output, quick(select="f1"))
+    config = quick(select="macro-f1", **options)
+    summary = finetune("classify", tmp_path / "data", checkpoint, output, config)
+    lines = (output / "dev" / "dev.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["text"] for row in rows] == texts * 2
+    assert [row["truth"] for row in rows] == labels * 2
+    right = sum(row["label"] == row["truth"] for row in rows)
+    assert summary["best"]["scores"]["accuracy"] == pytest.approx(right / 12)
+    report = summary["dev_classes"]
+    assert sum(map(sum, report["confusion"])) == 12
+    assert {figures["count"] for figures in report["classes"].values()} == {4}
+    assert summary["metric"] == "macro_f1"
+    f1 = [figures["f1"] for figures in report["classes"].values()]
+    assert summary["highest"] == pytest.approx(sum(f1) / 3)
 
 
 def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refused(

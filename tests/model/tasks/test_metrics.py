@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from clozeworks.model.tasks.metrics import measure
+from clozeworks.model.tasks.metrics import label_report, measure
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +76,29 @@ def test_macro_f1_weighs_all_classes_alike():
     labels = np.array([0, 0, 0, 0, 1, 2])
     predictions = np.array([0, 0, 0, 0, 2, 2])
     assert measure("macro_f1", predictions, labels) == pytest.approx((1 + 0 + 2 / 3) / 3)
+
+
+def test_figures_of_classes_follow_from_the_confusion_matrix():
+    names = ("a", "b", "c")
+    report = label_report(names, list("aaabbbbcc"), list("aabbbbacb"))
+    matrix = np.array([[2, 1, 0], [1, 3, 0], [0, 1, 1]])
+    assert report.confusion == matrix.tolist()
+    for index, name in enumerate(names):
+        right = matrix[index, index]
+        precision = right / matrix[:, index].sum()
+        recall = right / matrix[index].sum()
+        assert report.classes[name] == pytest.approx(
+            {
+                "precision": precision,
+                "recall": recall,
+                "f1": 2 * precision * recall / (precision + recall),
+                "count": matrix[index].sum(),
+            }
+        )
+
+
+def test_many_classes_have_no_matrix():
+    names = [f"class {number}" for number in range(101)]
+    report = label_report(names, names, names)
+    assert len(report.classes) == 101
+    assert report.confusion == []

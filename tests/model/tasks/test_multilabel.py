@@ -14,7 +14,6 @@ from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.batches import make_batch
@@ -157,4 +156,3 @@ def test_it_learns_loads_in_transformers_and_shows_its_mistakes(tmp_path, checkp
     (labels,) = classifier([answer["text"]])
     theirs = {each["label"]: each["score"] for each in labels}
     assert answer["probabilities"] == pytest.approx(theirs, abs=1e-4)
-    assert "anger" in render_results(output)

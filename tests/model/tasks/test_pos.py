@@ -8,7 +8,6 @@ import transformers
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.page import render_results
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.ner import WordClasses, read_ner, read_pos
@@ -131,4 +130,3 @@ def test_it_learns_and_loads_in_transformers(tmp_path):
     assert [each["score"] for each in theirs] == pytest.approx(
         answer["tag_probabilities"], abs=1e-4
     )
-    assert "pos" in render_results(output)
