@@ -33,7 +33,6 @@ from ..text.gutenberg import Block
 from ..text.sentences import compose, ends_sentence
 from ..text.wikitext.repair import GAP
 from .compression import stem_of, text_stream
-from .drama import without_drama
 from .lines import BOM
 from .records import InputRange, RawDocument
 
@@ -161,8 +160,7 @@ def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocume
         unit = "blank-line"
     if unit == "blank-line":
         return _numbered(_block_documents(text, width), text.name, f"{text.name}#0")
-    texts = (without_drama(piece, counters) for piece in chain([text.head], text.rest))
-    blocks = _blocks(_lines(texts), width, keeps_lines=text.keeps_lines)
+    blocks = _blocks(text.lines(), width, keeps_lines=text.keeps_lines)
     paragraphs = _prose(blocks, text, counters)
     return _numbered(_cut(paragraphs), text.name, text.name)
 
@@ -202,8 +200,7 @@ def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocumen
     pieces = gutenberg.split_books(text.head, start, text.rest, counters)
     for (_, header), pieces_of_book in groupby(pieces, itemgetter(0, 1)):
         fields = gutenberg.read_header(header)
-        texts = (without_drama(piece, counters) for _, _, piece in pieces_of_book)
-        blocks = _blocks(_lines(texts), width)
+        blocks = _blocks(_lines(piece for _, _, piece in pieces_of_book), width)
         blocks = gutenberg.without_apparatus(blocks, width, counters)
         for paragraphs in _cut(_prose(blocks, text, counters)):
             yield RawDocument(
