@@ -48,8 +48,6 @@ NUM_WARNINGS = 3
 """Shards, or files, that are named."""
 MOST_IN_HEADINGS = 0.03
 """The share of all words that headings may be, before they are warned about."""
-READ_AS = "texts_read_as_"
-"""Prefix of the counters of members of archives in a detected encoding, whose name follows."""
 
 Rows = list[tuple[str, str]]
 
@@ -228,12 +226,6 @@ def _warn_about_encodings(manifest: "DocumentsManifest") -> None:
     num_more = len(detected) - NUM_WARNINGS
     if num_more > 0:
         warn(f"{count_of(num_more, 'more file')} read in other encodings; see the manifest")
-    for counter, num_texts in manifest.counts.items():
-        if counter.startswith(READ_AS):
-            encoding = counter.removeprefix(READ_AS)
-            texts = count_of(num_texts, "text")
-            first = manifest.examples[counter][0]
-            warn(f"{texts} in archives read as {encoding}, for example {first}")
     if num_lines := manifest.counts.get("text_lines_with_invalid_utf8", 0):
         lines = count_of(num_lines, "line")
         warn(f"{lines} of text with bytes that are not UTF-8: they became U+FFFD")

@@ -27,7 +27,7 @@ def ingest(
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
     A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a
-    text or book (.txt, or a .tar or .zip of them), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder
+    text or book (.txt), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder
     of any of these, a pattern such as 'dumps/*.bz2', or a data set from the Hugging Face Hub
     (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """

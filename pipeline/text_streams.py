@@ -3,7 +3,6 @@
 import codecs
 import io
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import BinaryIO, cast
 
 from .encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, UTF_8, is_damage
@@ -12,20 +11,13 @@ from .errors import UserError
 _BLOCK_BYTES = 1 << 16
 
 
-class EncodingUserError(UserError):
-    """A text does not go on in the encoding that it is read in.
-
-    Its name ends as `UserError` does, by which a cluster's traceback is known for a user's mistake.
-    """
-
-
 def recoded(
     stream: BinaryIO, encoding: str, name: str, remedy: str = "convert the file to UTF-8"
 ) -> BinaryIO:
     """Return a stream of the same text in UTF-8, without byte order mark; UTF-8 stays as it is.
 
     Bytes that the encoding does not have become U+FFFD. If there are many, reading the stream
-    raises `EncodingUserError`, which names the text and the remedy.
+    raises `UserError`, which names the text and the remedy.
     """
     if encoding == UTF_8:
         return stream
@@ -38,19 +30,13 @@ def _recoded_blocks(stream: BinaryIO, encoding: str, name: str, remedy: str) -> 
     while block := stream.read(_BLOCK_BYTES):
         text = decoder.decode(block)
         if not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
-            raise EncodingUserError(
+            raise UserError(
                 f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: "
                 f"{remedy}."
             )
         num_bytes += len(block)
         yield text.encode(UTF_8, "replace")
     yield decoder.decode(b"", final=True).encode(UTF_8, "replace")
-
-
-def with_head(head: bytes, stream: BinaryIO) -> BinaryIO:
-    """Return a stream from which `head`, which was read from it already, is read again."""
-    rest = iter(lambda: stream.read(_BLOCK_BYTES), b"")
-    return stream_of(chain([head], rest))
 
 
 def stream_of(blocks: Iterable[bytes]) -> BinaryIO:

@@ -206,6 +206,6 @@ def _text_share(source: Input) -> float:
         return 1.0 if compressed else 0.25
     if source.format in ("parquet", "hf"):
         return 3.2
-    if compressed or source.name.lower().endswith(".zip"):
+    if compressed:
         return 2.8
     return 0.95

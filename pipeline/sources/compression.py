@@ -8,7 +8,6 @@ text: they are a bomb.
 import bz2
 import gzip
 import lzma
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,19 +18,16 @@ import pyarrow as pa
 from ..counters import Counters
 from ..text_streams import recoded, stream_of
 
-COMPRESSED_SUFFIXES = (".gz", ".tgz", ".bz2", ".xz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 BOMB_RATIO = 200
 """Times its compressed size that text may expand to."""
 TEXT_ALLOWANCE = 1 << 24
 """Bytes that one text may expand to whatever the ratio."""
-ARCHIVE_ALLOWANCE = 1 << 30
-"""Bytes that all texts of an archive may expand to whatever the ratio."""
 
 # If a file ends too early, Arrow does not return what it decompressed in the last call: small calls
 # lose little.
 _ZSTD_READ_BYTES = 1 << 13
-# zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
 _READ_BYTES = 1 << 13
 
 # The specification of .xz: zero bytes may follow a stream, in groups of four.
@@ -44,7 +40,6 @@ _DAMAGE = (
     ValueError,
     zlib.error,
     lzma.LZMAError,
-    zipfile.BadZipFile,
     pa.ArrowException,
 )
 
@@ -109,12 +104,31 @@ def decompressed(
     """Return the bytes of a file, decompressed if its `name` says that it is compressed.
 
     A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`)
-    or when it turns out to be a bomb (``compression_bomb``). `file` stays open.
+    or when it turns out to be a bomb (``compression_bomb``): `allowance` is how many bytes it may
+    expand to whatever the ratio. `file` stays open.
     """
     if not is_compressed(name):
         return file
+    return stream_of(_decompressed_blocks(file, name, counters, allowance))
+
+
+def _decompressed_blocks(
+    file: BinaryIO, name: str, counters: Counters, allowance: int
+) -> Iterator[bytes]:
     read = _decompressor(file, name)
-    return stream_of(bounded_blocks(read, progress(file), name, counters, allowance))
+    start = file.tell()
+    num_compressed = 0
+    num_bytes = 0
+    with counted_damage("corrupt_file", name, counters):
+        while block := read(_READ_BYTES):
+            num_bytes += len(block)
+            # Arrow closes a file at its end, which can then no longer tell.
+            if not file.closed:
+                num_compressed = file.tell() - start
+            if is_bomb(num_compressed, num_bytes, allowance):
+                counters.skip("compression_bomb", f"{name}, beyond byte {num_bytes}")
+                return
+            yield block
 
 
 def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) -> BinaryIO:
@@ -194,45 +208,3 @@ class _StreamReader:
         self._decompressor = self._new_decompressor()
         self._unread = compressed
         return True
-
-
-def progress(file: BinaryIO) -> Callable[[], int]:
-    """Return a function that tells how many bytes of `file` were read.
-
-    Arrow closes a file at its end, which can then no longer tell: the last answer stands.
-    """
-    offset = 0
-
-    def tell() -> int:
-        nonlocal offset
-        if not file.closed:
-            offset = file.tell()
-        return offset
-
-    return tell
-
-
-def bounded_blocks(
-    read: Callable[[int], bytes],
-    num_compressed: Callable[[], int],
-    name: str,
-    counters: Counters,
-    allowance: int = TEXT_ALLOWANCE,
-    damage: str = "corrupt_file",
-) -> Iterator[bytes]:
-    """Yield the bytes of a text up to damage, or to where it turns out to be a bomb.
-
-    `read` returns the next bytes, at most as many as it is called with, and none at the end.
-    `num_compressed` returns how many bytes were decompressed so far, and `allowance` is how many
-    bytes the text may expand to whatever the ratio. `counters` gets ``compression_bomb`` and
-    `damage`; messages begin with `name`.
-    """
-    start = num_compressed()
-    num_bytes = 0
-    with counted_damage(damage, name, counters):
-        while block := read(_READ_BYTES):
-            num_bytes += len(block)
-            if is_bomb(num_compressed() - start, num_bytes, allowance):
-                counters.skip("compression_bomb", f"{name}, beyond byte {num_bytes}")
-                return
-            yield block

@@ -9,6 +9,7 @@ import json
 import os.path
 import posixpath
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +25,6 @@ from ..encodings import check_line_ends, detect, read_sample, refusal
 from ..errors import UserError
 from ..storage import hub
 from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
-from .archives import SUFFIXES as ARCHIVE_SUFFIXES
-from .archives import plan_archive, read_archive
 from .books import read_book
 from .compression import decompressed, is_compressed, stem_of
 from .delimited import plan_csv, plan_tsv, read_csv, read_tsv
@@ -48,11 +47,12 @@ NUM_READERS = 16
 BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
 """Files of a directory that `ingest` wrote, beside its documents."""
 KNOWN_NAMES = (
-    ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, "
+    ".xml, .txt, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, "
     "WikiExtractor's wiki_00"
 )
 
 _SNIFFED_BYTES = 1 << 16
+_ARCHIVE_NAME = re.compile(r"\.(?:tar|tar\.(?:gz|bz2|xz|zst)|tgz|zip)$", re.IGNORECASE)
 # "enwiki-20261101-pages-articles1.xml-p1p41242.bz2": large dumps come in parts.
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
 _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
@@ -159,6 +159,11 @@ def _find_files(
         if _MARKER.fullmatch(posixpath.basename(path)):
             left_out.note("hidden_files", names[path])
             continue
+        # Not left out: it may be most of a corpus.
+        if _ARCHIVE_NAME.search(path):
+            command = "unzip" if path.lower().endswith("zip") else "tar xf"
+            unpack = f"{command} {shlex.quote(posixpath.basename(path))}"
+            raise UserError(f"{path} is an archive: unpack it ({unpack}) and give the folder.")
         file_format = _format_of(path, config)
         if file_format:
             inputs.append(Input(path, names[path], file_format, num_bytes))
@@ -193,8 +198,6 @@ def _why_empty(source: str, reasons: Counter[str]) -> str:
 def _format_of(path: str, config: IngestConfig) -> str | None:
     """Return a file's format by `config.format`, its name or its first bytes; None if unknown."""
     name = posixpath.basename(path).lower()
-    if config.format in ("auto", "text", "gutenberg") and name.endswith(ARCHIVE_SUFFIXES):
-        return "archive"
     if config.format != "auto":
         return config.format
     if _DUMP_NAME.search(name):
@@ -420,7 +423,6 @@ FORMATS = {
     "hf": Format(plan_data_set, read_data_set, hub.opened_set),
     "text": Format(_plan_whole, read_book),
     "gutenberg": Format(_plan_whole, read_book),
-    "archive": Format(plan_archive, read_archive),
     EMPTY_FILE: Format(_plan_whole, _read_nothing),
     DAMAGED_FILE: Format(_plan_whole, _read_nothing),
 }

@@ -33,7 +33,7 @@ from .trial import Outcome, count_events, finish, kill_after, kill_at, run, star
 from .world import COMMANDS, OTHERS, command, copy_world, digest, make_world, output_of
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
-STRUCTURED = (".xml", ".bz2", ".gz", ".zip", ".parquet")
+STRUCTURED = (".xml", ".bz2", ".gz", ".parquet")
 """Suffixes of files in which damage shows; a cut from one line of JSON Lines into another may leave
 a valid file.
 """

@@ -25,8 +25,6 @@ MUTATIONS = {
     "JSON Lines": ("rows.jsonl", INGEST),
     "Parquet": ("rows.parquet", INGEST),
     "WikiExtractor": ("wiki_00", INGEST),
-    "tar": ("books.tar.gz", INGEST),
-    "zip": ("books.zip", INGEST),
     "recipe": ("recipe.toml", "run FILE --output out"),
     "--config": ("options.toml", "vocab documents --output out --config FILE --workers 1"),
     "documents: manifest": (

@@ -5,13 +5,10 @@ commands.
 import bz2
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
 import signal
-import tarfile
-import zipfile
 from pathlib import Path
 
 from .trial import kill_at, run
@@ -115,15 +112,6 @@ def _write_sources(folder: Path) -> None:
     (folder / "lines.txt").write_text(
         "".join(f"{line}\n" for line in " ".join(texts[0].split()).split(". ")[:40])
     )
-    with (
-        tarfile.open(folder / "books.tar.gz", "w:gz") as tar,
-        zipfile.ZipFile(folder / "books.zip", "w", 8) as zipped,
-    ):
-        for number, text in enumerate(texts):
-            entry = tarfile.TarInfo(f"books/{number}.txt")
-            entry.size = len(text.encode())
-            tar.addfile(entry, io.BytesIO(text.encode()))
-            zipped.writestr(entry.name, text)
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import json
 import os
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -73,8 +72,6 @@ FILES = {
     "README": (TEXT, None),
     "cover.jpg": (LINE, None),
     "broken.bz2": (b"no bz2", None),
-    "books.tar.gz": (b"", "archive"),
-    "books.zip": (b"", "archive"),
 }
 
 
@@ -88,15 +85,8 @@ def test_formats_are_known_by_name_or_by_the_first_bytes(tmp_path: Path):
 
 def test_format_says_what_names_do_not(tmp_path: Path):
     write(tmp_path / "all" / "a.md", TEXT)
-    write(tmp_path / "all" / "b.tar", TEXT)
-    assert formats(tmp_path / "all", IngestConfig(format="text")) == (
-        {"a.md": "text", "b.tar": "archive"},
-        0,
-    )
-    assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {
-        "a.md": "jsonl",
-        "b.tar": "jsonl",
-    }
+    assert formats(tmp_path / "all", IngestConfig(format="text")) == ({"a.md": "text"}, 0)
+    assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {"a.md": "jsonl"}
 
 
 def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[str], Counters]:
@@ -114,14 +104,12 @@ def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path)
     write(tmp_path / "dumps" / "enwiki-articles2.xml-p10p19.bz2", bz2.compress(DUMP))
     write(tmp_path / "text" / "AA" / "wiki_00", DOC.replace(b"en.wiki", b"ko.wiki"))
     write(tmp_path / "books" / "Emma.txt.gz", gzip.compress(TEXT))
-    with tarfile.open(tmp_path / "books" / "novels.tar", "w") as archive:
-        archive.add(write(tmp_path / "Persuasion.txt", TEXT), "novels/Persuasion.txt")
     write(tmp_path / "lines.jsonl", LINE * 3)
     pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "table.parquet")
     datasets.Dataset.from_list([{"text": PROSE, "label": 1}] * 2).save_to_disk(tmp_path / "saved")
     names = ["dumps/*.bz2", "text", "books/", "lines.jsonl", "table.parquet", "saved"]
     found, counters = read_all([f"{tmp_path}/{name}" for name in names])
-    assert found == {"enwiki": 2, "kowiki": 1, "text": 2, "jsonl": 3, "parquet": 1, "saved": 2}
+    assert found == {"enwiki": 2, "kowiki": 1, "text": 1, "jsonl": 3, "parquet": 1, "saved": 2}
     assert not counters.bad
     assert (
         read_all([f"hf:{tmp_path}/saved"])[0]
@@ -130,12 +118,12 @@ def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path)
 
 
 def test_empty_files_are_counted(tmp_path: Path):
-    for name in ("a.txt", "b.jsonl", "c.parquet", "d.xml", "e.xml.bz2", "f.tar"):
+    for name in ("a.txt", "b.jsonl", "c.parquet", "d.xml", "e.xml.bz2"):
         write(tmp_path / "all" / name, b"")
     write(tmp_path / "all" / "g.txt", TEXT)
     found, counters = read_all([f"{tmp_path}/all"])
     assert found == {"text": 1}
-    assert counters.bad == {"empty_file": 6}
+    assert counters.bad == {"empty_file": 5}
     assert counters.examples["empty_file"] == ["all/a.txt", "all/b.jsonl", "all/c.parquet"]
 
 
@@ -157,6 +145,11 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["empty"], "The folder empty is empty."),
         (["nothing.txt"], "nothing.txt does not exist"),
         (["all/nothing*"], "nothing\\* matches no file"),
+        (["packed"], r"^packed/a.tar.gz is an archive: unpack it \(tar xf a.tar.gz\) and give the"),
+        (
+            ["a b.ZIP"],
+            r"^a b.ZIP is an archive: unpack it \(unzip 'a b.ZIP'\) and give the folder.$",
+        ),
         (["pictures"], "pictures has no file in a known format"),
         (["all/README"], "^all/README is not in a known format"),
         (
@@ -180,6 +173,9 @@ def test_mistakes_of_the_user(
         "all/README",
         "out/a.txt",
         "pictures/a.jpg",
+        "packed/a.tar.gz",
+        "packed/a.txt",
+        "a b.ZIP",
     ):
         write(tmp_path / name, TEXT)
     write(tmp_path / "mac.csv", b"text\rIt is.\r")
