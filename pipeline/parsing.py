@@ -55,7 +55,7 @@ def convert_values(value: Any, kind: type[T], *, strict: bool = True) -> T:
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     # msgspec 0.22.0 stores what it knows of a Struct in the class before its fields are filled in:
     # a second thread that decodes the same class for the first time meanwhile reads a null pointer,
-    # and the process dies (docs/msgspec.md). So only one thread looks at a new type.
+    # and the process dies. So only one thread looks at a new type.
     with _looking_at_types:
         return _make_decoder(kind)
 
