@@ -20,7 +20,7 @@ EXTRAS = {
         "sentencex",
     ),
     "dask": ("dask", "distributed"),
-    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
+    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy", "matplotlib"),
 }
 """The packages that each extra of clozeworks installs, for advice when one is missing."""
 

@@ -1,24 +1,31 @@
-"""Facts in model cards; ``card.md.jinja`` beside this file adds them to the frame of all cards."""
+"""The cards of models: one template, for pre-trained and for fine-tuned ones.
 
+What others wrote, such as names of sources, is shown as text: no markup and no link comes of it.
+"""
+
+import html
 import os
 import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from ..pipeline.wording import in_words
+from ..pipeline.data_card import CARD
+from ..pipeline.errors import UserError
+from ..pipeline.wording import in_words, with_commas
 
-CARD = "README.md"
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult, ModelCardData
+
 DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
+_TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
+_CODE = re.compile(r"(`[^`]*`)")
 LONGEST_HEAD = 65536
-"""Characters of a card in which its metadata are looked for."""
-# As ``card.md.jinja`` writes it.
-_UNKNOWN_LICENCES = re.compile(
-    r"\n\nThe licences of .* are not recorded; look them up before you publish the model\."
-)
+"""Characters of somebody else's card in which its metadata are looked for."""
 _METRICS = {
     "matthews": "matthews_correlation",
     "spearman": "spearmanr",
@@ -35,25 +42,81 @@ _METRICS = {
 """The Hub's names of our metrics."""
 
 
-def model_index(
-    name: str, task: str, dataset: Mapping[str, str], scores: Mapping[str, float]
-) -> list[dict[str, object]]:
-    """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on
-    the `dataset`.
+def render_card(
+    title: str,
+    metadata: "ModelCardData",
+    usage: Literal["fill", "pipeline", "predict", ""],
+    tables: Mapping[str, Mapping[str, object]],
+) -> str:
+    """Return a card as Markdown; `tables` map headings to names and values."""
+    from huggingface_hub import ModelCard  # late: it imports an HTTP client
+
+    shown_tables = {}
+    for heading, rows in tables.items():
+        if rows:
+            cells = {shown(in_words(name)): shown(value) for name, value in rows.items()}
+            shown_tables[heading] = cells
+    card = ModelCard.from_template(
+        metadata, str(_TEMPLATE), title=shown(title), usage=usage, tables=shown_tables
+    )
+    return f"{card}\n"
+
+
+def shown(value: object) -> str:
+    """Return a value as one line of Markdown that shows it, whatever markup it contains; what
+    stands between backticks is code.
+
+    >>> shown("<b>`a<b`"), shown(12345), shown(())
+    ('&lt;b&gt;`a<b`', '12,345', 'none')
     """
-    metrics = []
+    if isinstance(value, tuple | list):
+        value = ", ".join(map(str, value)) or "none"
+    # A bar would end the cell of a table, a line break the table.
+    text = re.sub(r"[|\s]+", " ", str(with_commas(value)))
+    parts = []
+    for part in _CODE.split(text):
+        if not _CODE.fullmatch(part):
+            part = html.escape(part, quote=False).replace("[", r"\[")
+        parts.append(part)
+    return "".join(parts)
+
+
+def as_code(name: object) -> str:
+    """Return a name that a user or a source chose, as code in Markdown."""
+    text = re.sub(r"[`|\s]+", " ", str(name))
+    return f"`{text}`"
+
+
+def eval_results(
+    scores: Mapping[str, float],
+    *,
+    task: str,
+    dataset_type: str,
+    dataset_name: str,
+    dataset_split: str,
+    dataset_config: str | None = None,
+) -> "list[EvalResult]":
+    """Return the `scores` by our names, those that the Hub knows, in its form."""
+    from huggingface_hub import EvalResult
+
+    results = []
     for our_name, value in scores.items():
         # MNLI's second dev set has the same metrics under other names.
         hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
         if hub_name:
-            metrics.append({"type": hub_name, "name": in_words(our_name), "value": value})
-    result = {
-        "task": {"type": task},
-        "dataset": dict(dataset),
-        "metrics": metrics,
-    }
-    # The Hub allows several models and several results; a card of ours has one each.
-    return [{"name": name, "results": [result]}]
+            results.append(
+                EvalResult(
+                    task_type=task,
+                    dataset_type=dataset_type,
+                    dataset_name=dataset_name,
+                    dataset_split=dataset_split,
+                    dataset_config=dataset_config,
+                    metric_type=hub_name,
+                    metric_name=in_words(our_name),
+                    metric_value=value,
+                )
+            )
+    return results
 
 
 def software() -> str:
@@ -85,34 +148,43 @@ def model_name(checkpoint: str) -> str:
 
 
 def read_languages(folder: Path) -> list[str]:
-    """Return the languages that the card of the model in `folder` names; none without a card."""
+    """Return the languages that the card of the model in `folder` names; none if it has no card,
+    or one that cannot be read.
+    """
+    from huggingface_hub import ModelCard
+    from yaml import YAMLError
+
     path = folder / CARD
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:
-        head = file.read(LONGEST_HEAD).split("\n---", 1)[0]
-    # Either `language: en` or, on lines of their own, `- en` and so on.
-    listed = re.search(r"^language:(.*(?:\n- .*)*)", head, re.MULTILINE)
-    if listed is None:
+        head = file.read(LONGEST_HEAD)
+    if not head.startswith("---"):
         return []
-    return re.findall(r"\w+(?:-\w+)*", listed[1].replace("\n- ", " "))
+    try:
+        named = ModelCard(head, ignore_metadata_errors=True).data.get("language")
+    except (RecursionError, TypeError, ValueError, YAMLError):
+        return []
+    if isinstance(named, str):
+        return [named]
+    # YAML reads Norwegian's code, without quotes, as false.
+    return [code for code in named or [] if isinstance(code, str)]
 
 
 def with_license(card: str, license: str) -> str:
-    """Return a card whose metadata name this licence alone, and whose text no longer says that it
-    is unknown.
+    """Return a card whose metadata name this licence alone; raise `UserError` if its metadata
+    cannot be read.
     """
-    # A card begins with its metadata in YAML, between two lines of hyphens:
-    #
-    #     ---                      head
-    #     license: apache-2.0
-    #     ---                      end
-    #     # The title, …           rest
-    head, end, rest = card.partition("\n---")
-    if not end or not card.startswith("---"):  # somebody else's card, without metadata
-        head = "---"
-        rest = f"\n\n{card}"
-    # Also license_name and license_link, and the lines of a list.
-    head = re.sub(r"\nlicense\w*:.*(\n[ -].*)*", "", head)
-    rest = _UNKNOWN_LICENCES.sub("", rest)
-    return f"{head}\nlicense: {license}\n---{rest}"
+    from huggingface_hub import ModelCard
+    from yaml import YAMLError
+
+    try:
+        parsed = ModelCard(card, ignore_metadata_errors=True)
+    except (TypeError, ValueError, YAMLError) as error:
+        raise UserError(
+            f"The metadata at the beginning of {CARD} cannot be read: {error}"
+        ) from error
+    parsed.data["license"] = license
+    parsed.data.pop("license_name")
+    parsed.data.pop("license_link")
+    return str(parsed)

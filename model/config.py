@@ -5,13 +5,15 @@ of the encoders. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from ..pipeline.cards import check_license
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
 
+# https://huggingface.co/docs/hub/repositories-licenses
+_LICENSE = re.compile(r"[a-z0-9]+([.+-]+[a-z0-9]+)*\+*")
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
 POSITIVE_COUNTS = (
     *SHAPE_OPTIONS,
@@ -325,3 +327,12 @@ class PretrainConfig:
         is_constant = len(rates) == 1
         must = "with `hours` the number of steps is unknown; give one number"
         check(is_constant or self.hours is None, "mask_rate", rates, must)
+
+
+def check_license(license: str | None) -> None:
+    """Raise `UserError` unless this has the form of the Hub's identifiers of licences."""
+    if license is not None and not _LICENSE.fullmatch(license):
+        raise UserError(
+            f"`license` is {license}, which is not the identifier of a licence on the Hugging Face "
+            "Hub; common ones are apache-2.0, mit, cc-by-4.0, cc-by-sa-4.0 and other."
+        )

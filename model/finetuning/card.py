@@ -1,11 +1,8 @@
 """Write the model card of a fine-tuned model: its task, encoder and data, and its dev scores."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from ...pipeline.cards import as_code, render
-from ..card import DATASET, model_index, model_name, software
+from ..card import DATASET, as_code, eval_results, model_name, render_card, software
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -14,112 +11,80 @@ from .prepare import chosen_recipe
 from .records import SearchSummary
 
 
-@dataclass(frozen=True, kw_only=True)
-class CardFacts:
-    """What the card of a fine-tuned model is made from."""
+def task_card(
+    task: Task,
+    data: str,
+    checkpoint: str,
+    languages: list[str],
+    config: FinetuneConfig,
+    summary: SearchSummary,
+    shape: EncoderConfig,
+) -> str:
+    """Return the card of the best run of a search, as Markdown.
 
-    task: Task
-    data: str
-    """As the user named it."""
-    checkpoint: str
-    """The encoder's directory, or ``random weights``."""
-    languages: list[str]
-    """The encoder's."""
-    config: FinetuneConfig
-    summary: SearchSummary
-    shape: EncoderConfig
-    """The encoder's."""
+    `data` is as the user named it, `checkpoint` the encoder's directory or ``random weights``;
+    `languages` and `shape` are the encoder's.
+    """
+    from huggingface_hub import ModelCardData
 
-    @property
-    def name(self) -> str:
-        """The task, and its variant if it has several."""
-        return f"{self.task.name} {self.task.variant}".strip()
-
-
-def task_card(facts: CardFacts) -> str:
-    """Return Markdown with the front matter of the Hub."""
-    task = facts.task
-    shape = facts.shape
-    has_hf_head = "architectures" not in task.hf_settings()
-    in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
-    return render(
-        "model/finetuning/card.md.jinja",
-        title=f"A {shape.title} encoder fine-tuned on {facts.name} by Clozeworks",
-        metadata=_metadata(facts),
-        tables=_tables(facts),
-        licensed_sources="the data and of the encoder",
-        pipeline=task.pipeline,
-        in_transformers=in_transformers,
-    )
-
-
-def _metadata(facts: CardFacts) -> dict[str, object]:
-    pipeline = facts.task.pipeline
-    dataset = _dataset(facts)
-    results = model_index(
-        f"{facts.shape.title} for {facts.name}",
-        pipeline,
-        {**dataset, "split": _split(facts.summary)},
-        facts.summary.best.scores,
-    )
-    # The Hub makes links of these; a local file would be a broken one.
-    datasets = []
-    if DATASET.fullmatch(dataset["type"]):
-        datasets.append(dataset["type"])
-    library = "transformers"
-    tags = [facts.shape.model_type]
-    if pipeline == "sentence-similarity":
-        library = "sentence-transformers"
-        tags += [library, "feature-extraction"]
-    return {
-        "language": facts.languages,
-        "library_name": library,
-        "pipeline_tag": pipeline,
-        "tags": tags,
-        "datasets": datasets,
-        "model-index": results,
-    }
-
-
-def _tables(facts: CardFacts) -> dict[str, Mapping[str, object]]:
-    summary = facts.summary
     best = summary.best
-    recipe = chosen_recipe(facts.task, facts.config, best)
-    training = {"encoder": as_code(model_name(facts.checkpoint))}
-    if facts.shape.is_decoder:
-        training["attention"] = "left to right"
-    return {
+    recipe = chosen_recipe(task, config, best)
+    name = f"{task.name} {task.variant}".strip()
+    dataset_type, dataset_name, dataset_config = _dataset(task.name, data)
+    split = "train (held-out part)" if summary.held_out else "validation"
+    attention = {"attention": "left to right"} if shape.is_decoder else {}
+    scores = {}
+    for metric, score in best.scores.items():
+        scores[metric] = _figure(score)
+        if metric in summary.baseline:
+            scores[metric] += f" ({_figure(summary.baseline[metric])} for a constant answer)"
+    tables = {
         "Data": {
-            "data": as_code(_dataset(facts)["name"]),
+            "data": as_code(dataset_name),
             "training examples": summary.train_examples,
             "dev examples": summary.dev_examples,
-            "dev examples are": _split(summary),
+            "dev examples are": split,
         },
         "Training": {
-            **training,
+            "encoder": as_code(model_name(checkpoint)),
+            **attention,
             "learning rate": f"{best.learning_rate:g}",
             "seed": best.seed,
             "batch_size": recipe.batch_size,
             "epochs": f"{recipe.epochs:g}",
-            "max_length": facts.task.max_length,
+            "max_length": task.max_length,
             "runs": f"{summary.runs:,}; this is the best on dev",
             "software": software(),
         },
-        "On the dev examples": _scores(summary),
+        "On the dev examples": scores,
     }
-
-
-def _split(summary: SearchSummary) -> str:
-    return "train (held-out part)" if summary.held_out else "validation"
-
-
-def _scores(summary: SearchSummary) -> dict[str, str]:
-    scores = {}
-    for metric, score in summary.best.scores.items():
-        scores[metric] = _figure(score)
-        if metric in summary.baseline:
-            scores[metric] += f" ({_figure(summary.baseline[metric])} for a constant answer)"
-    return scores
+    # The Hub makes links of these; a local file would be a broken one.
+    is_on_hub = DATASET.fullmatch(dataset_type)
+    results = eval_results(
+        best.scores,
+        task=task.pipeline,
+        dataset_type=dataset_type,
+        dataset_name=dataset_name,
+        dataset_split=split,
+        dataset_config=dataset_config,
+    )
+    metadata = ModelCardData(
+        language=languages or None,
+        library_name="transformers",
+        pipeline_tag=task.pipeline,
+        tags=[shape.model_type],
+        datasets=[dataset_type] if is_on_hub else None,
+        model_name=f"{shape.title} for {name}" if results else None,
+        eval_results=results or None,
+    )
+    has_hf_head = "architectures" not in task.hf_settings()
+    in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
+    return render_card(
+        f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
+        metadata,
+        "pipeline" if in_transformers else "predict",
+        tables,
+    )
 
 
 def _figure(score: float) -> str:
@@ -128,16 +93,12 @@ def _figure(score: float) -> str:
     return f"{score:.4g}"
 
 
-def _dataset(facts: CardFacts) -> dict[str, str]:
-    """Return the data set as the Hub's metadata name it; a local one by its file or folder."""
-    task = facts.task.name
+def _dataset(task: str, data: str) -> tuple[str, str, str | None]:
+    """Return a data set's address on the Hub, name and part; a local one's file or folder twice."""
     if task in GLUE:
-        return {"type": "nyu-mll/glue", "name": f"GLUE {task}", "config": task}
-    if facts.data.startswith("hf:"):
-        address, _, rest = facts.data.removeprefix("hf:").partition(":")
-        dataset = {"type": address, "name": address}
-        if rest:
-            dataset["config"] = rest.split(":")[0]  # after it may come a split
-        return dataset
-    name = Path(facts.data).name
-    return {"type": name, "name": name}
+        return "nyu-mll/glue", f"GLUE {task}", task
+    if data.startswith("hf:"):
+        address, _, rest = data.removeprefix("hf:").partition(":")
+        return address, address, rest.split(":")[0] or None  # after the part may come a split
+    name = Path(data).name
+    return name, name, None

@@ -42,7 +42,7 @@ from ..training.device import kept_generators
 from ..training.logs import ProgressCallback
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.stop import StopRequest
-from .card import CardFacts, task_card
+from .card import task_card
 from .config import FinetuneConfig
 from .finetuned import load_finetuned
 from .folder import SearchFolder
@@ -171,7 +171,7 @@ def _finish(trainer: Trainer, source: str) -> None:
     records = read_records(folder.path)
     summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
     _report_degenerate(records, summary, folder.path, trainer.config)
-    facts = CardFacts(
+    card = task_card(
         task=splits.task,
         data=source,
         checkpoint=records[0].checkpoint,
@@ -180,7 +180,7 @@ def _finish(trainer: Trainer, source: str) -> None:
         summary=summary,
         shape=Checkpoint.open(folder.path).shape,
     )
-    folder.files.write_bytes(CARD, task_card(facts).encode())
+    folder.files.write_bytes(CARD, card.encode())
     # The summary comes last: it says that the search is finished.
     folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
     folder.files.remove(WORK)

@@ -4,16 +4,18 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ...pipeline.cards import as_code, render
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest, too_little_to_judge
-from ..card import DATASET, model_index, model_name, software
+from ..card import DATASET, as_code, eval_results, model_name, render_card, software
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 from .run import Summary
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
 
 TASK = "fill-mask"
 _OPTIONS = (
@@ -43,69 +45,6 @@ def model_card(
 
     `tokenizer` holds its files by name, `products` is the number format of matrix products.
     """
-    return render(
-        "model/pretraining/card.md.jinja",
-        title=f"A {shape.title} encoder pre-trained by Clozeworks",
-        metadata=_metadata(config, shape, manifests, _scores(config, manifests[-1], summary)),
-        tables=_tables(config, shape, manifests, summary, tokenizer, products),
-        licensed_sources="these texts",
-        fills_masks=not shape.is_decoder,
-    )
-
-
-def _metadata(
-    config: PretrainConfig,
-    shape: EncoderConfig,
-    manifests: Sequence[InstancesManifest],
-    scores: Mapping[str, float],
-) -> dict[str, Any]:
-    languages = set()
-    sources = set()
-    for manifest in manifests:
-        languages.update(manifest.languages)
-        for shard in manifest.shards:
-            sources.update(shard.source_tokens)
-    # The Hub makes links of these; a local file would be a broken one.
-    datasets = [source for source in sorted(sources) if DATASET.fullmatch(source)]
-    return {
-        "language": sorted(languages - {UNKNOWN}),
-        "license": config.license,
-        "library_name": "transformers",
-        "pipeline_tag": None if shape.is_decoder else TASK,
-        "tags": [shape.model_type],
-        "datasets": datasets,
-        "model-index": _model_index(shape, sorted(sources), scores),
-    }
-
-
-def _model_index(
-    shape: EncoderConfig, sources: Sequence[str], scores: Mapping[str, float]
-) -> list[dict[str, object]]:
-    """Return how well masks are filled, in the Hub's form; nothing for a left-to-right model."""
-    hub_scores = {}
-    if "mlm_accuracy" in scores:
-        hub_scores["accuracy"] = scores["mlm_accuracy"]
-    if "perplexity" in scores:
-        hub_scores["perplexity"] = scores["perplexity"]
-    if shape.is_decoder or not hub_scores:
-        return []
-    dataset = {
-        "type": sources[0] if sources else "instances",
-        "name": "held-out documents",
-        "split": "validation",
-    }
-    name = f"{shape.title}, {shape.num_hidden_layers} x {shape.hidden_size}"
-    return model_index(name, TASK, dataset, hub_scores)
-
-
-def _tables(
-    config: PretrainConfig,
-    shape: EncoderConfig,
-    manifests: Sequence[InstancesManifest],
-    summary: Summary,
-    tokenizer: Mapping[str, bytes],
-    products: str,
-) -> dict[str, dict[str, object]]:
     settings = json.loads(tokenizer["tokenizer_config.json"])
     casing = {}
     for name in ("do_lower_case", "strip_accents"):
@@ -116,8 +55,22 @@ def _tables(
         heading = "Data" if len(manifests) == 1 else f"Data, phase {number}"
         tables[heading] = _data(manifest)
     tables["Training"] = _training(config, summary, products, len(manifests))
-    tables["On held-out documents"] = _measured(config, manifests[-1], summary)
-    return tables
+
+    num_rows = num_evaluated(config, manifests[-1])
+    measured: dict[str, object] = {"rows": num_rows}
+    scores = summary["final"]
+    if too_few := too_little_to_judge(num_rows):
+        measured = {"rows": too_few}
+        scores = {}
+    for name, after in scores.items():
+        measured[name] = f"{after:.4g} (before training {summary['initial'][name]:.4g})"
+    tables["On held-out documents"] = measured
+    return render_card(
+        f"A {shape.title} encoder pre-trained by Clozeworks",
+        _metadata(config, shape, manifests, scores),
+        "" if shape.is_decoder else "fill",
+        tables,
+    )
 
 
 def num_evaluated(config: PretrainConfig, manifest: InstancesManifest) -> int:
@@ -125,24 +78,44 @@ def num_evaluated(config: PretrainConfig, manifest: InstancesManifest) -> int:
     return min(_num_rows(manifest, "validation"), config.evaluation_rows)
 
 
-def _scores(
-    config: PretrainConfig, manifest: InstancesManifest, summary: Summary
-) -> Mapping[str, float]:
-    """Return the figures on held-out documents; none if these are too few to judge."""
-    if too_little_to_judge(num_evaluated(config, manifest)):
-        return {}
-    return summary["final"]
+def _metadata(
+    config: PretrainConfig,
+    shape: EncoderConfig,
+    manifests: Sequence[InstancesManifest],
+    scores: Mapping[str, float],
+) -> "ModelCardData":
+    from huggingface_hub import ModelCardData
 
-
-def _measured(
-    config: PretrainConfig, manifest: InstancesManifest, summary: Summary
-) -> dict[str, object]:
-    num_rows = num_evaluated(config, manifest)
-    measured: dict[str, object] = {"rows": too_little_to_judge(num_rows) or num_rows}
-    for name, after in _scores(config, manifest, summary).items():
-        before = summary["initial"][name]
-        measured[name] = f"{after:.4g} (before training {before:.4g})"
-    return measured
+    languages = set()
+    sources = set()
+    for manifest in manifests:
+        languages.update(manifest.languages)
+        for shard in manifest.shards:
+            sources.update(shard.source_tokens)
+    results = []
+    if not shape.is_decoder:
+        # How well masks are filled.
+        names = {"mlm_accuracy": "accuracy", "perplexity": "perplexity"}
+        figures = {names[name]: score for name, score in scores.items() if name in names}
+        results = eval_results(
+            figures,
+            task=TASK,
+            dataset_type=min(sources, default="instances"),
+            dataset_name="held-out documents",
+            dataset_split="validation",
+        )
+    name = f"{shape.title}, {shape.num_hidden_layers} x {shape.hidden_size}"
+    return ModelCardData(
+        language=sorted(languages - {UNKNOWN}) or None,
+        license=config.license,
+        library_name="transformers",
+        pipeline_tag=None if shape.is_decoder else TASK,
+        tags=[shape.model_type],
+        # The Hub makes links of these; a local file would be a broken one.
+        datasets=[source for source in sorted(sources) if DATASET.fullmatch(source)] or None,
+        model_name=name if results else None,
+        eval_results=results or None,
+    )
 
 
 def _num_rows(manifest: InstancesManifest, split: str) -> int:
@@ -183,37 +156,23 @@ def _training(
     }
     if config.checkpoint:
         training["initial weights"] = as_code(model_name(config.checkpoint))
-    options: list[str] = list(_OPTIONS)
-    if num_phases > 1:
-        options.append("phase_shares")
-    for name in options:
+    for name in _OPTIONS:
         if getattr(config, name) is not None:
             training[name] = getattr(config, name)
+    if num_phases > 1:
+        training["phase_shares"] = config.phase_shares
+    warmup = config.warmup_steps
+    if warmup is None:
+        warmup = default_warmup(summary["step"])
+    decay = "linear to 0"
+    if config.schedule != "linear":
+        decay = f"constant, then to 0 by the square root over the last {config.decay_share:.3g}"
     clipping = f"gradients clipped at {MAX_GRADIENT_NORM}"
     return {
         **training,
-        "warm-up": _warmup(config, summary["step"]),
-        "after the warm-up": _decay(config),
+        "warm-up": f"{warmup:,} steps" if config.hours is None else "a tenth of the time",
+        "learning rate after it": decay,
         "optimiser": f"Adam, betas {BETAS}, epsilon {EPS:g}, {clipping}",
         "matrix products": products,
         "software": software(),
     }
-
-
-def _decay(config: PretrainConfig) -> str:
-    if config.schedule == "linear":
-        return "learning rate linear to 0"
-    if config.decay_share == 0:
-        return "learning rate constant"
-    return (
-        "learning rate constant, then to 0 by the square root over the last "
-        f"{config.decay_share:.3g} of the run"
-    )
-
-
-def _warmup(config: PretrainConfig, num_steps: int) -> str:
-    if config.hours is not None:
-        return f"a tenth of {config.hours:g} hours"
-    if config.warmup_steps is not None:
-        return f"{config.warmup_steps:,} steps"
-    return f"{default_warmup(num_steps):,} steps"

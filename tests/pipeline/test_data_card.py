@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.data_card import CARD, hub_languages, size_category
+from clozeworks.pipeline.data_card import CARD, hub_languages
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.instances.pipeline import build
 from huggingface_hub import DatasetCard
@@ -12,25 +12,6 @@ from huggingface_hub import DatasetCard
 from tests.fixtures.stages_fixture import Configs, make_stages
 
 ONE = RunOptions(workers=1)
-SIZES = [
-    "n<1K",
-    "1K<n<10K",
-    "10K<n<100K",
-    "100K<n<1M",
-    "1M<n<10M",
-    "10M<n<100M",
-    "100M<n<1B",
-    "1B<n<10B",
-    "10B<n<100B",
-    "100B<n<1T",
-    "n>1T",
-]
-
-
-def test_size_categories_are_those_of_the_hub():
-    sizes = [size_category(10**power) for power in range(2, 13)]
-    assert sizes == SIZES
-    assert [size_category(10**power - 1) for power in range(3, 14)] == [*SIZES[:-1], SIZES[-1]]
 
 
 def test_languages_are_codes_of_two_or_three_letters():
@@ -58,7 +39,6 @@ def test_a_directory_can_be_published(corpus: Path, stage: str, tmp_path: Path, 
 
     card = DatasetCard.load(corpus / stage / CARD)
     assert card.data.get("language") == ["en"] and card.data.get("license") == "unknown"
-    assert card.data.get("size_categories") == ["n<1K"]
     assert card.data.get("task_categories") == ["fill-mask"]
     assert str(corpus) not in card.content
     described = load_dataset_builder(str(corpus / stage), cache_dir=str(tmp_path)).info

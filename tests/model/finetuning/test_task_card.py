@@ -6,12 +6,11 @@ import msgspec
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import EncoderConfig
-from clozeworks.model.finetuning.card import CardFacts, task_card
+from clozeworks.model.finetuning.card import task_card
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.records import SearchSummary
 from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.similarity import Similarity
 from clozeworks.model.tasks.task import Task
 from huggingface_hub import EvalResult, ModelCard
 
@@ -46,7 +45,7 @@ def card_of(
     held_out: bool = False,
     shape: EncoderConfig | None = None,
 ) -> ModelCard:
-    facts = CardFacts(
+    card = task_card(
         task=task,
         data=data,
         checkpoint="run",
@@ -55,7 +54,7 @@ def card_of(
         summary=msgspec.convert({**SUMMARY, "held_out": held_out}, SearchSummary),
         shape=shape or ModelConfig(),
     )
-    return ModelCard(task_card(facts))
+    return ModelCard(card)
 
 
 def test_the_metadata_are_those_of_the_hub():
@@ -78,16 +77,7 @@ def test_the_metadata_are_those_of_the_hub():
         "mrpc",
     )
     assert first.dataset_split == "validation"
-    assert "licences of the data and of the encoder are not recorded" in card.text
-
-
-def test_sentence_vectors_are_for_sentence_transformers():
-    card = card_of(Similarity(), "pairs.tsv")
-    data = card.data.to_dict()
-    assert data["library_name"] == "sentence-transformers"
-    assert data["pipeline_tag"] == "sentence-similarity"
-    assert "feature-extraction" in data["tags"]
-    assert "SentenceTransformer(" in card.text
+    assert "licences of the data are not recorded" in card.text
 
 
 @pytest.mark.parametrize(
@@ -120,5 +110,5 @@ def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for()
     results: list[EvalResult] = card.data.get("eval_results")
     assert {result.dataset_name for result in results} == {"reviews.csv"}
     assert "| dev examples are | train (held-out part) |" in card.text
-    assert "The licences of the data and of the encoder are not recorded" in card.text
+    assert "The licences of the data are not recorded" in card.text
     assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

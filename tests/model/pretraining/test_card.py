@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from clozeworks.model import card
+from clozeworks.model.card import as_code, shown
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.pretraining.card import model_card
@@ -72,11 +73,25 @@ def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
     assert "| software | clozeworks (not installed), torch 2.11.0 |" in lines_of()
 
 
+def test_only_code_keeps_its_marks():
+    assert shown("a <b> & `c <d>` [e](f) | g\n# h") == r"a &lt;b&gt; &amp; `c <d>` \[e](f) g # h"
+    assert shown(as_code("a`|\n<b>")) == "`a <b>`"
+    assert shown("`<b>") == "`&lt;b&gt;"
+    assert [shown(value) for value in (12345, True, (80, 10), [])] == [
+        "12,345", "True", "80, 10", "none",
+    ]  # fmt: skip
+
+
 def test_markup_in_the_name_of_a_source_does_nothing():
-    name = "<img src=x>|[a](b)`\n# x"
+    name = "<img src=x>|[a](b)`\n\n---\n# x: y"
     manifest = json.loads(json.dumps(MANIFEST).replace('"enwiki"', json.dumps(name)))
-    card = model_card(PretrainConfig(), SHAPE, [parsed(manifest)], SUMMARY, TOKENIZER)
-    assert "| tokens from `<img src=x> [a](b) # x`, all passes | 1,600 |" in card.splitlines()
+    scores: dict[str, float] = {"mlm_accuracy": 0.5}
+    summary: Summary = {**SUMMARY, "initial": scores, "final": scores}
+    card = model_card(PretrainConfig(), SHAPE, [parsed(manifest)], summary, TOKENIZER)
+    line = "| tokens from `<img src=x> [a](b) --- # x: y`, all passes | 1,600 |"
+    assert line in card.splitlines()
+    [result] = ModelCard(card).data.get("eval_results")
+    assert (result.dataset_type, result.metric_value) == (name, 0.5)
 
 
 def test_data_are_those_of_the_training_shards():
@@ -103,7 +118,7 @@ def test_data_are_those_of_the_training_shards():
         ({"steps": 2000}, "| warm-up | 200 steps |"),
         ({"tokens": 10**9}, "| warm-up | 200 steps |"),
         ({"steps": 2000, "warmup_steps": 1500}, "| warm-up | 1,500 steps |"),
-        ({"hours": 1.5}, "| warm-up | a tenth of 1.5 hours |"),
+        ({"hours": 1.5}, "| warm-up | a tenth of the time |"),
         ({"products": "bf16"}, "| matrix products | bf16 |"),
         ({"evaluation_rows": 250}, "| rows | 250 |"),
         ({}, "| rows | 300 |"),
