@@ -5,7 +5,7 @@ import click
 from ..model.features.config import FeaturesConfig
 from .options import GroupedCommand, check_suffix, config_options, make_config
 from .summary import CommandSummary, byte_size
-from .training_progress import report_upload, training_progress
+from .training_progress import training_progress
 
 
 @click.command(cls=GroupedCommand)
@@ -34,7 +34,6 @@ def features(
 
     check_suffix("output", output, ".parquet", "Parquet (pyarrow, pandas, DuckDB read it)")
     config = make_config(FeaturesConfig, values)
-    report_upload(output, "the finished file")
     with training_progress() as report:
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]

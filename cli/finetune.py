@@ -10,7 +10,7 @@ from ..pipeline.wording import in_words
 from .options import GroupedCommand, checked_by, config_options, make_config
 from .signals import StopOnSignal
 from .summary import CommandSummary, figure, is_detail
-from .training_progress import report_upload, training_progress
+from .training_progress import training_progress
 
 CLASS_METRICS = ("precision", "recall", "f1")
 MAX_CLASSES = 20
@@ -65,7 +65,6 @@ def finetune(
     from ..model.finetuning.finetune import finetune as run_finetune
 
     config = make_config(FinetuneConfig, values)
-    report_upload(output)
     stop = StopOnSignal()
     with training_progress() as report:
         summary = run_finetune(

@@ -240,8 +240,8 @@ def abandon(exit_code: int) -> NoReturn:
         sys.stderr.flush()
     # `os._exit` skips the clean-up that deletes local copies of remote files. Looked up instead of
     # imported: if no command has imported it, there are no copies.
-    if mirror := sys.modules.get("clozeworks.model.mirror"):
-        mirror.delete_copies()
+    if copies := sys.modules.get("clozeworks.model.copies"):
+        copies.delete_copies()
     os._exit(exit_code)
 
 

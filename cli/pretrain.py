@@ -22,7 +22,7 @@ from .summary import (
     warn,
 )
 from .threads import wait_for_width
-from .training_progress import report_upload, training_progress
+from .training_progress import training_progress
 
 if TYPE_CHECKING:
     from ..model.pretraining.estimate import PretrainEstimate
@@ -82,7 +82,6 @@ def pretrain(
     from ..model.pretraining.pretrain import pretrain as run_pretrain
     from ..model.training.curve import can_draw
 
-    report_upload(output)
     stop = StopOnSignal()
     with training_progress() as report:
         summary = run_pretrain(

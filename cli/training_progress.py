@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..pipeline.storage import is_remote
 from .output import PLAIN_EVERY_S, settings, tell
 from .summary import duration, is_first_rank
 
@@ -26,12 +25,6 @@ SHOWN = {
 Report = Callable[[Mapping[str, Any]], None]
 _Started = dict[str, tuple[int, float]]
 """The first step that was reported of each part of the work, and when."""
-
-
-def report_upload(output: str, what: str = "every checkpoint") -> None:
-    """Say where a run with a remote output works, and what it uploads."""
-    if is_remote(output) and is_first_rank():
-        tell("notice", f"Working in a local folder; {what} is uploaded to {output}.")
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from ..pipeline.seeding import stable_hash
 from ..pipeline.storage.stage import VOCABULARY_FILES
 from ..pipeline.vocabulary.files import read_vocabulary
 from ..pipeline.vocabulary.vocabulary import Vocabulary
+from .copies import local_copy
 from .encoders.catalogue import current_names, make_pretrain_model
 from .encoders.config import EncoderConfig, read_hf
 from .encoders.heads import PretrainModel
-from .mirror import local_copy
 from .tokenizer import TextTokenizer, model_max_length, read_tokenizer, tokenizer_files
 
 WEIGHTS = "model.safetensors"

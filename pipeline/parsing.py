@@ -22,11 +22,8 @@ T = TypeVar("T")
 DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 # Not hidden, which `..` is too: a manifest must not name files outside of its directory.
-_NAME = r"(?!\.)[^/\\\x00]+"
-FileName = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z")]
+FileName = Annotated[str, msgspec.Meta(pattern=r"\A(?!\.)[^/\\\x00]+\Z")]
 """The name of a file in the directory at hand: without a folder, and not hidden."""
-FilePath = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}(/{_NAME})*\Z")]
-"""The path of a file below the directory at hand, nothing of it hidden."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 # Bounds that every finite number keeps, but neither infinity nor NaN.
 Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]

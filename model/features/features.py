@@ -36,7 +36,7 @@ from ...pipeline.storage.directory import (
     unwritable_as_user_error,
 )
 from ..checkpoint import Checkpoint
-from ..mirror import local_copy, local_file
+from ..copies import local_copy, refuse_remote
 from ..tasks.sentence_rows import SentenceExample
 from ..training.device import oom_as_user_error
 from ..training.logs import Clock, ProgressCallback
@@ -66,35 +66,36 @@ def extract_features(
     Return the numbers of ``texts`` and ``vectors``.
 
     `data` is plain text, a table, a file of CoNLL columns, or a data set of the Hub
-    (``hf:nyu-mll/glue:sst2:test``), which is streamed. The same call resumes unfinished work,
-    unless `output` is remote; `overwrite` starts over. `progress` is called with ``stage``,
+    (``hf:nyu-mll/glue:sst2:test``), which is streamed. The same call resumes unfinished work;
+    `overwrite` starts over. `progress` is called with ``stage``,
     ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and
     if `output` holds something else.
     """
     if Path(output).resolve() == Path(data).resolve():
         raise UserError(f"`output` is the data itself ({output}); give another file.")
-    with local_file(output) as local:
-        data, digest = data_and_digest(local_copy(data))
-        # The texts are read twice, as they may not fit into memory. Counted first: mistakes in
-        # them are reported before a model is loaded.
-        num_texts = sum(1 for _ in read_texts(data, config))
-        if not num_texts:
-            raise UserError(f"{data} contains no texts.")
-        opened = Checkpoint.open(checkpoint)
-        identity = _identity(opened, digest, config)
-        work = local.with_name(f"{local.name}.work")
-        if not _is_finished(local, identity, overwrite):
-            extractor = make_extractor(opened, config)
-            report = _reporter(progress, num_texts)
-            with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
-                with oom_as_user_error("batch_tokens"):
-                    texts = read_texts(data, config)
-                    parts = list(_write_parts(extractor, texts, directory, report))
-                footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
-                schema = extractor.schema.with_metadata(footer)
-                _join_parts(parts, local, directory, schema)
-        _remove_work(work)
-        return {"texts": num_texts, "vectors": pq.read_metadata(local).num_rows}
+    refuse_remote(output)
+    local = Path(output)
+    data, digest = data_and_digest(local_copy(data))
+    # The texts are read twice, as they may not fit into memory. Counted first: mistakes in
+    # them are reported before a model is loaded.
+    num_texts = sum(1 for _ in read_texts(data, config))
+    if not num_texts:
+        raise UserError(f"{data} contains no texts.")
+    opened = Checkpoint.open(checkpoint)
+    identity = _identity(opened, digest, config)
+    work = local.with_name(f"{local.name}.work")
+    if not _is_finished(local, identity, overwrite):
+        extractor = make_extractor(opened, config)
+        report = _reporter(progress, num_texts)
+        with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
+            with oom_as_user_error("batch_tokens"):
+                texts = read_texts(data, config)
+                parts = list(_write_parts(extractor, texts, directory, report))
+            footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
+            schema = extractor.schema.with_metadata(footer)
+            _join_parts(parts, local, directory, schema)
+    _remove_work(work)
+    return {"texts": num_texts, "vectors": pq.read_metadata(local).num_rows}
 
 
 def _join_parts(

@@ -9,7 +9,7 @@ from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import files_digest
-from ..mirror import local_copy
+from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.data import report_cut

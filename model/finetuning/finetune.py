@@ -30,7 +30,7 @@ from ..checkpoint import (
     Checkpoint,
     files_digest,
 )
-from ..mirror import mirrored
+from ..copies import refuse_remote
 from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
@@ -103,6 +103,7 @@ def finetune(
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
+    refuse_remote(output)
     splits = read_data(task, data, config)
     opened = Checkpoint.open(checkpoint)
     features = prepare(splits, opened, config)
@@ -110,25 +111,25 @@ def finetune(
     identity = identity_of(splits, opened, config)
     recipes = [chosen_recipe(splits.task, config, trial) for trial in grid]
     smallest_batch = min(recipe.batch_size for recipe in recipes)
-    with mirrored(output) as path:
-        claim = claimed(str(path), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
-        with (
-            unwritable_as_user_error(path, NO_SPACE),
-            join_ranks(config.device, smallest_batch) as ranks,
-            kept_generators(ranks.device),
-            ranks.on_first(claim),
-        ):
-            folder = SearchFolder(path)
-            trainer = Trainer(splits, features, opened, config, ranks, folder)
-            _begin(trainer, grid)
-            ranks.wait()  # for the first one, which alone writes
-            _check_ranks(ranks, identity, path)
+    path = Path(output)
+    claim = claimed(str(path), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
+    with (
+        unwritable_as_user_error(path, NO_SPACE),
+        join_ranks(config.device, smallest_batch) as ranks,
+        kept_generators(ranks.device),
+        ranks.on_first(claim),
+    ):
+        folder = SearchFolder(path)
+        trainer = Trainer(splits, features, opened, config, ranks, folder)
+        _begin(trainer, grid)
+        ranks.wait()  # for the first one, which alone writes
+        _check_ranks(ranks, identity, path)
+        summary = read_summary(path)
+        if summary is None and search(grid, trainer, progress, stop or StopRequest()):
+            if ranks.rank == 0:
+                _finish(trainer, str(data))
+            ranks.wait()
             summary = read_summary(path)
-            if summary is None and search(grid, trainer, progress, stop or StopRequest()):
-                if ranks.rank == 0:
-                    _finish(trainer, str(data))
-                ranks.wait()
-                summary = read_summary(path)
     if summary is None:
         return {"status": "interrupted"}
     return msgspec.to_builtins(summary)

@@ -10,7 +10,7 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.storage.stage import describe_absence
 from ..checkpoint import TASK, Checkpoint
-from ..mirror import local_copy
+from ..copies import local_copy
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.head import TaskModel

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TextIO
 
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
-from ..mirror import local_copy
+from ..copies import local_copy
 from ..tasks.batches import num_cut
 from ..tasks.conll import has_columns
 from ..tasks.data import ExampleT, TaskData, report_cut

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
-from ..mirror import local_copy
+from ..copies import local_copy
 from .records import (
     ADVICE,
     RECORD,

@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import structs
 
 from ..checkpoint import Checkpoint
-from ..mirror import upload
 from ..tasks.batches import Feature
 from ..tasks.class_report import ClassReport
 from ..tasks.head import Answer, TaskModel, prefixed
@@ -194,7 +193,6 @@ def search(
             return False
         if ranks.rank == 0:
             folder.settle()
-            upload(folder.path)
     return True
 
 

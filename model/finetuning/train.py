@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..checkpoint import load_tensors
-from ..mirror import upload
 from ..tasks.batches import Feature, TaskBatch
 from ..tasks.head import Recipe, Scores, TaskModel
 from ..training.compilation import compiles
@@ -352,7 +351,6 @@ def _save(path: Path, values: dict[str, object]) -> None:
     try:
         torch.save(values, partial)
         partial.replace(path)
-        upload(path)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         partial.unlink(missing_ok=True)
         reason = str(error).splitlines()[0]

@@ -21,7 +21,7 @@ from ...pipeline.storage.directory import (
 from ..card import CARD
 from ..checkpoint import Checkpoint, files_digest
 from ..config import PretrainConfig
-from ..mirror import mirrored
+from ..copies import refuse_remote
 from ..notices import print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
@@ -85,11 +85,12 @@ def train_into(
 ) -> Summary:
     """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
+    refuse_remote(output)
+    folder = Path(output)
     plan = make_plan(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         kept(*instances),
-        mirrored(output) as folder,
         unwritable_as_user_error(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),

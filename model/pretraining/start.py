@@ -11,11 +11,11 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import Checkpoint, load_tensors, read_model
 from ..config import PretrainConfig
+from ..copies import local_copy
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainBatch, PretrainModel
-from ..mirror import local_copy
 from ..notices import print_notice
 from ..training.compilation import compiles
 from ..training.optim import make_optimizer

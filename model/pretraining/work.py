@@ -13,7 +13,6 @@ import torch
 from ...pipeline.errors import UserError
 from ..checkpoint import ModelFiles
 from ..encoders.heads import PretrainBatch, PretrainModel
-from ..mirror import upload
 from ..training.curve import draw_curve
 from ..training.device import (
     drain_every,
@@ -249,7 +248,6 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         def write(copy: tuple[ModelFiles, Mapping[str, object]]) -> None:
             files, optimizer = copy
             save_checkpoint(self.output, files, optimizer, state)
-            upload(self.output)
 
         self.writer.submit(write, (self._model_files(), self.updater.state_dict()))
         self._saved_at = time.monotonic()

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from ...pipeline.errors import UserError
-from ..mirror import local_copy
+from ..copies import local_copy
 from ..tasks.tables import TableRow, read_rows
 from .likelihood import SentenceScorer
 

@@ -10,7 +10,7 @@ from typing import Any, Generic
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
-from ..mirror import local_copy
+from ..copies import local_copy
 from .catalogue import TASKS
 from .data import ExampleT, TaskData
 from .options import TaskOptions, check_task
