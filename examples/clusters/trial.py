@@ -479,6 +479,8 @@ def lose_command(cluster: Cluster) -> None:
     """Kill the user's command, and type it again."""
     with cluster.trial("the user's command killed and typed again"):
         begin_ingest(cluster, "lost-command").kill()
+        if cluster.store is not None:  # the next command would name what is to be deleted
+            shutil.rmtree(cluster.store.path("lost-command/documents/.lock"))
         cluster.run(cluster.stages("lost-command")[0])
         cluster.check_bytes("lost-command", "documents")
 

@@ -7,7 +7,8 @@ under its final name is complete. Temporary files lie in ``.work/`` inside the d
 file, a manifest or a summary, marks the end.
 
 The lock is the operating system's (flock) on the directory, and ends with the process; readers
-share it. Object stores and some network file systems have no such lock, but a `lease`.
+share it. Object stores and some network file systems have no such lock: there it is a file in
+``.lock/``, which a process that is killed leaves behind.
 """
 
 import errno
@@ -26,10 +27,10 @@ from typing import Any, BinaryIO
 
 from .. import storage
 from ..errors import UserError
-from .lease import Lease
 
 WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
+LOCK = ".lock"
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 # Faults that the user can fix: no space, no permission, or something else in the directory's place.
@@ -80,14 +81,14 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
     descriptor = None
     if not storage.is_remote(path):
         descriptor = _lock(path, output)
-    with ExitStack() as held:
-        if descriptor is not None:
-            held.callback(os.close, descriptor)
-        else:
-            lease = Lease(path, output)
-            lease.take()
-            held.callback(lease.give_up)
+    if descriptor is None:
+        with _lock_file(path, output):
+            yield
+        return
+    try:
         yield
+    finally:
+        os.close(descriptor)
 
 
 def _lock(path: str, output: str) -> int | None:
@@ -113,6 +114,36 @@ def _lock(path: str, output: str) -> int | None:
         if _is_at(path, descriptor):
             return descriptor
         os.close(descriptor)  # its owner removed it between our open and our lock
+
+
+@contextmanager
+def _lock_file(path: str, output: str) -> Iterator[None]:
+    """Lock a directory by a file; raise `UserError` if another process has one there."""
+    folder = storage.join(path, LOCK)
+    own_name = uuid.uuid4().hex
+    owner = f"process {os.getpid()} on {socket.gethostname()}"
+    with storage.write_atomically(
+        storage.join(folder, own_name), storage.join(path, TEMPORARY)
+    ) as file:
+        file.write(owner.encode())
+    try:
+        # Stores list a file as soon as it is written: of two that begin at once, at least one sees
+        # the other's, and none that sees another's goes on.
+        for name in storage.file_names(folder):
+            if name == own_name:
+                continue
+            other = storage.join(folder, name)
+            with suppress(FileNotFoundError):  # it has just ended
+                owner = storage.read_bytes(other).decode(errors="replace")
+                raise UserError(
+                    f"Another process is writing {output} ({owner}); wait until it ends. If it was "
+                    f"killed, delete {other} and rerun."
+                )
+        yield
+    finally:
+        storage.remove(storage.join(folder, own_name))
+        with suppress(OSError):  # not empty, or in a store, where there are no folders
+            os.rmdir(folder)
 
 
 def _is_at(path: str, descriptor: int) -> bool:

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -242,21 +244,72 @@ def test_a_directory_that_is_read_is_not_written(tmp_path: Path):
         pass
 
 
-def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture(params=["without locks", "s3", "gs"])
+def unlockable(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A directory where no operating system's lock can be."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    if request.param == "without locks":
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        yield str(tmp_path / "run")
+        return
+    with object_store(request.param) as bucket:
+        yield f"{bucket}/run"
+
+
+def test_where_no_lock_can_be_a_file_is_one(unlockable: str):
+    with locked(unlockable):
+        refused = pytest.raises(UserError, match=r"process is writing .*run \(process \d+ on .*\);")
+        with refused, locked(unlockable):
+            pass
+        with write_file(f"{unlockable}/page.html") as file:
+            file.write(b"page")
+    assert list(storage.find_files(unlockable)) == [f"{unlockable}/page.html"]
+    assert not storage.file_names(f"{unlockable}/.lock")
+
+
+def test_the_lock_file_of_a_killed_process_is_named(unlockable: str):
+    left = f"{unlockable}/.lock/0"
+    with storage.write_atomically(left, f"{unlockable}/.work") as file:
+        file.write(b"process 1 on elsewhere")
+    for _ in range(2):
+        refused = pytest.raises(UserError, match=f"If it was killed, delete {left} and rerun")
+        with refused, locked(unlockable):
+            pass
+    storage.remove(left)
+    with locked(unlockable):
+        pass
+
+
+def test_of_many_at_once_at_most_one_has_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with locked(str(tmp_path)):
-        write_a_file(tmp_path)
-    assert (tmp_path / "shard").read_bytes() == b"whole"
+    holding = threading.Semaphore(1)
+    refused: list[UserError] = []
 
+    def take() -> None:
+        try:
+            with locked(str(tmp_path)):
+                assert holding.acquire(blocking=False)
+                time.sleep(0.05)
+                holding.release()
+        except UserError as error:
+            refused.append(error)
 
-def test_a_bucket_is_written_to_without_a_lock(s3: str):
-    with locked(f"{s3}/run"), write_file(f"{s3}/run/page.html") as file:
-        file.write(b"page")
-    assert storage.find_files(s3).keys() >= {f"{s3}/run/page.html"}
-    assert storage.read_bytes(f"{s3}/run/page.html") == b"page"
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert holding.acquire(blocking=False) and len(refused) >= 1
 
 
 def test_a_digest_depends_on_the_value_alone():
