@@ -1,4 +1,4 @@
-"""Run data stages as Apache Beam transforms; only this module and `jobs` import Beam.
+"""Run data stages as Apache Beam transforms; only this module imports Beam.
 
 An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners
 keep what passes a `GroupByKey` in memory or bill for it. One stage, with two phases::
@@ -8,6 +8,10 @@ keep what passes a `GroupByKey` in memory or bill for it. One stage, with two ph
 Open, every Plan, and Finish are done once, by one element that waits for all before it: after a
 `GroupByKey` on one key, as Dask's runner does not wait at `beam.WaitOn`.
 
+On one machine, worker processes are the better choice (see `workers`): DirectRunner is for small
+inputs, tests and notebooks, and works in this process. What Flink's and Spark's own interfaces say
+of a job is left to them; see examples/flink and examples/spark.
+
 Traps of the runners that this module deals with:
 
 - DirectRunner tries to download another runner (Prism) unless it gets
@@ -15,15 +19,20 @@ Traps of the runners that this module deals with:
 - DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first
   elements make. So units are dealt out by a `GroupByKey` on their own number, and the first
   elements are many. Dask's runner and options are unknown to Beam until its module is imported.
+- DaskRunner takes a job that was lost with its scheduler for done. So the outputs are looked at.
 - SparkRunner ends a host's Python process whenever no task is at work there, unless it may keep it.
 """
 
 import argparse
 import platform
+import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
 import apache_beam as beam
@@ -34,15 +43,15 @@ from apache_beam.options.pipeline_options import (
     _BeamArgumentParser,
 )
 from apache_beam.pvalue import PCollection
+from apache_beam.runners.portability.portable_runner import PortableRunner
 
+from .. import storage
 from ..config import RunOptions
 from ..counters import Counters
-from ..errors import UserError
+from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
-from ..storage import is_remote
 from ..storage.directory import OutputDirectory
-from ..storage.stage import read_any_manifest
-from .jobs import run_job
+from ..storage.stage import MANIFEST, read_any_manifest, unfinished_stage
 from .phases import Phase, do_unit, plan_phase
 from .stages import (
     Stage,
@@ -52,7 +61,8 @@ from .stages import (
     open_stage,
     opened_directory,
 )
-from .workers import num_workers
+from .units import stop_units
+from .workers import LOOK_FOR_INTERRUPT_S
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
 DASK_PARTITIONS = 64
@@ -205,9 +215,93 @@ def run_pipeline(stages: Sequence[Stage[Any, Any]], options: RunOptions) -> list
     done: Any = pipeline
     for stage in stages:
         done = done | RunStage(stage)
-    outputs = [stage.output for stage in stages]
-    run_job(pipeline, [OutputDirectory(output) for output in outputs])
-    return [read_any_manifest(output) for output in outputs]
+    _run_to_end(pipeline, stages)
+    for stage in stages:
+        if not storage.exists(storage.join(stage.output, MANIFEST)):
+            raise RunError(
+                "The job ended before its work was done: the cluster may have been stopped. "
+                "Rerun the same command to resume."
+            )
+    return [read_any_manifest(stage.output) for stage in stages]
+
+
+def _run_to_end(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
+    """Run a pipeline of stages; raise what broke it.
+
+    An interrupt lets no further unit begin, and waits for those that have begun: not every runner
+    can cancel them.
+    """
+    submitted: Any = None
+    if isinstance(pipeline.runner, PortableRunner):
+        # In this thread: a runner that starts its own job server, as Prism does, sets a handler of
+        # SIGINT. It only submits; DirectRunner would do the work.
+        try:
+            submitted = pipeline.run()
+        except Exception as error:
+            raise in_a_line(error) from error
+
+    # In a thread, so that the wait for it can end at Ctrl-C.
+    ended: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            (submitted or pipeline.run()).wait_until_finish()
+        except Exception as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        error = _wait_for(ended)
+    except KeyboardInterrupt:
+        for stage in stages:
+            with suppress(UserError, RunError):  # the store may be out of reach
+                # In one that has not begun, the marker would stay, and stop the next run.
+                if unfinished_stage(stage.output):
+                    stop_units(OutputDirectory(stage.output))
+        _wait_for(ended)
+        raise
+    if error is not None:
+        raise in_a_line(error) from error
+
+
+def _wait_for(ended: "SimpleQueue[Exception | None]") -> Exception | None:
+    while True:
+        with suppress(Empty):
+            return ended.get(timeout=LOOK_FOR_INTERRUPT_S)
+
+
+_PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "... ")
+
+
+def in_a_line(error: Exception) -> Exception:
+    """Return the innermost cause of an error that came through Beam, as an error of ours.
+
+    Beam wraps the traceback of a worker into its message, and marks each step it passed; Flink
+    wraps Java's around that::
+
+        Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 3:
+        Traceback (most recent call last):
+          File "…", line 3, in …
+        clozeworks.pipeline.errors.UserError: … [while running 'Ingest/Scatter/Work']
+            at org.apache.beam…
+            ... 7 more
+    """
+    # The last line that is not part of a traceback.
+    cause = type(error).__name__
+    for line in str(error).splitlines():
+        line = line.strip()
+        if line and not line.startswith(_PARTS_OF_TRACEBACKS):
+            cause = line
+    cause = re.sub(r"\s*\[while running .*", "", cause)
+    if isinstance(error, UserError | RunError):
+        return type(error)(cause)
+    users_mistake = re.search(r"UserError: (.*)", cause)
+    if users_mistake:
+        return UserError(users_mistake[1])
+    message = re.sub(r"^(RuntimeError: )?([\w.]+: )?", "", cause)
+    return RunError(f"The run failed: {message.rstrip('.')}.")
 
 
 def check_options(options: RunOptions, output: str) -> None:
@@ -215,7 +309,7 @@ def check_options(options: RunOptions, output: str) -> None:
     out of reach.
     """
     runner = pipeline_options(options).view_as(StandardOptions).runner
-    if runner == "DataflowRunner" and not is_remote(output):
+    if runner == "DataflowRunner" and not storage.is_remote(output):
         raise UserError(
             f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path."
         )
@@ -233,15 +327,8 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
     """
     runner, flags = take_runner(options.beam_options)
     if runner in (None, "DirectRunner"):
-        workers = num_workers(options)
-        mode = "in_memory" if workers == 1 else "multi_processing"
-        flags = [
-            "--runner=DirectRunner",
-            f"--direct_num_workers={workers}",
-            f"--direct_running_mode={mode}",
-            f"--update_compatibility_version={version('apache-beam')}",
-            *flags,
-        ]
+        compatible = f"--update_compatibility_version={version('apache-beam')}"
+        flags = ["--runner=DirectRunner", compatible, *flags]
     elif runner == "DaskRunner":
         import_module(DASK_MODULE)
         flags = [

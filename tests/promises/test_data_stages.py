@@ -23,7 +23,7 @@ CONFIGS = Configs(
     IngestConfig(shards=3, validation_share=0.05), VocabConfig(size=4000), BuildConfig(duplicates=2)
 )
 NUM_RANGES = 8  # into which ingest cuts the corpus
-IN_THREADS = ("--direct_running_mode=multi_threading",)
+IN_THREADS = ("--direct_running_mode=multi_threading", "--direct_num_workers=3")
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +38,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "options",
     [
         RunOptions(workers=2),
-        RunOptions(workers=2, beam_options=("--direct_running_mode=multi_processing",)),
-        RunOptions(workers=3, beam_options=IN_THREADS),
+        RunOptions(beam_options=IN_THREADS),
     ],
-    ids=["two processes", "two of Beam's processes", "three of Beam's threads"],
+    ids=["two processes", "three of Beam's threads"],
 )
 def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, options: RunOptions):
     make_stages(CORPUS, tmp_path, CONFIGS, options)

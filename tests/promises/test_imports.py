@@ -197,7 +197,7 @@ def test_the_graph_is_not_empty():
 @pytest.mark.parametrize(
     ("library", "packages"),
     [
-        ("apache_beam", {"pipeline.execution.beam", "pipeline.execution.jobs"}),
+        ("apache_beam", {"pipeline.execution.beam"}),
         ("torch", {"model", "cli"}),
         ("click", {"cli"}),
     ],

@@ -10,16 +10,16 @@ import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import RunOptions
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.beam import (
     RunStage,
     _open,
     check_options,
+    in_a_line,
     pipeline_options,
     run_pipeline,
     take_runner,
 )
-from clozeworks.pipeline.execution.jobs import in_a_line
 from clozeworks.pipeline.execution.phases import do_unit
 from clozeworks.pipeline.execution.stages import open_stage
 from clozeworks.pipeline.execution.units import OpenedStage
@@ -157,17 +157,16 @@ def test_an_option_that_beam_does_not_know_is_refused():
         pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
     with pytest.raises(UserError, match="--runner needs the name"):
         pipeline_options(RunOptions(beam_options=("--runner",)))
-    threads = RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3)
+    threads = RunOptions(beam_options=("--direct_running_mode=multi_threading",))
     options = pipeline_options(threads).get_all_options()
     assert options["direct_running_mode"] == "multi_threading"
-    assert options["direct_num_workers"] == 3
 
 
 @pytest.mark.parametrize("flags", [("--runner=DirectRunner",), ("--runner", "DirectRunner")])
 def test_direct_runner_by_its_name_is_the_default(flags: tuple[str, ...]):
     embedded = "--direct_embed_docker_python"
-    named = pipeline_options(RunOptions(beam_options=(*flags, embedded), workers=3))
-    default = pipeline_options(RunOptions(beam_options=(embedded,), workers=3))
+    named = pipeline_options(RunOptions(beam_options=(*flags, embedded)))
+    default = pipeline_options(RunOptions(beam_options=(embedded,)))
     assert named.get_all_options() == default.get_all_options()
 
 
@@ -187,3 +186,48 @@ def test_a_runner_may_be_named_in_two_words():
     dataflow = RunOptions(beam_options=("--runner", "DataflowRunner"))
     with pytest.raises(UserError, match="give a gs:// path"):
         check_options(dataflow, "local")
+
+
+def test_a_job_that_ends_before_its_work_is_done_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Dask's runner takes a job that was lost with its scheduler for done."""
+
+    class Lost:
+        def wait_until_finish(self) -> None:
+            pass
+
+    monkeypatch.setattr(beam.Pipeline, "run", lambda _: Lost())
+    with pytest.raises(RunError, match="ended before its work was done"):
+        run_pipeline([NumberStage(output=str(tmp_path))], IN_THIS_PROCESS)
+
+
+def test_an_error_is_reported_by_its_cause_alone():
+    lines = ["Traceback …", "  File x, line 3", "{} [while running 'Build']"]
+    through_beam = "\n".join(lines)
+    broken = RuntimeError(through_beam.format("RuntimeError: OSError: [Errno 5] Broken disk."))
+    assert str(in_a_line(broken)) == "The run failed: [Errno 5] Broken disk."
+    assert isinstance(in_a_line(broken), RunError)
+    name = f"{UserError.__module__}.{UserError.__qualname__}"
+    mistake = RuntimeError(through_beam.format(f"{name}: Say more."))
+    assert str(in_a_line(mistake)) == "Say more."
+    assert isinstance(in_a_line(mistake), UserError)
+    assert str(in_a_line(ValueError("lengths differ"))) == "The run failed: lengths differ."
+    assert str(in_a_line(ValueError())) == "The run failed: ValueError."
+
+
+def test_an_error_is_reported_by_its_cause_within_javas_traceback():
+    # From Flink 1.19, shortened.
+    through_flink = RuntimeError(
+        "org.apache.flink.runtime.JobException: Recovery is suppressed by FailureRateRestart…\n"
+        "\tat org.apache.flink.runtime.executiongraph.failover.ExecutionFailureHandler.handle(…)\n"
+        "Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 2: "
+        "Traceback (most recent call last):\n"
+        '  File "cloudpickle_pickler.py", line 229, in _loads\n'
+        "    unpickled = cloudpickle.loads(s)\n"
+        "                ^^^^^^^^^^^^^^^^^^^^\n"
+        "ModuleNotFoundError: No module named 'clozeworks'\n\n"
+        "\tat org.apache.beam.runners.fnexecution.control.FnApiControlClient.onNext(…)\n"
+        "\t... 1 more\n"
+    )
+    assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."

@@ -1,6 +1,4 @@
-"""Units of work: records, resume, errors of workers, a killed worker; on processes of ours and of
-Beam.
-"""
+"""Units of work: records, resume, errors of workers, a killed worker."""
 
 import errno
 import fcntl
@@ -40,7 +38,6 @@ from tests.fixtures.number_stage import (
 
 pytestmark = pytest.mark.slow
 
-ON_BEAM = ("--direct_running_mode=multi_processing",)
 IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
 SQUARES = [0, 1, 4, 9, 16]
 GIVE_UP_S = 120
@@ -76,15 +73,8 @@ def die(directory: OpenedStage[None], number: int) -> Done:
     return Done(0)
 
 
-RUNNERS = pytest.mark.parametrize(
-    "beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"]
-)
-
-
-@RUNNERS
-def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options):
-    options = RunOptions(workers=2, beam_options=beam_options)
-    manifest = run_stage(NumberStage(output=str(tmp_path)), options)
+def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path):
+    manifest = run_stage(NumberStage(output=str(tmp_path)), RunOptions(workers=2))
     assert squares_of(manifest) == SQUARES
     assert os.getpid() not in pids_of(manifest)
 
@@ -135,23 +125,9 @@ def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
         run(tmp_path, fail, RunOptions(workers=workers))
 
 
-@RUNNERS
-def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
-    # In a process of its own: the threads of a broken run of Beam live on until it ends.
-    script = "import sys, test_runner; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
-    command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_S, check=False)
-    assert ended.returncode == 1
-    assert ended.stdout.startswith("A worker process was killed by signal 9 (out of memory?);")
-
-
-def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
-    try:
-        options = RunOptions(workers=2, beam_options=beam_options)
-        run(Path(path), die, options)
-    except RunError as error:
-        print(error)
-        abandon(1)
+def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path):
+    with pytest.raises(RunError, match=r"^A worker process was killed by signal 9 \(out of memo"):
+        run(tmp_path, die, RunOptions(workers=2))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -170,27 +146,22 @@ def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: si
     wait_until(lambda: not any(map(is_running, workers)))
 
 
-@pytest.mark.parametrize(
-    "beam_options", [(), ("--direct_num_workers=2",)], ids=["our processes", "Beam"]
-)
-def test_an_interrupt_from_a_terminal_ends_the_whole_group(
-    tmp_path: Path, beam_options: tuple[str, ...]
-):
+def test_an_interrupt_from_a_terminal_ends_the_whole_group(tmp_path: Path):
     script = (
         "import signal, sys, test_runner; signal.signal(signal.SIGINT, signal.default_int_handler);"
     )
-    script += "test_runner.run_until_interrupted(*sys.argv[1:])"
-    command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
+    script += "test_runner.run_until_interrupted(sys.argv[1])"
+    command = [sys.executable, "-c", script, str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=GIVE_UP_S)[0] == "interrupted\n"
 
 
-def run_until_interrupted(path: str, *beam_options: str) -> None:
+def run_until_interrupted(path: str) -> None:
     signal.signal(signal.SIGTERM, terminate)  # as the command line does
     try:
-        run(Path(path), linger, RunOptions(workers=2, beam_options=beam_options))
+        run(Path(path), linger, RunOptions(workers=2))
     except KeyboardInterrupt:
         print("interrupted")
         abandon(130)
