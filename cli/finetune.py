@@ -57,10 +57,10 @@ def finetune(
     than a constant answer, unless --random-weights is given.
 
     TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner
-    (entities or any other tags of words), classify for your own labelled data, or similarity for
-    sentence vectors. DATA is a folder or file in the official format, with train, dev or test in
-    the file names, or a data set from the Hub (hf:nyu-mll/glue:sst2). Predictions for the test
-    files go to test/ in the output directory.
+    (entities or any other tags of words), or classify for your own labelled data. DATA is a folder
+    or file in the official format, with train, dev or test in the file names, or a data set from
+    the Hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output
+    directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 
@@ -140,7 +140,6 @@ def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
 def _baselines(summary: dict[str, Any], name: str) -> str:
     """Return what simpler answers reach by this metric, in parentheses; empty if unknown."""
     baselines = {
-        "the encoder before": summary["untrained"],
         "a constant answer": summary["baseline"],
         "TF-IDF": summary["word_baseline"],
     }

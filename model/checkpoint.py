@@ -37,14 +37,6 @@ OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
 TASK = "task.json"
 """The settings of the task that a model is fine-tuned for."""
-SENTENCE_FILES = (
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-)
-"""Of ``sentence-transformers``, beside a model of sentence vectors."""
-POOLING = "1_Pooling/config.json"
-"""The last of them."""
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 

@@ -64,7 +64,7 @@ def evaluate_task(
 def _figures(finetuned: Finetuned, prefix: str, paths: Sequence[Path]) -> dict[str, float]:
     """Return the figures on one dev set."""
     task = finetuned.task
-    examples = task.dev_examples(read_labelled(task, paths))
+    examples = read_labelled(task, paths)
     features = task.encode(examples, finetuned.tokenizer)
     report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
     scores = task.scores(infer(finetuned.model, features), features, examples)

@@ -23,8 +23,6 @@ from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD, read_languages
 from ..checkpoint import (
     CONFIG,
-    POOLING,
-    SENTENCE_FILES,
     TASK,
     WEIGHTS,
     Checkpoint,
@@ -73,7 +71,6 @@ from .search import Trainer, search, selected_first
 
 OWN_FILES = (
     *(SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG),
-    *(*SENTENCE_FILES, str(Path(POOLING).parent)),
     *VOCABULARY_FILES,
 )
 
@@ -137,14 +134,7 @@ def finetune(
 
 def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
     """Say what is odd about the examples, and forget an earlier end if there is work to do."""
-    task = trainer.splits.task
-    ranks = trainer.ranks
-    if task.whole_batches and ranks.num_ranks > 1:
-        raise UserError(
-            f"{task.name} compares the examples of a batch, which cannot be divided among "
-            "processes; run it without torchrun."
-        )
-    if ranks.rank > 0:
+    if trainer.ranks.rank > 0:
         return
     digest = trainer.splits.test_digest()
     if not trainer.folder.is_complete(grid, digest):
@@ -244,7 +234,6 @@ def summarise(
         task=splits.task.name,
         metric=next(iter(baseline)),
         best=best.as_best(),
-        untrained=best.untrained,
         dev_classes=best.dev_classes,
         runs=len(records),
         median=statistics.median(at_best),

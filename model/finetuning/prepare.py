@@ -60,11 +60,6 @@ def prepare(splits: TaskSplits, checkpoint: Checkpoint, config: FinetuneConfig) 
 def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
     """Raise `UserError` if the task cannot be trained or judged with these options."""
     task = splits.task
-    if task.whole_batches and config.micro_batch_size:
-        raise UserError(
-            f"{task.name} compares the examples of a batch, so `micro_batch_size` cannot "
-            "divide it; lower `batch_size`."
-        )
     if config.select:
         metrics = list(task.baseline(splits.train, splits.dev[""]))
         if config.selected_metric not in metrics:
@@ -73,8 +68,6 @@ def _check_options(splits: TaskSplits, config: FinetuneConfig) -> None:
 
 def _check_head(task: Task, checkpoint: Checkpoint) -> None:
     """Raise `UserError` unless the checkpoint has a head of this kind, for the same labels."""
-    if not task.has_new_weights:
-        raise UserError(f"`keep_head` is for tasks with a head of their own, not {task.name}.")
     with torch.device("meta"):  # no weights
         model = task.model(checkpoint.shape)
     expected = {"architectures": [architecture(model)], **task.hf_settings()}

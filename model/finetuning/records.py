@@ -88,8 +88,6 @@ class RunRecord(BestRun, frozen=True, kw_only=True):
     variant: str
     """The task's, and ``left-to-right`` for such an encoder."""
     checkpoint: str
-    untrained: dict[str, float] = {}
-    """Scores before training; empty if the model had a new head."""
     dev_classes: ClassReport = ClassReport()
     """Of the first dev set."""
     seconds: float
@@ -123,8 +121,6 @@ class SearchSummary(Struct, frozen=True, kw_only=True):
     task: str
     metric: str
     best: BestRun
-    untrained: dict[str, float] = {}
-    """Scores before training; empty if the model had a new head."""
     dev_classes: ClassReport = ClassReport()
     """Of the best run, on the first dev set."""
     runs: Count

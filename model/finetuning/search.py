@@ -125,8 +125,6 @@ class Trainer:
             ranks=self.ranks,
             directory=self.folder.of_run(trial),
             score_dev=on_dev.measure,
-            evaluate_start=not task.has_new_weights,
-            whole_batches=task.whole_batches,
             show=report,
             stop=stop,
         )
@@ -152,7 +150,6 @@ class Trainer:
             task=task.name,
             variant=f"{task.variant} {direction}".strip(),
             checkpoint="random weights" if self.config.random_weights else self.checkpoint.name,
-            untrained=trained.untrained,
             dev_classes=on_dev.class_report(),
             seconds=round(trained.seconds, 3),
         )

@@ -59,8 +59,4 @@ def write_model(folder: Path, model: TaskModel, task: Task, checkpoint: Checkpoi
             if name.startswith(model.encoder.optional_weights):
                 del weights[name]
     save_model(folder, weights, config, checkpoint.tokenizer_files())
-    for name, content in task.companion_files(shape).items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
     write_json(folder / TASK, task_settings(task))

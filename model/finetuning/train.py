@@ -75,8 +75,6 @@ class FinetuneState:
     """Since the last report: with them a resumed run reports the same means."""
     num_threads: int | None = None
     best: Best = field(default_factory=Best)
-    untrained: Scores = field(default_factory=dict[str, float])
-    """Before the first update; empty if that was not measured."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -100,10 +98,6 @@ class Training(Work[FinetuneBatch, TaskBatch]):
     """
     score_dev: Callable[[], Scores] | None = None
     """Measures the model on dev after each epoch (or `evaluate_every` steps) and at the end."""
-    evaluate_start: bool = False
-    """Measure it before the first update, too."""
-    whole_batches: bool = False
-    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
     show: ProgressCallback = lambda figures: None
     """Called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call),
     ``learning_rate``, and the figures in `SPEED`.
@@ -112,7 +106,6 @@ class Training(Work[FinetuneBatch, TaskBatch]):
 
     def __post_init__(self) -> None:
         self.device = self.ranks.device
-        self.memory_option = "batch_size" if self.whole_batches else "micro_batch_size"
         optimizer = make_optimizer(
             self.model,
             self.config.weight_decay,
@@ -143,11 +136,6 @@ class Training(Work[FinetuneBatch, TaskBatch]):
         """Number of updates done."""
         return self.state.step
 
-    def measure_start(self) -> None:
-        """Measure the model before its first update, if it can answer already."""
-        if self.step == 0 and self.evaluate_start:
-            self.state.untrained = self._measure()
-
     def steps_left(self) -> range:
         """Return the indices of the updates to come."""
         return range(self.step, self.num_steps)
@@ -157,8 +145,6 @@ class Training(Work[FinetuneBatch, TaskBatch]):
         rows = self._order[step]
         features = [self.features[row] for row in rows]
         asked = self.config.micro_batch_size
-        if self.whole_batches:
-            asked = len(features)
         batches = micro_batches(features, self.ranks, asked, self._most_tokens)
         num_tokens = sum(feature.num_tokens for feature in features)
         return FinetuneBatch(batches, len(rows), num_tokens)
@@ -292,7 +278,6 @@ class Training(Work[FinetuneBatch, TaskBatch]):
                 losses=saved["losses"],
                 num_threads=saved["num_threads"],
                 best=Best(**saved["best"]),
-                untrained=saved["untrained"],
             )
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
             raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None

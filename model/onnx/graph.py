@@ -19,7 +19,6 @@ from ..encoders.heads import PretrainModel
 from ..tasks.batches import TaskBatch
 from ..tasks.choice import ChoiceModel
 from ..tasks.head import TaskModel
-from ..tasks.similarity import SentenceEncoder
 from ..tasks.squad import SpanClassifier
 
 OPSET = 18
@@ -84,8 +83,6 @@ class Traceable(nn.Module):
         model = self.model
         if isinstance(model, PretrainModel):
             return model.token_logits(model.encoder(ids_BL, types_BL, mask_BL))
-        if isinstance(model, SentenceEncoder):
-            return model.encoder(ids_BL, types_BL, mask_BL)
         no_index: Tensor = None  # pyright: ignore[reportAssignmentType]  # all tokens are computed
         outputs = model(TaskBatch(ids_BL, types_BL, mask_BL, no_index, None))
         if isinstance(model, SpanClassifier):
@@ -96,8 +93,6 @@ class Traceable(nn.Module):
 def _form(model: PretrainModel | TaskModel) -> Form:
     if isinstance(model, SpanClassifier):
         return Form(("start_logits", "end_logits"))
-    if isinstance(model, SentenceEncoder):
-        return Form(("last_hidden_state",))
     if isinstance(model, ChoiceModel):
         return Form(("logits",), model.num_choices)
     return Form(("logits",))

@@ -13,7 +13,6 @@ from ..finetuning.finetuned import Finetuned
 from ..pretraining.data import open_instances, read_split
 from ..pretraining.evaluate import evaluation_batches
 from ..tasks.batches import Feature, TaskBatch, make_batch
-from ..tasks.similarity import SentenceEncoder
 from ..tasks.splits import read_labelled
 from .graph import Traceable
 
@@ -72,7 +71,7 @@ class Session:
 
     def _task_outputs(self, features: Sequence[Feature]) -> Iterator[np.ndarray]:
         """Yield what the head of the task's model computes for each feature."""
-        model = self.traceable.model
+        per_token = getattr(self.traceable.model, "per_token", False)
         for first in range(0, len(features), ROWS_AT_ONCE):
             some = features[first : first + ROWS_AT_ONCE]
             batch = make_batch(some)
@@ -80,12 +79,8 @@ class Session:
             values = outputs[0]
             if len(outputs) > 1:  # the first and the last token of an answer
                 values = np.stack(outputs, -1)
-            if isinstance(model, SentenceEncoder):
-                mask_BL1 = batch.attention_mask_BL[:, :, None].numpy()
-                means_BD = (values * mask_BL1).sum(1) / mask_BL1.sum(1)
-                values = means_BD.reshape(len(some), -1, means_BD.shape[1])
             for feature, value in zip(some, values, strict=True):
-                yield value[: feature.length] if getattr(model, "per_token", False) else value
+                yield value[: feature.length] if per_token else value
 
     def _inputs(self, batch: TaskBatch) -> dict[str, Tensor]:
         values = {

@@ -35,7 +35,6 @@ from .setup import GlobalBatch, PretrainSetup
 class PretrainWork(Work[GlobalBatch, PretrainBatch]):
     """The updates of a pre-training, and what is due in between."""
 
-    memory_option = "micro_batch_size"
     setup: PretrainSetup
     model: PretrainModel
     updater: Updater[PretrainBatch]
@@ -184,7 +183,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         the best of the phase so far.
         """
         setup = self.setup
-        with oom_as_user_error(self.memory_option):
+        with oom_as_user_error("micro_batch_size"):
             batches = setup.held_out_batches(phase)
             sums = sum_losses(self.model, batches, self.device, setup.dtype)
         values = metrics(setup.ranks.sum(sums))

@@ -16,7 +16,6 @@ from .glue import GLUE
 from .multilabel import MultiLabel, read_multilabel
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
 from .options import Size, TaskOptions
-from .similarity import Similarity, read_similarity
 from .squad import Squad, read_squad
 from .task import Task
 
@@ -41,7 +40,6 @@ TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify),
     "multilabel": TaskEntry(MultiLabel, read_multilabel),
-    "similarity": TaskEntry(Similarity, read_similarity),
     "squad": TaskEntry(Squad, read_squad),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner),

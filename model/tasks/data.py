@@ -46,12 +46,6 @@ class TaskData(ABC, Generic[ExampleT]):
         """Return the class of an example; both sides of a train/dev split get a share of each."""
         return None
 
-    def dev_examples(self, examples: list[ExampleT]) -> list[ExampleT]:
-        """Return what a model is measured on: these examples, unless every model would be right on
-        them.
-        """
-        return examples
-
     def texts(self, example: ExampleT) -> dict[str, str]:
         """Return the texts of an example by name, which `predict` writes before its answer.
 

@@ -142,10 +142,6 @@ class TaskHead(ABC, Generic[ExampleT]):
     """The Hub's name for such tasks."""
     tuned_settings: ClassVar[tuple[str, ...]] = ()
     """The fields that `tuned` changes."""
-    has_new_weights: ClassVar[bool] = True
-    """Whether the model has a head, which must be trained before it can answer."""
-    whole_batches: bool = False
-    """Whether the loss compares the examples of a batch, so that it cannot be divided."""
 
     @property
     def recipe(self) -> Recipe:
@@ -158,10 +154,6 @@ class TaskHead(ABC, Generic[ExampleT]):
 
     def hf_settings(self) -> dict[str, Any]:
         """Return what ``transformers`` needs in ``config.json`` besides encoder and class."""
-        return {}
-
-    def companion_files(self, config: EncoderConfig) -> dict[str, bytes]:
-        """Return files by name that other libraries than ``transformers`` need with the model."""
         return {}
 
     def tuned(

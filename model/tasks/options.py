@@ -14,7 +14,7 @@ Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
 _SMALLEST = {"max_length": 8, "stride": 1, "max_question_length": 1, "max_answer_length": 1}
-_OWN_DATA = "Your own data (classify, similarity)"
+_OWN_DATA = "Your own data (classify)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +28,17 @@ class TaskOptions:
     )
     text: str | None = option(
         None,
-        "Column of the text, for classify and similarity; the default is a usual name "
-        "(text, sentence1, …).",
+        "Column of the text, for classify; the default is text or sentence.",
         group=_OWN_DATA,
     )
     text_pair: str | None = option(
         None,
-        "Column of the second text of a pair; the default is none for classify, for similarity a "
-        "usual name (sentence2, positive, …).",
+        "Column of the second text of a pair, for classify; the default is none.",
         group=_OWN_DATA,
     )
     label: str | None = option(
         None,
-        "Column of the class or score; the default is label, for similarity score.",
+        "Column of the class or score, for classify; the default is label.",
         group=_OWN_DATA,
     )
     class_weights: Literal["none", "balanced"] | None = option(
@@ -109,7 +107,6 @@ TASK_OPTIONS = {
         *("separator", "stride"),
     ),
     "multilabel": ("text", "text_pair", "label", "separator", "stride"),
-    "similarity": ("text", "text_pair", "label"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
     "swag": (),
     "ner": (),

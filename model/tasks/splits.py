@@ -317,8 +317,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         is_dev = hold_out(group_keys(task, train), strata, str(data))
         dev[""] = list(compress(train, is_dev))
         train = [example for example, is_out in zip(train, is_dev, strict=True) if not is_out]
-    dev = {prefix: task.dev_examples(examples) for prefix, examples in sorted(dev.items())}
-    task_data = TaskSplits(task, train, dev, splits, held_out)
+    task_data = TaskSplits(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
     for file in chain.from_iterable(task_data.tests.values()):
         if not sum(1 for _ in task.read(file, labelled=False)):

@@ -34,8 +34,6 @@ UpdateBatchT = TypeVar("UpdateBatchT", bound=UpdateBatch)
 class Work(ABC, Generic[UpdateBatchT, BatchT]):
     """What a training computes in an update, and what is due after it."""
 
-    memory_option: str
-    """The option to lower if an update does not fit into memory."""
     updater: Updater[BatchT]
     device: torch.device
     clock: Clock
@@ -46,9 +44,8 @@ class Work(ABC, Generic[UpdateBatchT, BatchT]):
     def step(self) -> int:
         """Number of updates done."""
 
-    @abstractmethod
     def measure_start(self) -> None:
-        """Measure the model before its first update, unless that is done or not wanted."""
+        """Measure the model before its first update, if that is wanted."""
 
     @abstractmethod
     def steps_left(self) -> Iterable[int]:
@@ -110,7 +107,7 @@ def _update_all(work: Work[UpdateBatchT, BatchT], batches: Iterator[UpdateBatchT
     while not work.is_over:
         with work.clock.waiting():
             batch = next(batches)
-        with oom_as_user_error(work.memory_option):
+        with oom_as_user_error("micro_batch_size"):
             work.updater.update(
                 work.step,
                 batch.batches,

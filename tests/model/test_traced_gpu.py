@@ -97,7 +97,7 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
 @pytest.mark.parametrize(
     "kind, names, num_graphs",
     [
-        ("bert", ["classes", "weighted classes", "answers", "entities", "pairs"], 2),
+        ("bert", ["classes", "weighted classes", "answers", "entities"], 2),
         # One for rows within a window, and one for longer ones.
         ("modernbert", ["answers"], 4),
     ],

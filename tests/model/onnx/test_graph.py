@@ -13,7 +13,6 @@ from clozeworks.model.onnx.graph import Traceable, write_graph
 from clozeworks.model.onnx.session import Session
 from clozeworks.model.tasks.choice import ChoiceModel
 from clozeworks.model.tasks.label_head import SequenceClassifier
-from clozeworks.model.tasks.similarity import SentenceEncoder
 from clozeworks.model.tasks.squad import SpanClassifier
 from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.pipeline.errors import UserError
@@ -49,13 +48,12 @@ MODELS = {
     "tags": lambda config: TokenClassifier(config, 5),
     "spans": SpanClassifier,
     "choices": lambda config: ChoiceModel(config, 4),
-    "vectors": SentenceEncoder,
 }
 
 
 # An export takes seconds, so the heads are divided between the encoders.
-ON_BERT = ("masked words", "classes", "spans", "choices", "vectors")
-ON_MODERNBERT = ("masked words", "classes", "tags", "choices", "vectors")
+ON_BERT = ("masked words", "classes", "spans", "choices")
+ON_MODERNBERT = ("masked words", "classes", "tags", "choices")
 PAIRS = [
     *(pytest.param(BERT, kind, id=f"bert-{kind}") for kind in ON_BERT),
     *(pytest.param(MODERNBERT, kind, id=f"modernbert-{kind}") for kind in ON_MODERNBERT),

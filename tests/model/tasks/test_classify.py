@@ -137,7 +137,7 @@ def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
         check_task("sst", TaskOptions())
     with pytest.raises(
         UserError,
-        match="`text_pair` is for classify, multilabel, similarity; sst2 does not take it",
+        match="`text_pair` is for classify, multilabel; sst2 does not take it",
     ):
         check_task("sst2", TaskOptions(text_pair="b"))
 

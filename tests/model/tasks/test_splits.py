@@ -12,7 +12,6 @@ from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.multilabel import MultiLabel
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.repeats import Repeats, find_repeats
-from clozeworks.model.tasks.similarity import Similarity, TextGroup
 from clozeworks.model.tasks.splits import (
     dev_sets,
     find_splits,
@@ -193,10 +192,6 @@ def test_repeats_and_contradictions_are_counted():
     tagged.append(TextExample("good", None, cast(Any, ())))
     assert find_repeats(labels, tagged, {}) == Repeats(
         repeated=1, contradictory=3, example="good", shared=0
-    )
-    pairs = [TextGroup(("a", "b"), None), TextGroup(("a", "b"), None), TextGroup(("a", "c"), None)]
-    assert find_repeats(Similarity(), pairs, {"": pairs[:1]}) == Repeats(
-        repeated=1, contradictory=0, example="", shared=1
     )
 
 
