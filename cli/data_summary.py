@@ -76,7 +76,6 @@ def summarize_dry_run(stage: "Stage[Any, Any]", estimate: "Estimate") -> Command
 def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:
     """Summarise a directory of documents; warn of what was not read as a user may expect."""
     _warn_about_documents(manifest)
-    _warn_about_encodings(manifest)
     _warn_about_losses(manifest)
     counts = {}
     words_left_out = {}
@@ -217,15 +216,6 @@ def _warn_about_documents(manifest: "DocumentsManifest") -> None:
         files = count_of(num_files, "single-stream .bz2 file")
         warn(f"{files} can be read by only one worker each; use multistream dumps")
 
-
-def _warn_about_encodings(manifest: "DocumentsManifest") -> None:
-    """Name texts that were read in a detected encoding, and count lines with bad bytes."""
-    detected = [file for file in manifest.inputs if "detected" in file]
-    for file in detected[:NUM_WARNINGS]:
-        warn(f"{file['name']} is not UTF-8: read as {file['detected']}; give --encoding if wrong")
-    num_more = len(detected) - NUM_WARNINGS
-    if num_more > 0:
-        warn(f"{count_of(num_more, 'more file')} read in other encodings; see the manifest")
     if num_lines := manifest.counts.get("text_lines_with_invalid_utf8", 0):
         lines = count_of(num_lines, "line")
         warn(f"{lines} of text with bytes that are not UTF-8: they became U+FFFD")

@@ -138,7 +138,7 @@ class IngestConfig:
     encoding: str = option(
         "auto",
         "Encoding of plain text, JSON Lines, CSV and TSV that are not UTF-8, for example cp1251. "
-        "auto detects it, and refuses a file whose encoding it cannot tell.",
+        "auto refuses such a file, and names the encoding that it looks like.",
         group="Reading",
     )
     keep_lines: bool = option(

@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,10 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import check_line_ends, detect, read_sample, refusal
+from ...pipeline.encodings import check_line_ends, read_sample, recoded, text_encoding
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
-from ...pipeline.text_streams import recoded
 from ..notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
@@ -223,19 +223,16 @@ def hub_split(name: str, split: str) -> Path:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Open a text file as UTF-8: one that is not is recoded from the encoding that is detected,
-    with a notice.
+    """Open a text file as UTF-8, which it is, unless it has the mark of UTF-16 or UTF-32.
 
-    Raises `UserError` if the encoding is in doubt; see `pipeline.encodings`.
+    Raises `UserError` if it is in another encoding.
     """
     with path.open("rb") as file:
-        detection = detect(read_sample(file, path.stat().st_size))
-        if detection.doubt:
-            raise refusal(str(path), detection)
-        if detection.is_detected:
-            notice_once(f"{path} is not UTF-8: read as {detection.describe()}.")
+        sample = read_sample(file, path.stat().st_size)
+        remedy = f"convert it: iconv -f {{guess}} -t UTF-8 {shlex.quote(path.name)}"
+        encoding = text_encoding(sample, str(path), remedy=remedy)
         file.seek(0)
-        yield recoded(file, detection.encoding, str(path))
+        yield recoded(file, encoding, str(path))
 
 
 @cache  # a file is read several times: to find its form, and for each run

@@ -33,9 +33,8 @@ def plan_ranges(inputs: Sequence[Input], config: IngestConfig) -> list[Unit[list
 
 
 def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
-    """Return name, format, size and digest of each input, for the manifest.
-
-    The encoding too if it is not UTF-8, and how sure it is if it was detected.
+    """Return name, format, size and digest of each input, for the manifest; the encoding too if it
+    is not UTF-8.
     """
     with ThreadPoolExecutor(NUM_READERS) as pool:
         digests = list(pool.map(_digest, inputs))
@@ -49,10 +48,8 @@ def _fingerprint(file: Input, digest: str) -> dict[str, Any]:
         "bytes": file.num_bytes,
         "digest": digest,
     }
-    if file.detection.encoding != UTF_8:
-        fingerprint["encoding"] = file.detection.encoding
-    if file.detection.is_detected:
-        fingerprint["detected"] = file.detection.describe()
+    if file.encoding != UTF_8:
+        fingerprint["encoding"] = file.encoding
     return fingerprint
 
 

@@ -85,9 +85,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
         num_bytes = sum(file.num_bytes for file in inputs)
         layout = choose_layout(num_bytes, self.config)
         return StagePlan(
-            head=manifest_head(
-                "ingest", self.config, fingerprints(inputs), *self._libraries(inputs)
-            ),
+            head=manifest_head("ingest", self.config, fingerprints(inputs), *self._libraries()),
             setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
             units=plan_ranges(inputs, self.config),
         )
@@ -109,15 +107,13 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             check_languages(config.keep_language)
         return inputs, left_out
 
-    def _libraries(self, inputs: Sequence[Input]) -> list[str]:
+    def _libraries(self) -> list[str]:
         """Return the libraries that the documents depend on."""
         libraries = ["sentencex"]
         if self.config.near_duplicates is not None:
             libraries.append("rensa")
         if self.config.keep_language:
             libraries.append("py3langid")
-        if any(file.detection.is_detected for file in inputs):
-            libraries.append("chardet")
         return libraries
 
     def needs(self, plan: StagePlan[IngestSetup]) -> Needs:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from ..counters import Counters
-from ..text_streams import recoded, stream_of
+from ..encodings import recoded, stream_of
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 

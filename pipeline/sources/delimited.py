@@ -225,7 +225,7 @@ def _names(fields: Iterable[str]) -> list[str]:
 def _check_header(file: Input, config: IngestConfig) -> None:
     (whole,) = file.as_one_range()
     with storage.open_input(file.path) as stream:
-        text = text_stream(stream, file.name, file.detection.encoding, Counters())
+        text = text_stream(stream, file.name, file.encoding, Counters())
         lines = _lines(text, whole, Counters())
         if file.format == "tsv":
             rows = tsv_rows(lines)

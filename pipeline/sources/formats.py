@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters, name_counts
-from ..encodings import check_line_ends, detect, read_sample, refusal
+from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import UserError
 from ..storage import hub
 from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
@@ -41,9 +41,9 @@ LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
 TABLE_FORMATS = ("jsonl", "csv", "tsv")
 TEXT_FORMATS = ("text", "gutenberg", *TABLE_FORMATS)
-"""The formats whose encoding is detected; that of dumps is declared, and the others are UTF-8."""
+"""The formats of texts in any encoding; that of dumps is declared, and the others are UTF-8."""
 NUM_READERS = 16
-"""Files whose encoding is detected at a time, because object stores are slow to answer."""
+"""Files that are sampled at a time, because object stores are slow to answer."""
 BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
 """Files of a directory that `ingest` wrote, beside its documents."""
 KNOWN_NAMES = (
@@ -89,7 +89,7 @@ def find_inputs(
     are bad input, all other reasons neutral counters.
 
     Raise `UserError` if a source has no file, has one that another source has too, contains the
-    `output`, or has a text whose encoding cannot be told.
+    `output`, or has a text that is not UTF-8 and whose encoding is not given.
     """
     inputs: list[Input] = []
     left_out = Counters()
@@ -100,12 +100,12 @@ def find_inputs(
             inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
     with ThreadPoolExecutor(NUM_READERS) as pool:
-        inputs = list(pool.map(partial(detect_encoding, config=config), inputs))
+        inputs = list(pool.map(partial(with_encoding, config=config), inputs))
     return inputs, left_out
 
 
-def detect_encoding(file: Input, config: IngestConfig) -> Input:
-    """Return an input with the encoding of its text; raise `UserError` if it cannot be told."""
+def with_encoding(file: Input, config: IngestConfig) -> Input:
+    """Return an input with the encoding of its text; raise `UserError` if none is known."""
     if file.format not in TEXT_FORMATS:
         return file
     with storage.open_input(file.path) as stream:
@@ -115,10 +115,7 @@ def detect_encoding(file: Input, config: IngestConfig) -> Input:
             sample = read_sample(stream, file.num_bytes)
     if file.format in TABLE_FORMATS:
         check_line_ends(sample, file.path)
-    detection = detect(sample, config.encoding)
-    if detection.doubt:
-        raise refusal(file.path, detection, "Give its `encoding`, or convert it")
-    return file._replace(detection=detection)
+    return file._replace(encoding=text_encoding(sample, file.path, config.encoding))
 
 
 def _find_data_set(source: str, output: str | None) -> Input:

@@ -68,7 +68,7 @@ def _first_lines(stream: BinaryIO, file: Input) -> list[bytes]:
     """Return the first whole lines of a file that are not empty."""
     damage = Counters()
     head = InputRange(path=file.path, name=file.path, format="jsonl", stop=_HEAD_BYTES)
-    text = text_stream(stream, file.path, file.detection.encoding, damage)
+    text = text_stream(stream, file.path, file.encoding, damage)
     lines = [line for _, line in read_lines(text, head, damage)]
     if damage.bad:
         # The file ends in the middle of the last line.

@@ -29,7 +29,7 @@ def plan_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[Inpu
 
     A compressed one, or one that is not UTF-8 and is recoded while it is read, is a single range.
     """
-    if is_compressed(file.name) or file.detection.encoding != UTF_8:
+    if is_compressed(file.name) or file.encoding != UTF_8:
         return file.as_one_range()
     return file.cut_evenly(range_bytes)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple
 
-from ..encodings import UTF_8, Detection
+from ..encodings import UTF_8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +35,8 @@ class Input(NamedTuple):
     num_bytes: int
     digest: str = ""
     """Identifies the content of a data set, which is not a file that could be hashed."""
-    detection: Detection = Detection(encoding=UTF_8)
-    """The encoding of a text."""
+    encoding: str = UTF_8
+    """Of a text, by Python's name."""
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end.
@@ -44,10 +44,7 @@ class Input(NamedTuple):
         A table without rows has no starts, and so no ranges.
         """
         whole = InputRange(
-            path=self.path,
-            name=self.name,
-            format=self.format,
-            encoding=self.detection.encoding,
+            path=self.path, name=self.name, format=self.format, encoding=self.encoding
         )
         ranges: list[InputRange] = []
         if not starts:

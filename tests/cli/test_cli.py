@@ -261,7 +261,7 @@ def test_a_book_that_lost_much_as_headings_is_warned_about(
     assert "Warning: 5 books lost over 3% of the words as headings" in capsys.readouterr().err
 
 
-def test_texts_in_other_encodings_are_read_with_a_warning_or_refused(
+def test_a_text_in_another_encoding_is_refused_until_it_is_given(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     source = tmp_path / "texts"
@@ -273,24 +273,15 @@ def test_texts_in_other_encodings_are_read_with_a_warning_or_refused(
     output = tmp_path / "documents"
     command = ["ingest", str(source), "--output", str(output), "--documents=blank-line"]
     command += ["--min-characters=10", "--language=ru", "--workers=1"]
-    main(command)
-    warning = capsys.readouterr().err
-    assert "texts/ru.txt is not UTF-8: read as koi8-r (confidence 0." in warning
-    assert "16 of 16 parts agree)" in warning
+    error = error_of(capsys, *command)
+    refusal = (
+        "texts/ru.txt is not UTF-8: if it is koi8-r, as chardet guesses, give --encoding koi8-r."
+    )
+    assert refusal in error
+    main([*command, "--encoding=KOI8-R"])
     manifest = json.loads((output / "manifest.json").read_text())
     assert manifest["inputs"][0]["encoding"] == "koi8-r"
-    assert "chardet" in manifest["versions"]
     (shard,) = output.glob("train-*.parquet")
     stored = pq.read_table(shard)["sentences"].to_pylist()
     assert {sentence for document in stored for sentence in document} <= set(sentences)
-
-    # One that changes its encoding.
-    (source / "ru.txt").write_bytes(f"{text}\n\n".encode("koi8-r") + text.encode("cp1251"))
-    error = error_of(capsys, *command, "--overwrite")
-    assert "is not UTF-8, and its encoding cannot be told" in error
-    assert "Give its --encoding, or convert it: iconv -f ENCODING -t UTF-8 " in error
-
-    (source / "ru.txt").write_bytes(text.encode("koi8-r"))
-    main([*command, "--overwrite", "--encoding=KOI8-R"])
-    assert "koi8" not in capsys.readouterr().err
     assert "--encoding is koi9" in error_of(capsys, *command, "--encoding=koi9")

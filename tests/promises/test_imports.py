@@ -25,7 +25,6 @@ CONTRACTS = {
         "seeding",
         "cards",
         "data_card",
-        "text_streams",
         "wording",
     )
 }
