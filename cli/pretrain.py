@@ -26,7 +26,7 @@ from .training_progress import training_progress
 
 if TYPE_CHECKING:
     from ..model.pretraining.estimate import PretrainEstimate
-    from ..model.pretraining.run import Summary
+    from ..model.pretraining.state import Summary
 
 LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""

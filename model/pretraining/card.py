@@ -12,7 +12,7 @@ from ..card import DATASET, as_code, eval_results, model_name, render_card, soft
 from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
-from .run import Summary
+from .state import Summary
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData

@@ -25,11 +25,11 @@ from ..config import PretrainConfig
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..training.device import MICRO_BATCH_TOKENS, find_device, rows_per_micro_batch
+from ..training.run import SUMMARY, resumes_run
 from .card import num_evaluated
 from .data import InstanceDirectory
 from .plan import make_plan
 from .pretrain import train_into
-from .run import SUMMARY, resumes_run
 
 TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4

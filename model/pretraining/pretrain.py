@@ -4,13 +4,11 @@
 or loads the model (`start`), and trains (`training.loop`, on the updates of `work`).
 """
 
-import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 from ...pipeline.errors import UserError
-from ...pipeline.seeding import stable_hash
 from ...pipeline.storage.directory import (
     NO_SPACE,
     WORK,
@@ -19,33 +17,29 @@ from ...pipeline.storage.directory import (
     unwritable_as_user_error,
 )
 from ..card import CARD
-from ..checkpoint import Checkpoint, files_digest
 from ..config import PretrainConfig
 from ..copies import refuse_remote
 from ..notices import print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
-from ..training.ranks import SHARED, Ranks, join_ranks
+from ..training.ranks import Ranks, join_ranks
+from ..training.run import (
+    MODEL_FILES,
+    SUMMARY,
+    agree_on_run,
+    claimed_run,
+    delete_older_checkpoints,
+    link_files,
+)
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from ..training.threads import kept_threads, use_threads
 from .card import model_card, num_evaluated
-from .plan import PretrainPlan, make_plan
-from .run import (
-    OPTIMIZER,
-    PROGRESS,
-    RUN,
-    STATE,
-    SUMMARY,
-    Summary,
-    claimed_run,
-    latest_checkpoint,
-    publish,
-    read_summary,
-)
+from .plan import make_plan
 from .setup import set_up
 from .start import start
+from .state import Summary, read_summary
 from .work import PretrainWork
 
 
@@ -97,13 +91,14 @@ def train_into(
         kept_threads(),
         ranks.on_first(claimed_run(folder, plan.identity, overwrite)),
     ):
-        latest = latest_checkpoint(folder)
-        _agree(ranks, plan, folder, latest)
+        latest = agree_on_run(ranks, plan.identity, folder, plan.checkpoint)
         if summary := read_summary(folder):
             summary["status"] = "already finished"
             return summary
         if latest and ranks.rank == 0:
-            publish(latest, folder)  # the run may have been killed before it was
+            # The run may have been killed before it was.
+            delete_older_checkpoints(folder)
+            link_files(MODEL_FILES, latest, folder)
             print_notice(f"Resumes {output} from {latest.name}.")
         setup = set_up(plan, ranks)
         model, updater, state = start(setup, latest)
@@ -152,29 +147,6 @@ def _open_log(
         return nullcontext()
     wandb = open_wandb(folder, asdict(config)) if online else None
     return RunLog(folder, last_step, METRICS, wandb=wandb)
-
-
-def _agree(ranks: Ranks, plan: PretrainPlan, folder: Path, latest: Path | None) -> None:
-    """Raise `UserError` unless all ranks see the same files, which several machines without a
-    shared disk do not.
-    """
-    if ranks.num_ranks == 1:
-        return
-    claim = folder / RUN
-    resumes_from = "none"
-    if latest:
-        files = [latest / STATE / name for name in (OPTIMIZER, PROGRESS)]
-        resumes_from = f"{latest.name} {files_digest(files)}"
-    identity_digest = stable_hash(json.dumps(plan.identity))
-    model = Checkpoint.open(latest) if latest else plan.checkpoint
-    facts = {
-        "the configuration and the instances": f"{identity_digest:016x}",
-        "`output`": files_digest([claim]) if claim.is_file() else "missing",
-        "the checkpoint to start from": resumes_from,
-        "the model to start from": model.digest() if model else "none",
-    }
-    ranks.agree(facts, SHARED)
-    ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
 
 
 def _finish(work: PretrainWork, folder: Path) -> Summary:

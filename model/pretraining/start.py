@@ -19,12 +19,18 @@ from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import print_notice
 from ..training.compilation import compiles
 from ..training.optim import make_optimizer
+from ..training.run import (
+    OPTIMIZER,
+    STATE,
+    advice_if_damaged,
+    read_state,
+)
 from ..training.update import Updater
 from .evaluate import NUM_SUMS
 from .new_vocabulary import move_to_vocabulary
 from .plan import PretrainPlan, run_fields
-from .run import OPTIMIZER, STATE, PretrainState, advice_if_damaged, read_state
 from .setup import PretrainSetup
+from .state import PretrainState
 
 
 class Start(NamedTuple):
@@ -124,7 +130,7 @@ def _move_vocabulary(
 
 
 def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
-    optimizer, state = read_state(checkpoint)
+    optimizer, state = read_state(checkpoint, PretrainState)
     if len(state.sums) != NUM_SUMS or not _load_optimizer(updater, optimizer):
         raise UserError(
             f"{checkpoint}/{STATE} is damaged or belongs to another model. "

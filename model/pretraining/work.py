@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ from ..training.device import (
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work
+from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
 from ..training.snapshot import SnapshotWriter
 from ..training.stop import StopRequest
 from ..training.update import Loss, Update, Updater
 from .evaluate import NUM_SUMS, metrics, sum_losses
 from .plan import PretrainPlan
-from .run import PretrainState, save_archive, save_best, save_checkpoint
 from .setup import GlobalBatch, PretrainSetup
+from .state import PretrainState
 
 
 @dataclass(kw_only=True, eq=False)
@@ -246,7 +247,8 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
 
         def write(copy: tuple[ModelFiles, Mapping[str, object]]) -> None:
             files, optimizer = copy
-            save_checkpoint(self.output, files, optimizer, state)
+            checkpoint = save_checkpoint(self.output, state.step, files, optimizer, asdict(state))
+            link_files(MODEL_FILES, checkpoint, self.output)
 
         self.writer.submit(write, (self._model_files(), self.updater.state_dict()))
         self._saved_at = time.monotonic()

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -17,8 +17,9 @@ from clozeworks.model.checkpoint import (
 from clozeworks.model.encoders.bert import BertForPreTraining, BertModel
 from clozeworks.model.encoders.bert_config import ACTIVATIONS, ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.pretraining import run
+from clozeworks.model.pretraining.state import PretrainState
 from clozeworks.model.tokenizer import read_tokenizer
+from clozeworks.model.training import run
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
@@ -205,7 +206,9 @@ def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
 def save(output, model, step: int) -> None:
     tokenizer: dict[str, bytes] = dict.fromkeys(run.VOCABULARY_FILES, b"")
     files = ModelFiles(model.state_dict(), CONFIG.to_hf(), tokenizer)
-    run.save_checkpoint(output, files, {"rate": step}, run.PretrainState(step))
+    state = asdict(PretrainState(step))
+    checkpoint = run.save_checkpoint(output, step, files, {"rate": step}, state)
+    run.link_files(run.MODEL_FILES, checkpoint, output)
 
 
 def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_path):
@@ -216,7 +219,7 @@ def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_pa
         assert len(list((tmp_path / "checkpoints").iterdir())) == 1
     latest = run.latest_checkpoint(tmp_path)
     assert latest is not None and latest.name == "step-10000000"
-    optimizer, state = run.read_state(latest)
+    optimizer, state = run.read_state(latest, PretrainState)
     assert (optimizer, state.step) == ({"rate": 10_000_000}, 10_000_000)
     assert same(read_model(tmp_path), model)
     assert same(read_model(latest), model)
@@ -245,7 +248,7 @@ def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tm
         UserError,
         match=r"optimizer\.pt is damaged\. Delete .*step-0000001 to resume from the checkpoint",
     ):
-        run.read_state(latest)
+        run.read_state(latest, PretrainState)
 
 
 def test_the_best_model_is_replaced_whole(model, tmp_path):

@@ -17,8 +17,10 @@ from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.records import RunRecord, read_summary
-from clozeworks.model.pretraining import run
+from clozeworks.model.pretraining.state import PretrainState
+from clozeworks.model.pretraining.state import read_summary as read_pretrain_summary
 from clozeworks.model.tasks.catalogue import read_task
+from clozeworks.model.training import run
 from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.parsing import parse_json
@@ -126,7 +128,7 @@ def test_summaries_and_records(tmp_path: Path):
     numbers = dict.fromkeys(("step", "parameters", "tokens", "rows", "validation_rows"), 3)
     losses = {"initial": {"loss": 3.0}, "final": {"loss": 2.0}, "best": {"step": 3, "loss": 2.0}}
     path = write(tmp_path / "run" / "summary.json", {"status": "finished", **numbers, **losses})
-    torture(path, lambda: run.read_summary(tmp_path / "run"))
+    torture(path, lambda: read_pretrain_summary(tmp_path / "run"))
     names = {"task": "sst2", "variant": "", "checkpoint": "c", "seconds": 1.5}
     path = write(tmp_path / "run.json", names | best)
     torture(path, lambda: parse_json(path.read_bytes(), RunRecord, path))
@@ -189,7 +191,7 @@ def test_training_states(tmp_path: Path):
     }
     write(folder / "state.json", state)
     for name in ("state.json", "optimizer.pt"):
-        torture(folder / name, lambda: run.read_state(tmp_path))
+        torture(folder / name, lambda: run.read_state(tmp_path, PretrainState))
     torture(folder / "optimizer.pt", lambda: load_tensors(folder / "optimizer.pt", "Delete it."))
 
 

@@ -12,7 +12,6 @@ import torch
 from clozeworks.model.pretraining import work
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.run import PretrainState
 from clozeworks.model.training.logs import Clock
 from clozeworks.pipeline.errors import UserError
 
@@ -159,9 +158,9 @@ def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monk
     steps = []
     original: Any = work.save_checkpoint
 
-    def watch(output: Path, model: Any, optimizer: Any, state: PretrainState) -> None:
-        steps.append(state.step)
-        original(output, model, optimizer, state)
+    def watch(output: Path, step: int, *values: Any) -> Path:
+        steps.append(step)
+        return original(output, step, *values)
 
     def minute_per_step(numbers: dict) -> None:
         now[0] += 60

@@ -1,101 +1,75 @@
-"""Keep the directory of a pre-training run: its claim, its checkpoints, and its resumption.
+"""Keep the directory of a run, of pre-training or fine-tuning: its claim, its checkpoints, and its
+resumption.
 
-run.json                  the run's identity: configuration and instances; another one is refused
-checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume
-checkpoints/best/         the model with the lowest validation loss
+run.json                  the run's identity: configuration and data; another one is refused
+checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume;
+                          a finished fine-tuning has none
+checkpoints/best/         the model that is best on held-out data
+metrics.csv speed.csv logs/
+summary.json              once the run is finished
+
+and of pre-training alone
+
+model.safetensors ...     the model of the last checkpoint
 archive/step-100/         models of `archive_every`, which nothing deletes; with a `schedule` that
                           can be prolonged, also the optimiser's state
-model.safetensors ...     the model of the last checkpoint
 README.md                 the model card, once the run is finished
-metrics.csv speed.csv loss.png logs/ summary.json timings.json
+loss.png timings.json
 """
 
 import hashlib
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypeVar
 
 import torch
 from msgspec import Struct
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import Count, Finite, parse_json
+from ...pipeline.parsing import parse_json
+from ...pipeline.seeding import stable_hash
 from ...pipeline.storage.claim import claimed, decide, find_work
 from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
 from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD
-from ..checkpoint import CONFIG, WEIGHTS, ModelFiles, load_tensors, save_model, write_json
-from ..training.curve import CURVE
-from .evaluate import NUM_SUMS
+from ..checkpoint import (
+    CONFIG,
+    WEIGHTS,
+    Checkpoint,
+    ModelFiles,
+    files_digest,
+    load_tensors,
+    save_model,
+    write_json,
+)
+from .curve import CURVE
+from .ranks import SHARED, Ranks
 
 RUN = "run.json"
 SUMMARY = "summary.json"
+CHECKPOINTS = "checkpoints"
+BEST = f"{CHECKPOINTS}/best"
 STATE = "training_state"
 OPTIMIZER = "optimizer.pt"
 PROGRESS = "state.json"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
 RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
-RESULTS = (SUMMARY, "checkpoints", "archive")
+RESULTS = (SUMMARY, CHECKPOINTS, "archive")
 """A run without any of these has nothing to lose, so its options may still be changed."""
-OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
+OWN_FILES = (SUMMARY, CARD, *RECORDS, CHECKPOINTS, *MODEL_FILES)
+
+T = TypeVar("T")
 
 
 class _Recorded(Struct, frozen=True):
     """The part of ``state.json`` that says whether other files of a checkpoint are whole."""
 
     sha256: dict[str, str]
-
-
-class Summary(TypedDict):
-    """The content of ``summary.json``, which `pretrain` returns."""
-
-    status: str
-    step: Count
-    parameters: Count
-    tokens: Count
-    rows: Count
-    initial: Mapping[str, Finite]
-    final: Mapping[str, Finite]
-    best: Mapping[str, Finite] | None
-    validation_rows: Count
-    """Held-out rows that the metrics are measured on."""
-
-
-def _check_metrics(*measured: Mapping[str, float] | None) -> None:
-    """Raise `ValueError` unless the metrics before training, at its end and of the best model have
-    the same names.
-    """
-    names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
-    if any("loss" not in metrics or metrics != names[0] for metrics in names):
-        raise ValueError("initial, final and best do not have the same metrics")
-
-
-@dataclass
-class PretrainState:
-    """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
-
-    step: int = 0
-    num_tokens: int = 0
-    num_rows: int = 0
-    seconds: float = 0.0
-    """Time spent training, for a budget of hours; otherwise 0, so that equal runs have equal
-    checkpoints.
-    """
-    sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
-    """Added up since the last line of the log; see `evaluate.batch_sums`."""
-    initial: Mapping[str, int | float] | None = None
-    best: Mapping[str, int | float] | None = None
-    final: Mapping[str, int | float] | None = None
-    num_threads: int | None = None
-    """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
-
-    def __post_init__(self) -> None:
-        _check_metrics(self.initial, self.final, self.best)
 
 
 def claimed_run(
@@ -116,18 +90,15 @@ def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool)
     return decide(output, found, overwrite=overwrite) != "new"
 
 
-def read_summary(output: Path) -> Summary | None:
-    """Return the summary of a finished run, None if it is not finished."""
+def read_summary(
+    output: Path, kind: type[T], check: Callable[[T], None] = lambda summary: None
+) -> T | None:
+    """Return the summary of a finished run, None if it is not finished; see `parse_json`."""
     path = output / SUMMARY
     if not path.exists():
         return None
-
-    def check(summary: Summary) -> None:
-        _check_metrics(summary["initial"], summary["final"], summary["best"])
-
-    return parse_json(
-        path.read_bytes(), Summary, path, "Delete it and rerun; the run resumes.", check
-    )
+    advice = "Delete it and rerun; the run resumes."
+    return parse_json(path.read_bytes(), kind, path, advice, check)
 
 
 def latest_checkpoint(output: Path) -> Path | None:
@@ -141,34 +112,74 @@ def latest_checkpoint(output: Path) -> Path | None:
 def _checkpoints(output: Path) -> list[Path]:
     """Return the checkpoints of a run, the oldest first."""
     path_by_step = {}
-    for path in (output / "checkpoints").glob("step-*"):
+    for path in (output / CHECKPOINTS).glob("step-*"):
         number = path.name.removeprefix("step-")
         if number.isdecimal():  # else it is a checkpoint that a kill left unfinished
             path_by_step[int(number)] = path
     return [path_by_step[step] for step in sorted(path_by_step)]
 
 
+def agree_on_run(
+    ranks: Ranks, identity: Mapping[str, object], output: Path, start: Checkpoint | None
+) -> Path | None:
+    """Return the checkpoint that the run resumes from, if any.
+
+    Raises `UserError` unless all ranks see the same files, which several machines without a shared
+    disk do not; `start` is the model that a new run begins with, if it is not a random one.
+    """
+    latest = latest_checkpoint(output)
+    if ranks.num_ranks == 1:
+        return latest
+    claim = output / RUN
+    resumes_from = "none"
+    if latest:
+        files = [latest / STATE / name for name in (OPTIMIZER, PROGRESS)]
+        resumes_from = f"{latest.name} {files_digest(files)}"
+        start = Checkpoint.open(latest)
+    facts = {
+        "the configuration and the data": f"{stable_hash(json.dumps(identity)):016x}",
+        "`output`": files_digest([claim]) if claim.is_file() else "missing",
+        "the checkpoint to start from": resumes_from,
+        "the model to start from": start.digest() if start else "none",
+    }
+    ranks.agree(facts, SHARED)
+    ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
+    return latest
+
+
 def save_checkpoint(
-    output: Path, model: ModelFiles, optimizer: Mapping[str, object], state: PretrainState
-) -> None:
-    """Write a checkpoint, complete or not at all, make its model the run's own, and delete the one
-    before.
+    output: Path,
+    step: int,
+    model: ModelFiles,
+    optimizer: Mapping[str, object],
+    state: Mapping[str, object],
+) -> Path:
+    """Write a checkpoint, complete or not at all, delete those before, and return its folder.
 
     Raises `UserError` if it cannot be written; the checkpoint before then stays.
     """
-    name = f"checkpoints/step-{state.step:07d}"
+    name = f"{CHECKPOINTS}/step-{step:07d}"
     try:
         with OutputDirectory(str(output)).write_folder(name) as folder:
             save_model(folder, *model)
             _save_optimizer(optimizer, folder)
-            recorded = {**asdict(state), "sha256": _digests(folder)}
+            recorded = {**state, "sha256": _digests(folder)}
             write_json(folder / STATE / PROGRESS, recorded)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
         raise UserError(
             f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept."
         ) from None
-    publish(output / name, output)
+    # Only now: a kill before this leaves two checkpoints, never none.
+    delete_older_checkpoints(output)
+    return output / name
+
+
+def delete_older_checkpoints(output: Path) -> None:
+    """Delete all checkpoints of a run but the newest."""
+    *older, _newest = _checkpoints(output)
+    for checkpoint in older:
+        shutil.rmtree(checkpoint)
 
 
 def _save_optimizer(optimizer: Mapping[str, object], folder: Path) -> None:
@@ -187,29 +198,28 @@ def _digests(checkpoint: Path) -> dict[str, str]:
     return digests
 
 
-def publish(checkpoint: Path, output: Path) -> None:
-    """Make the model of the newest checkpoint the run's own, and delete all older checkpoints."""
+def link_files(names: Iterable[str], source: Path, output: Path) -> None:
+    """Make the files `names` of `source`, those that it has, files of `output` too, one after the
+    other; each is whole at once for its readers.
+    """
     temporary = output / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
-    for name in MODEL_FILES:
-        if not (checkpoint / name).exists():  # byte-level BPE has no vocab.txt
+    for name in names:
+        if not (source / name).exists():  # byte-level BPE has no vocab.txt
             continue
-        partial = temporary / f"{name}.{uuid.uuid4().hex}"
-        # A link takes no space, and `replace` makes the model whole at once for its readers.
+        partial = temporary / uuid.uuid4().hex
+        # A link takes no space.
         try:
-            os.link(checkpoint / name, partial)
+            os.link(source / name, partial)
         except OSError:  # a file system without hard links
-            shutil.copyfile(checkpoint / name, partial)
+            shutil.copyfile(source / name, partial)
+        (output / name).parent.mkdir(exist_ok=True)
         partial.replace(output / name)
-    # Only now: a kill before this leaves two checkpoints, never none.
-    *older, _newest = _checkpoints(output)
-    for checkpoint_before in older:
-        shutil.rmtree(checkpoint_before)
 
 
 def save_best(output: Path, model: ModelFiles, metrics: Mapping[str, float]) -> None:
     """Replace ``checkpoints/best`` by `model`, with its validation `metrics` beside it."""
-    with OutputDirectory(str(output)).write_folder("checkpoints/best") as folder:
+    with OutputDirectory(str(output)).write_folder(BEST) as folder:
         save_model(folder, *model)
         write_json(folder / "metrics.json", metrics)
 
@@ -226,7 +236,7 @@ def save_archive(
             _save_optimizer(optimizer, folder)
 
 
-def read_state(checkpoint: Path) -> tuple[dict[str, Any], PretrainState]:
+def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
     """Return the optimiser's and the run's state as `save_checkpoint` was given them."""
     advice = advice_if_damaged(checkpoint)
     folder = checkpoint / STATE
@@ -235,7 +245,7 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], PretrainState]:
         content = path.read_bytes()
     except OSError:
         raise UserError(f"{path} is missing. {advice}") from None
-    state = parse_json(content, PretrainState, path, advice)
+    state = parse_json(content, kind, path, advice)
     recorded = parse_json(content, _Recorded, path, advice).sha256
     optimizer = load_tensors(folder / OPTIMIZER, advice)
     for name, digest in _digests(checkpoint).items():
