@@ -208,6 +208,10 @@ def _warn_about_documents(manifest: "DocumentsManifest") -> None:
         rows = count_of(num_rows, "row")
         first = examples["rows_with_empty_columns"][0]
         warn(f"{rows} without a value in a column that an option names, for example {first}")
+    if counts.get("tables_of_sentences"):
+        first = examples["tables_of_sentences"][0]
+        advice = "--documents sentence joins them, up to an empty row or another id"
+        warn(f"the rows of {first} hold hardly more than a sentence each; {advice}")
     if num_folders := counts.get("linked_folders", 0):
         folders = count_of(num_folders, "linked folder")
         names = ", ".join(examples["linked_folders"])

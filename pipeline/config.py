@@ -103,12 +103,11 @@ class IngestConfig:
         "Language code of documents whose source names none, such as plain text. auto leaves them "
         "unknown (und) and splits their sentences as in English.",
     )
-    documents: Literal["auto", "file", "blank-line", "line"] = option(
+    documents: Literal["auto", "file", "blank-line", "line", "sentence"] = option(
         "auto",
         "Where a document ends in plain text: at the end of the file, at a blank line, or at the "
         "end of each line. In Parquet, JSON Lines, CSV, TSV and data sets each row is a document; "
-        "auto and blank-line join the rows up to an empty one in Parquet and data sets of one "
-        "column with a single sentence per row.",
+        "sentence joins rows of a sentence each, up to an empty row or another id.",
         group="Reading",
     )
     text_column: str = option(

@@ -8,6 +8,7 @@
 - ``blank-line``: the lines between blank lines, one paragraph each (or one together if lines are
   hard-wrapped);
 - ``line``: each line;
+- ``sentence``: as ``blank-line``;
 - ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
   of several lines between blank lines; nearly every line ends a sentence), else ``file``.
 
@@ -154,6 +155,8 @@ def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocume
         return _gutenberg_documents(text, counters)
     if unit == "line":
         return _numbered(_line_documents(text), text.name, f"{text.name}#0")
+    if unit == "sentence":
+        unit = "blank-line"
     head_lines = text.head.split("\n")
     width = _width(head_lines)
     if unit == "auto" and _has_sentence_blocks(head_lines, text.continues):

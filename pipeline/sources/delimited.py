@@ -196,6 +196,7 @@ def _documents(
         stem=stem_of(input_range.name, ".csv", ".tsv"),
         source=input_range.format,
         columns=Columns.of(config),
+        documents=config.documents,
         unit="byte",
     )
     named_rows = _rows_by_column(header, rows, table, counters)
@@ -209,10 +210,12 @@ def _rows_by_column(
     table: Table,
     counters: Counters,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each row by column; an empty line is not a row."""
+    """Yield each row by column; an empty line is not a row, but may end a document."""
     for offset, fields in rows:
         if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
+        elif not fields and table.documents == "sentence":
+            yield offset, {}
         elif fields:
             counters.skip("wrong_number_of_columns", table.location(offset))
 

@@ -88,6 +88,7 @@ def read_json_lines(
         stem=stem_of(input_range.name, *SUFFIXES),
         source="jsonl",
         columns=Columns.of(config),
+        documents=config.documents,
         unit="byte",
     )
     stream = text_stream(file, input_range.name, input_range.encoding, counters)

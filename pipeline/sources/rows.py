@@ -10,8 +10,8 @@ Project Gutenberg header names the language, and the title if there is none in t
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -19,14 +19,17 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..text import gutenberg
 from ..text.extracted import article_paragraphs, find_remains
-from ..text.sentences import compose
+from ..text.sentences import compose, split_sentences
 from ..text.wikitext.repair import GAP
 from .books import WRAP_WIDTH, read_book
 from .columns import URL, Columns
 from .records import InputRange, RawDocument
 
 LONGEST_JOINED = 100_000
-"""Characters of a document of joined rows, unless an empty row ends it earlier."""
+"""Characters of a document of joined rows, unless something else ends it earlier."""
+# Rows by which a table is judged, and the characters that a sentence hardly has.
+_JUDGED_ROWS = 100
+_LONGEST_SENTENCE = 1000
 
 _ONE_BOOK = IngestConfig(documents="file")
 # Hard-wrapped text has at least that many lines, most of them nearly as long as the longest.
@@ -57,6 +60,8 @@ class Table:
     columns: Columns
     unit: str = "row"
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
+    documents: str = "auto"
+    """What a document is: a row, or ``sentence``, as `IngestConfig.documents`."""
     extracted: bool = False
     """Whether all texts are articles extracted from a wiki, whatever their address."""
 
@@ -68,20 +73,29 @@ class Table:
 def row_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield a document for each numbered row.
+    """Yield a document for each numbered row, or for rows of a sentence each.
 
     `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
-    ``rows_without_text``, ``rows_without_prose``, ``lines_left_out`` and, if the user named the
-    columns, ``rows_with_empty_columns``.
+    ``rows_without_text``, ``rows_without_prose``, ``lines_left_out``, ``tables_of_sentences`` if
+    rows that are documents hold a sentence each, and, if the user named the columns,
+    ``rows_with_empty_columns``.
     """
+    if table.documents == "sentence":
+        yield from _joined_documents(rows, table, counters)
+        return
     articles: list[_Row] = []
     num_characters = 0
+    is_judged = table.documents != "auto" or table.extracted
     for number, row in rows:
         article = _read_row(row, number, table, counters)
         if article is None:
             continue
         articles.append(article)
         num_characters += len(article.text)
+        if not is_judged and len(articles) == _JUDGED_ROWS:
+            is_judged = True
+            if _hold_sentences(articles):
+                counters.note("tables_of_sentences", table.name)
         if num_characters >= _SEARCHED_CHARACTERS:
             yield from _documents(articles, table, counters)
             articles = []
@@ -189,16 +203,29 @@ def _paragraphs(article: _Row, remains: list[bool], counters: Counters) -> list[
     return lines
 
 
-def joined_documents(
+def _hold_sentences(articles: Sequence[_Row]) -> bool:
+    """Return whether hardly a row has two sentences."""
+    num_longer = 0
+    for article in articles:
+        text = article.text
+        is_longer = len(text) > _LONGEST_SENTENCE or len(article.lines) > 1
+        if is_longer or len(split_sentences([text], article.language)) > 1:
+            num_longer += 1
+    return num_longer <= len(articles) / 20
+
+
+def _joined_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield a document for all rows, of a sentence each, up to an empty one.
+    """Yield a document for all rows, of a sentence each, up to an empty one or to another id.
 
-    A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. Its id
-    has the number of its first row. `counters` gets the bad input ``text_is_not_a_string``.
+    A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. It has
+    the id, title and so on of its first row, whose number is added to the id if a document before
+    it has the same one.
     """
+    first: _Row | None = None
+    id_before = ""
     lines: list[str] = []
-    first_number = 0
     num_characters = 0
     #   rows        "A."  "B."  ""  "C."  and the empty one after the last
     #   documents   [ A.   B. ]     [ C.]
@@ -208,23 +235,28 @@ def joined_documents(
             counters.skip("text_is_not_a_string", table.location(number))
             continue
         text = text.replace(GAP, "")
-        if text.strip():
-            if not lines:
-                first_number = number
-            lines.append(text)
-            num_characters += len(text)
-            if num_characters < LONGEST_JOINED:
-                continue
-        if lines:
+        row_id = table.columns.read(row, table.columns.id)
+        ends = not text.strip() or row_id != id_before or num_characters >= LONGEST_JOINED
+        if first and ends:
             yield RawDocument(
-                id=f"{table.stem}#{first_number}",
-                source=table.source,
-                title="",
-                language="",
+                id=first.id,
+                source=first.source,
+                title=first.title,
+                language=first.language,
                 paragraphs=lines,
             )
+            first = None
+        if not text.strip():
+            continue
+        if first is None:
+            first = _read_row(row, number, table, counters)
             lines = []
             num_characters = 0
+            if first and row_id and row_id == id_before:
+                first = replace(first, id=f"{first.id}#{number}")
+            id_before = row_id
+        lines.append(text)
+        num_characters += len(text)
 
 
 def _is_wrapped(lines: list[str]) -> bool:

@@ -1,13 +1,10 @@
 """Read Parquet files and data sets as documents, one a row; see `rows`.
 
-If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
-consecutive rows make a document unless `config.documents` says otherwise; see
-`rows.joined_documents`. Documents that `ingest` wrote stay as they are.
+Documents that `ingest` wrote stay as they are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress
-from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -25,7 +22,7 @@ from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .lines import LONGEST_LINE_BYTES, decode
 from .records import Input, InputRange, RawDocument
-from .rows import Table, joined_documents, row_documents
+from .rows import Table, row_documents
 
 RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"
@@ -34,8 +31,8 @@ BATCH_BYTES = 1 << 24
 # As of lines: a longer text is not a real document.
 LONGEST_ROW_BYTES = LONGEST_LINE_BYTES
 BUFFER_BYTES = 1 << 20
-SENTENCE_CHARACTERS = 200
-"""Rows whose median length is below are sentences."""
+SETS_OF_SENTENCES = ("bookcorpus/bookcorpus",)
+"""Data sets of the Hub whose rows are a sentence each, joined unless the user says otherwise."""
 
 NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
@@ -82,7 +79,9 @@ def read_table(
     if name.lower().endswith(".parquet"):
         stem = name[: -len(".parquet")]
     columns = Columns.of(config)
-    table = Table(name=name, stem=stem, source="parquet", columns=columns)
+    table = Table(
+        name=name, stem=stem, source="parquet", columns=columns, documents=config.documents
+    )
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(
         file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
@@ -109,8 +108,7 @@ def read_table(
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
             num_compressed = _compressed_bytes(metadata, names)
             bounded = _bounded(numbered, num_compressed, location, counters)
-            documents = _documents(bounded, schema, table, config, counters, input_range.path)
-            yield from documents
+            yield from _documents(bounded, schema, table, counters, input_range.path)
         first_row += metadata.num_rows
 
 
@@ -178,6 +176,9 @@ def read_data_set(
     The source of rows of no wiki is the data set's name. Raise `UserError` if there is no text in
     the text column.
     """
+    documents = config.documents
+    if documents == "auto" and data_set.source in SETS_OF_SENTENCES:
+        documents = "sentence"
     columns = None
     if data_set.schema:
         columns = _columns_to_read(data_set.schema, input_range.name, Columns.of(config))
@@ -190,9 +191,10 @@ def read_data_set(
             stem=stem,
             source=data_set.source,
             columns=Columns.of(config),
+            documents=documents,
         )
         batches = _shard_batches(shard, input_range.name, counters)
-        yield from _documents(batches, data_set.schema, table, config, counters)
+        yield from _documents(batches, data_set.schema, table, counters)
 
 
 def _data_set_starts(data_set: hub.DataSet) -> list[int]:
@@ -329,7 +331,6 @@ def _documents(
     batches: NumberedBatches,
     schema: pa.Schema | None,
     table: Table,
-    config: IngestConfig,
     counters: Counters,
     path: str = "",
 ) -> Iterator[RawDocument]:
@@ -342,12 +343,7 @@ def _documents(
     columns_of_table: pa.Schema = schema or first_batch.schema
     columns = _columns_to_read(columns_of_table, table.name, table.columns)
     rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
-    may_be_joined = config.documents in ("auto", "blank-line")
-    may_hold_sentences = may_be_joined and len(columns_of_table) == 1
-    if may_hold_sentences and _holds_sentences(first_batch, table):
-        yield from joined_documents(rows, table, counters)
-    else:
-        yield from row_documents(rows, table, counters)
+    yield from row_documents(rows, table, counters)
 
 
 def _rows(
@@ -393,15 +389,6 @@ def _as_strings(batch: pa.RecordBatch) -> pa.RecordBatch:
             strings = batch.column(index).cast(pa.large_string())
             batch = batch.set_column(index, field.name, strings)
     return batch
-
-
-def _holds_sentences(batch: pa.RecordBatch, table: Table) -> bool:
-    """Return whether the rows of a batch, of one column, are a sentence each."""
-    values = _values(batch.column(0), range(batch.num_rows), table, Counters())
-    texts = [text for text in values if text]
-    if len(texts) < 2 or any("\n" in text for text in texts):
-        return False
-    return median(map(len, texts)) < SENTENCE_CHARACTERS
 
 
 def _values(

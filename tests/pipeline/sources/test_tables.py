@@ -62,7 +62,7 @@ def test_a_dictionary_of_one_long_text_is_a_bomb(tmp_path: Path, kind: pa.DataTy
     assert counters.bad == {"compression_bomb": 1}
 
 
-def test_rows_of_one_sentence_are_documents_together(
+def test_rows_of_one_sentence_are_joined_if_the_user_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
@@ -75,8 +75,9 @@ def test_rows_of_one_sentence_are_documents_together(
         "they came .",
     ]
     path = written(tmp_path, {"text": rows})
+    joined: Any = {"documents": "sentence"}
     counters = Counters()
-    found = [(document.id, document.paragraphs) for document in read(path, counters)]
+    found = [(document.id, document.paragraphs) for document in read(path, counters, **joined)]
     assert found == [
         ("data/part#0", rows[:2]),
         ("data/part#3", rows[3:4]),
@@ -84,23 +85,51 @@ def test_rows_of_one_sentence_are_documents_together(
     ]
     assert not counters.bad
     monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 20)
-    assert [document.id for document in read(path, Counters())] == [
-        f"data/part#{row}" for row in (0, 1, 3, 5)
-    ]
-    assert sum(len(document.paragraphs) for document in read(path, Counters())) == 5
+    documents = list(read(path, Counters(), **joined))
+    assert [document.id for document in documents] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
+    assert sum(len(document.paragraphs) for document in documents) == 5
 
 
-@pytest.mark.parametrize(
-    ("columns", "documents", "expected"),
-    [(1, "auto", 1), (1, "line", 3), (1, "blank-line", 1), (2, "auto", 3)],
-)
-def test_what_a_document_is_in_a_table(
-    tmp_path: Path, columns: int, documents: Any, expected: int
+def test_a_row_is_a_document_and_sentences_are_advised_to_be_joined(tmp_path: Path) -> None:
+    sentences = [f"This is sentence {number}." for number in range(100)]
+    reviews = [f"Review {number}. The kettle leaks. I sent it back." for number in range(100)]
+    for documents in ("auto", "line", "blank-line", "file"):
+        for texts in (sentences, reviews, [["One.", "Two."]] * 100):
+            counters = Counters()
+            path = written(tmp_path, {"text": texts})
+            assert len(list(read(path, counters, documents=documents))) == 100
+            is_advised = counters.counts["tables_of_sentences"] == 1
+            assert is_advised == (texts is sentences and documents == "auto")
+
+
+def test_rows_are_joined_up_to_another_id_or_a_blank_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(
-        tmp_path, dict(list({"text": [PROSE] * 3, "label": [1, 2, 3]}.items())[:columns])
-    )
-    assert len(list(read(path, Counters(), documents=documents))) == expected
+    rows = [
+        ("a", "One."),
+        ("a", "Two."),
+        ("b", "Three."),
+        ("b", ""),
+        ("b", "Four."),
+        ("b", "Five."),
+    ]
+    columns = {"id": [row_id for row_id, _ in rows], "text": [text for _, text in rows]}
+    path = written(tmp_path, columns)
+    lines = [f"{row_id},{text}" if text else "" for row_id, text in rows]
+    csv = "\n".join(["id,text", *lines]).encode()
+    monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 9)
+    config = IngestConfig(documents="sentence")
+    for documents in (
+        read(path, Counters(), documents="sentence"),
+        Source("csv", csv, "data/part.csv").read(config=config),
+    ):
+        assert [document.paragraphs for document in documents] == [
+            ["One.", "Two."],
+            ["Three."],
+            ["Four.", "Five."],
+        ]
+    ids = [document.id for document in read(path, Counters(), documents="sentence")]
+    assert ids == ["data/part/a", "data/part/b", "data/part/b#4"]
 
 
 def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
