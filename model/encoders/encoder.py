@@ -41,8 +41,6 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
     def __init__(self, config: Shape):
         super().__init__()
         self.config = config
-        self.padded_layout = PaddedRows
-        """Of the rows that `forward` takes; another class may compute the same in another way."""
         self.recomputes_layers = False
         """In training, keep only each layer's input, and compute it again in the backward pass."""
 
@@ -113,7 +111,7 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
         positions_L = torch.arange(max_length, device=input_ids_BL.device)
         positions_BL = positions_L.expand(num_rows, max_length)
 
-        layout = self.padded_layout(
+        layout = PaddedRows(
             num_rows, max_length, token_index_T, key_mask_B11L, self.config.is_decoder
         )
         # Packed once, before the embeddings; then only attention unpacks and packs again.
