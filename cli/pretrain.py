@@ -1,6 +1,7 @@
 """Define the command ``clozeworks pretrain``."""
 
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from .summary import (
     ALREADY_FINISHED,
     CommandSummary,
     byte_size,
-    duration,
     print_summaries,
     warn,
 )
@@ -25,7 +25,6 @@ from .threads import wait_for_width
 from .training_progress import training_progress
 
 if TYPE_CHECKING:
-    from ..model.pretraining.estimate import PretrainEstimate
     from ..model.pretraining.state import Summary
 
 LEARNED_NSP = 0.55
@@ -57,7 +56,7 @@ MEASURED = {
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only estimate steps, epochs, memory, disk and time, from a few timed updates.",
+    help="Only print steps, epochs, tokens and bytes to write.",
 )
 @config_options(PretrainConfig)
 @click.pass_context
@@ -145,36 +144,46 @@ def _too_little(summary: "Summary") -> str:
 def _dry_run(
     config: PretrainConfig, instances: tuple[str, ...], output: str, overwrite: bool
 ) -> CommandSummary:
-    from ..model.pretraining.estimate import estimate_pretraining
+    """Return what the run would do and write; nothing is trained."""
+    import torch
 
-    estimate = estimate_pretraining(config, list(instances), output, overwrite=overwrite)
+    from ..model.encoders.catalogue import make_pretrain_model
+    from ..model.pretraining.plan import make_plan
+    from ..model.pretraining.run import resumes_run
+
+    plan = make_plan(config, list(instances))
     title = "pretrain --dry-run"
-    if estimate is None:
-        return CommandSummary(title, output, [("state", ALREADY_FINISHED)])
-    return CommandSummary(title, output, _estimate_rows(estimate, config, instances))
-
-
-def _estimate_rows(
-    estimate: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]
-) -> list[tuple[str, str]]:
     state = "new"
-    if estimate.resumes:
+    if resumes_run(output, plan.identity, overwrite=overwrite):
+        if Path(output, "summary.json").exists():
+            return CommandSummary(title, output, [("state", ALREADY_FINISHED)])
         state = "unfinished, would resume"
-    # A run may train on several directories, one after the other.
-    epochs = []
-    for num_epochs, path in zip(estimate.epochs, instances, strict=True):
-        epochs.append(f"{num_epochs:.3g} of {path}")
-    return [
-        ("state", state),
-        ("parameters", f"{estimate.parameters:,}"),
-        ("steps", f"{estimate.steps:,}, {config.batch_size:,} rows each"),
-        ("epochs", ", then ".join(epochs)),
-        ("tokens", f"{estimate.tokens:,}"),
-        ("memory", f"{byte_size(estimate.device_bytes)} ({estimate.device})"),
-        ("to write", byte_size(estimate.output_bytes)),
-        ("speed", f"{estimate.tokens_per_second:,.0f} tokens/s, timed on {estimate.device}"),
-        ("time", f"about {duration(estimate.seconds)} from the start"),
-    ]
+    with torch.device("meta"):  # without memory
+        model = make_pretrain_model(plan.shape)
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    rows = [("state", state), ("parameters", f"{num_parameters:,}")]
+    num_steps = plan.schedule.num_steps
+    num_archived = 0
+    if num_steps is None:
+        rows.append(("hours", f"{config.hours:g}, {config.batch_size:,} rows a step"))
+    else:
+        # A run may train on several directories, one after the other.
+        step_ends = (0, *plan.schedule.phase_ends, num_steps)
+        num_tokens = 0.0
+        epochs = []
+        for directory, (first, end) in zip(plan.directories, pairwise(step_ends), strict=True):
+            num_rows = config.batch_size * (end - first)
+            num_tokens += num_rows * directory.mean_length
+            epochs.append(f"{num_rows / directory.num_rows:.3g} of {directory.path}")
+        rows.append(("steps", f"{num_steps:,}, {config.batch_size:,} rows each"))
+        rows.append(("epochs", ", then ".join(epochs)))
+        rows.append(("tokens", f"{round(num_tokens):,}"))
+        if config.archive_every:
+            num_archived = num_steps // config.archive_every
+    # A weight has four bytes, and Adam's averages beside it in the last checkpoint eight.
+    num_bytes = num_parameters * (12 + 4 * (1 + num_archived))
+    rows.append(("to write", f"about {byte_size(num_bytes)}"))
+    return CommandSummary(title, output, rows)
 
 
 def _rows(summary: "Summary") -> list[tuple[str, str]]:

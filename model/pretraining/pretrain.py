@@ -64,20 +64,6 @@ def pretrain(
     `UserError` for instances that do not match each other or the model, another run's directory, a
     loss that is not finite, a batch that does not fit into memory, and a full disk.
     """
-    return train_into(config, instances, output, progress, stop, overwrite=overwrite)
-
-
-def train_into(
-    config: PretrainConfig,
-    instances: list[str],
-    output: str | Path,
-    progress: ProgressCallback | None = None,
-    stop: StopRequest | None = None,
-    *,
-    overwrite: bool = False,
-    logs_online: bool = True,
-) -> Summary:
-    """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
     _refuse_checkpoint_inside(output, config)
     refuse_remote(output)
     folder = Path(output)
@@ -107,7 +93,7 @@ def train_into(
         last_step = state.step if latest else -1
         peak = peak_flops(ranks.device) or 0
         with (
-            _open_log(folder, plan.config, last_step, ranks, online=logs_online) as log,
+            _open_log(folder, plan.config, last_step, ranks) as log,
             SnapshotWriter() as writer,
         ):
             work = PretrainWork(
@@ -141,12 +127,11 @@ def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> Non
 
 
 def _open_log(
-    folder: Path, config: PretrainConfig, last_step: int, ranks: Ranks, *, online: bool
+    folder: Path, config: PretrainConfig, last_step: int, ranks: Ranks
 ) -> AbstractContextManager[RunLog | None]:
     if ranks.rank > 0:
         return nullcontext()
-    wandb = open_wandb(folder, asdict(config)) if online else None
-    return RunLog(folder, last_step, METRICS, wandb=wandb)
+    return RunLog(folder, last_step, METRICS, wandb=open_wandb(folder, asdict(config)))
 
 
 def _finish(work: PretrainWork, folder: Path) -> Summary:

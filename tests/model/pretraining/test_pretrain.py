@@ -1,6 +1,7 @@
 """What a run computes, measures and writes: phases, budgets, precision, and the export."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from clozeworks.cli.main import main
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
@@ -274,3 +276,27 @@ def test_mistakes_in_the_options_are_named(instances, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="`device` is cuda"):
         pretrain(PretrainConfig(device="cuda"), [instances], "nowhere")
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_what_the_run_then_is(instances, tmp_path, capsys):
+    output = tmp_path / "run"
+    options = ["--model", "tiny", "--batch-size", "8", "--steps", "9", "--device", "cpu"]
+    args = ["pretrain", instances, "--output", str(output), *options]
+    main([*args, "--dry-run"])
+    table = " ".join(capsys.readouterr().out.split())
+    assert list(tmp_path.iterdir()) == []
+    main(args)
+    summary = json.loads((output / "summary.json").read_text())
+    assert f"state new parameters {summary['parameters']:,} steps 9, 8 rows each" in table
+    assert "epochs 0.878 of" in table  # 82 rows
+    (num_tokens,) = re.findall(r"tokens ([\d,]+)", table)
+    assert int(num_tokens.replace(",", "")) == pytest.approx(summary["tokens"], rel=0.1)
+    main([*args, "--dry-run"])
+    assert "already finished" in capsys.readouterr().out
+    (output / "summary.json").unlink()
+    main([*args, "--dry-run"])
+    assert "unfinished, would resume" in capsys.readouterr().out
+    by_hours = ["--model", "tiny", "--hours", "1", "--dry-run", "--overwrite"]
+    main(["pretrain", instances, "--output", str(output), *by_hours])
+    assert "hours 1, 256 rows a step" in " ".join(capsys.readouterr().out.split())
