@@ -18,16 +18,16 @@ from .training_progress import training_progress
     metavar="FILE.parquet",
     help="Parquet file to write the vectors to.",
 )
-@click.option("--overwrite", is_flag=True, help="Delete the output file and start over.")
+@click.option("--overwrite", is_flag=True, help="Replace the output file.")
 @config_options(FeaturesConfig)
 def features(
     checkpoint: str, data: str, output: str, overwrite: bool, **values: object
 ) -> CommandSummary:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 
-    DATA is plain text (one text per line), a table (TSV, CSV, JSON Lines, Parquet), a file in CoNLL
-    columns, or a data set from the Hub (hf:nyu-mll/glue:sst2:test; the default split is train),
-    which is streamed. FILE gets one row per word, token or text, with a vector from each layer.
+    DATA is plain text (one text per line), a table (TSV, CSV, JSON Lines, Parquet), or a data set
+    from the Hub (hf:nyu-mll/glue:sst2:test; the default split is train), which is streamed. FILE
+    gets one row per word, token or text, with a vector from each layer.
     """
     from ..model.features.features import extract_features
     from ..pipeline import storage

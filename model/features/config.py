@@ -1,7 +1,4 @@
-"""The configuration of ``clozeworks features``: one documented field per option.
-
-This module does not import torch, so that ``--help`` is fast.
-"""
+"""The configuration of ``clozeworks features``, without an import of torch: ``--help`` is fast."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,16 +8,12 @@ from ...pipeline.config import check, option
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig:
-    """Options of feature extraction: the hidden states, their units, and the computation."""
+    """Which hidden states are extracted, of what, and how they are computed."""
 
     layers: tuple[int, ...] = option(
         (-1,),
         "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the "
         "one before it.",
-    )
-    combine: Literal["none", "concat", "sum"] = option(
-        "none",
-        "Write one column per layer (none), or one column of all layers, concatenated or summed.",
     )
     per: Literal["word", "token", "text"] = option(
         "token",
@@ -30,20 +23,13 @@ class FeaturesConfig:
     dtype: Literal["float32", "float16"] = option(
         "float32", "Number format of the vectors in the file."
     )
-    format: Literal["auto", "text", "table", "columns"] = option(
-        "auto",
-        "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: "
-        ".txt is text, an unknown one columns. A data set of the Hub is a table.",
-        group="Reading",
-    )
     text: str | None = option(
-        None, "Column of the text in a table; the default is text or sentence.", group="Reading"
+        None, "Column of the text in a table; the default is text or sentence."
     )
     max_length: int | None = option(
         None,
-        "Longest row in tokens; longer texts are cut into windows. The default is the length used "
-        "in pre-training.",
-        group="Reading",
+        "Longest row in tokens; longer texts are cut. The default is the length used in "
+        "pre-training.",
     )
     batch_tokens: int = option(
         4096, "Tokens per batch, including padding.", group="Hardware", identity=False

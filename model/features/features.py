@@ -1,55 +1,68 @@
-"""Write hidden states of an encoder to Parquet: a vector for each word, token or text.
+"""Write hidden states of a frozen encoder to Parquet: a vector for each word, token or text.
 
 The file has one row per vector, in the order of the data:
 
-text       int64    number of the text, from 0: the line, the row of the table, or the sentence
+text       int64    number of the text, from 0: the line, or the row of the table
 index      int32    number of the word or token in its text, from 0 (not if `per` is text)
 word       string   the word, or the token in a column ``token`` (not if `per` is text)
 layer_12   fixed_size_list<float32 or float16>, the hidden state, one column per layer; 0 is the
-           embeddings. Combined layers have one column ``vector`` instead
+           embeddings
 
-The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts
-are computed in parts; finished parts lie in ``FILE.work`` until the end, and an interrupted command
-resumes after them, but not with a remote output.
+Shapes: L length of a batch's rows, P vectors read from a batch, D hidden size.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from torch import nn
 
 from ...pipeline import storage
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
-from ...pipeline.parsing import parse_json
-from ...pipeline.storage.claim import Found, changed_fields, claimed, decide
-from ...pipeline.storage.directory import (
-    TEMPORARY,
-    WORK,
-    OutputDirectory,
-    locked,
-    unwritable_as_user_error,
-)
-from ..checkpoint import Checkpoint
+from ...pipeline.ragged import indices_of, offsets_of, owners, places
+from ...pipeline.storage.directory import locked, unwritable_as_user_error
+from ..checkpoint import Checkpoint, files_digest
 from ..copies import local_copy, refuse_remote
-from ..tasks.sentence_rows import SentenceExample
-from ..training.device import oom_as_user_error
+from ..encoders.catalogue import make_encoder
+from ..encoders.encoder import Encoder
+from ..notices import print_notice
+from ..tasks.batches import Feature, make_batch
+from ..tasks.tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
+from ..tasks.text_table import TEXT_COLUMNS
+from ..tokenizer import TextTokenizer, TokenRow
+from ..training.device import (
+    autocast,
+    find_device,
+    oom_as_user_error,
+    pinned_attention,
+    product_dtype,
+    trim_memory,
+)
 from ..training.logs import Clock, ProgressCallback
 from .config import FeaturesConfig
-from .extractor import Extractor, Report, make_extractor
-from .texts import data_and_digest, read_texts
 
-IDENTITY = "features.json"
-PARTS = "parts"
 METADATA = b"clozeworks"
-PART_BYTES = 64 << 20
-"""Of the vectors of a part, if each character were a token."""
-PART_CHARACTERS = 250_000
+"""The key of what a file was made from, in its footer."""
+TEXTS_AT_ONCE = 1000
+"""Texts of a row group; bounds the memory."""
+
+
+class _Row(NamedTuple):
+    """A text as a row of tokens, and what is read from it."""
+
+    row: TokenRow
+    names: list[str]
+    """The words or tokens that get a vector; none for a text as a whole."""
+    positions: np.ndarray
+    """Where each of them begins, int64; of a text as a whole, all positions."""
 
 
 def extract_features(
@@ -63,159 +76,219 @@ def extract_features(
 ) -> dict[str, int]:
     """Write the hidden states of the texts in `data` to the Parquet file `output`.
 
-    Return the numbers of ``texts`` and ``vectors``.
-
-    `data` is plain text, a table, a file of CoNLL columns, or a data set of the Hub
-    (``hf:nyu-mll/glue:sst2:test``), which is streamed. The same call resumes unfinished work;
-    `overwrite` starts over. `progress` is called with ``stage``,
-    ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and
-    if `output` holds something else.
+    Return the numbers of ``texts`` and ``vectors``. `data` is plain text (one text per line), a
+    table, or a data set of the Hub (``hf:nyu-mll/glue:sst2:test``). A file of the same data,
+    checkpoint and options is left as it is; another is replaced only with `overwrite`. `progress`
+    is called with ``stage``, ``step``, ``steps`` (texts) and ``tokens_per_second``. Raises
+    `UserError` for bad input.
     """
     if Path(output).resolve() == Path(data).resolve():
         raise UserError(f"`output` is the data itself ({output}); give another file.")
     refuse_remote(output)
-    local = Path(output)
-    data, digest = data_and_digest(local_copy(data))
-    # The texts are read twice, as they may not fit into memory. Counted first: mistakes in
-    # them are reported before a model is loaded.
+    output = Path(output)
+    data = local_copy(data)
+    if not is_hub(data):
+        check_file(data)
+    # Read once more below, as they may not fit into memory. Counted first: mistakes in them are
+    # reported before a model is loaded.
     num_texts = sum(1 for _ in read_texts(data, config))
     if not num_texts:
         raise UserError(f"{data} contains no texts.")
     opened = Checkpoint.open(checkpoint)
-    identity = _identity(opened, digest, config)
-    work = local.with_name(f"{local.name}.work")
-    if not _is_finished(local, identity, overwrite):
-        extractor = make_extractor(opened, config)
-        report = _reporter(progress, num_texts)
-        with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
-            with oom_as_user_error("batch_tokens"):
-                texts = read_texts(data, config)
-                parts = list(_write_parts(extractor, texts, directory, report))
-            footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
-            schema = extractor.schema.with_metadata(footer)
-            _join_parts(parts, local, directory, schema)
-    _remove_work(work)
-    return {"texts": num_texts, "vectors": pq.read_metadata(local).num_rows}
+    digest = None if is_hub(data) else files_digest([data])
+    identity = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}
+    if overwrite or not _is_finished(output, identity):
+        extractor = Extractor(opened, config)
+        footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
+        schema = extractor.schema.with_metadata(footer)
+        # A dictionary of words saves space; hidden states hardly repeat.
+        words: Any = ["word", "token"]
+        work = f"{output}.work"
+        with (
+            locked(work),
+            unwritable_as_user_error(output),
+            storage.write_atomically(str(output), f"{work}/tmp") as file,
+            pq.ParquetWriter(
+                file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
+            ) as writer,
+            oom_as_user_error("batch_tokens"),
+        ):
+            clock = Clock()
+            texts = read_texts(data, config)
+            num_done = 0
+            while part := list(islice(texts, TEXTS_AT_ONCE)):
+                writer.write_table(extractor.table(part, num_done, clock).cast(schema))
+                num_done += len(part)
+                if progress:
+                    rate = clock.rates()["tokens_per_second"]
+                    live = {"step": num_done, "steps": num_texts, "tokens_per_second": rate}
+                    progress({"stage": "features", **live})
+        storage.remove(work)
+        if extractor.num_cut:
+            print_notice(
+                f"Cut {extractor.num_cut:,} of {num_texts:,} texts to {extractor.max_length} "
+                "tokens; `max_length` takes more, up to the model's."
+            )
+    return {"texts": num_texts, "vectors": pq.read_metadata(output).num_rows}
 
 
-def _join_parts(
-    parts: Sequence[Path], output: Path, directory: OutputDirectory, schema: pa.Schema
-) -> None:
-    with (
-        unwritable_as_user_error(output),
-        storage.write_atomically(str(output), directory.file(TEMPORARY)) as file,
-        _open_writer(file, schema) as writer,
-    ):
-        for part in parts:
-            writer.write_table(_read_part(part, schema))
-
-
-def _remove_work(work: Path) -> None:
-    # A folder of this name with other content is the user's own; it stays.
-    is_empty = work.is_dir() and not any(work.iterdir())
-    if not is_empty and not (work / IDENTITY).exists():
+def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
+    """Yield the texts of a text file, a table or a data set of the Hub, in order."""
+    if is_hub(data) or data.suffix in SUFFIXES:
+        for row in read_rows(data):
+            yield row.text(config.text or row.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0])
         return
-    with locked(str(work)):
-        # The identity goes last, so that what a kill leaves still has an owner.
-        OutputDirectory(str(work)).remove(PARTS, WORK, IDENTITY)
-    with suppress(OSError):  # another process has begun
-        work.rmdir()
+    if config.text:
+        raise UserError(f"`text` is for tables, but {data} is read as text; leave it out.")
+    with open_text(data) as file:
+        for _, line in text_lines(file, str(data)):
+            yield line
 
 
-def _identity(checkpoint: Checkpoint, digest: str, config: FeaturesConfig) -> dict[str, Any]:
-    """Return all that decides what is written, but not where and how it is computed."""
-    options = identity_fields(config)
-    return {"data": digest, "checkpoint": checkpoint.digest(), **options}
-
-
-def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> bool:
-    """Return whether `output` holds the features already.
-
-    Raises `UserError` if it holds anything else.
-    """
-    if overwrite or not output.exists():
+def _is_finished(output: Path, identity: dict[str, object]) -> bool:
+    """Return whether `output` holds these features; raise `UserError` if it holds anything else."""
+    if not output.exists():
         return False
     try:
-        content = (pq.read_schema(output).metadata or {})[METADATA]
-    except (pa.ArrowException, OSError, KeyError):
+        written = json.loads((pq.read_schema(output).metadata or {})[METADATA])
+    except (pa.ArrowException, OSError, KeyError, ValueError):
+        written = None
+    # Later revisions of a data set of the Hub are other data.
+    if written != json.loads(json.dumps(identity)) or identity["data"] is None:
         raise UserError(
-            f"{output} was not written by clozeworks features. Choose another `output`, or start "
-            "over with `overwrite`."
-        ) from None
-    written = parse_json(content, dict[str, Any], output)
-    found = Found(changes=changed_fields(written, identity), is_finished=True)
-    return decide(str(output), found, overwrite=False) == "finished"
+            f"{output} exists and was made from other data or options. Choose another `output`, or "
+            "replace it with `overwrite`."
+        )
+    return True
 
 
-def _reporter(progress: ProgressCallback | None, num_texts: int) -> Report:
-    clock = Clock()
+class Extractor:
+    """An encoder on its device, and which of its hidden states to extract.
 
-    def report(num_done: int, num_tokens: int) -> None:
-        clock.count(num_rows=0, num_tokens=num_tokens)
-        if progress:
-            progress(
-                {
-                    "stage": "features",
-                    "step": num_done,
-                    "steps": num_texts,
-                    "tokens_per_second": clock.rates()["tokens_per_second"],
-                }
-            )
-
-    return report
-
-
-def _write_parts(
-    extractor: Extractor,
-    texts: Iterator[SentenceExample],
-    directory: OutputDirectory,
-    report: Report,
-) -> Iterator[Path]:
-    """Write the parts that do not exist yet, and yield the paths of all."""
-    first = 0
-    while part := _next_texts(texts, extractor):
-        # A part's name says which texts it holds. It is written under another name and renamed at
-        # its end, so one that exists is whole.
-        name = f"{PARTS}/part-{first:09d}-{len(part)}.parquet"
-        path = Path(directory.file(name))
-        if not path.exists():
-            table = extractor.table(part, first, report)
-            with directory.write(name) as file, _open_writer(file, table.schema) as writer:
-                writer.write_table(table)
-        first += len(part)
-        yield path
-
-
-def _next_texts(texts: Iterator[SentenceExample], extractor: Extractor) -> list[SentenceExample]:
-    """Return the texts of the next part; none at the end.
-
-    Its end must not depend on anything but the texts and the config: a resumed run takes the same.
+    Raises `UserError` for layers that it does not have.
     """
-    characters_left = PART_CHARACTERS
-    if extractor.config.per != "text":
-        # A word or token has a character or more, so this bounds their number in a part.
-        characters_left = min(PART_CHARACTERS, PART_BYTES // extractor.bytes_per_unit)
-    part: list[SentenceExample] = []
-    for text in texts:
-        part.append(text)
-        # With the space after each word. A text without words still has a vector.
-        characters_left -= max(1, sum(len(word) + 1 for word in text.sentence.words))
-        if characters_left <= 0:
-            break
-    return part
+
+    def __init__(self, checkpoint: Checkpoint, config: FeaturesConfig) -> None:
+        self.config = config
+        self.max_length = config.max_length or checkpoint.trained_length()
+        self.tokenizer: TextTokenizer = checkpoint.text_tokenizer(self.max_length)
+        self.layers = resolve_layers(config.layers, checkpoint.shape.num_hidden_layers)
+        self.num_cut = 0
+        """Texts that were longer than a row."""
+        encoder = make_encoder(checkpoint.shape)
+        # Its name in a whole model gives the weights the names of the checkpoint. No hidden state
+        # depends on the pooler, which checkpoints of some tasks lack.
+        whole = nn.ModuleDict({encoder.prefix: encoder})
+        checkpoint.load_into(whole, new=encoder.optional_weights)
+        self.device = find_device(config.device)
+        self.encoder: Encoder = encoder.to(self.device).eval()
+        number = pa.float16() if config.dtype == "float16" else pa.float32()
+        self.vector_type = pa.list_(number, checkpoint.shape.hidden_size)
+        columns: list[tuple[str, pa.DataType]] = [("text", pa.int64())]
+        if config.per != "text":
+            columns += [("index", pa.int32()), (config.per, pa.string())]
+        columns += [(f"layer_{layer}", self.vector_type) for layer in self.layers]
+        self.schema = pa.schema(columns)
+
+    def table(self, texts: Sequence[str], first: int, clock: Clock) -> pa.Table:
+        """Return the vectors of `texts`, numbered from `first`; count their tokens in `clock`."""
+        rows = self._rows(texts)
+        self.num_cut += sum(row.row.num_cut > 0 for row in rows)
+        vectors_per_row = [1 if self.config.per == "text" else len(row.names) for row in rows]
+        columns: list[pa.Array] = [pa.array(owners(vectors_per_row) + first, pa.int64())]
+        if self.config.per != "text":
+            columns.append(pa.array(places(vectors_per_row), pa.int32()))
+            columns.append(pa.array([name for row in rows for name in row.names], pa.string()))
+        for vectors in self._vectors(rows, offsets_of(vectors_per_row), clock):
+            # Arrow takes vectors of equal length over as one flat array.
+            flat = pa.array(vectors.reshape(-1))
+            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=self.vector_type))
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _rows(self, texts: Sequence[str]) -> list[_Row]:
+        tokenizer = self.tokenizer
+        if self.config.per == "word":
+            return [self._row_of_words(text.split()) for text in texts]
+        rows = []
+        for ids in tokenizer.token_ids(texts):
+            row = tokenizer.row(ids, None, self.max_length)
+            positions = np.arange(len(row.input_ids))
+            names = []
+            if self.config.per == "token":
+                positions = positions[1:-1]
+                names = [tokenizer.token(token) for token in row.input_ids[1:-1]]
+            rows.append(_Row(row, names, positions))
+        return rows
+
+    def _row_of_words(self, words: list[str]) -> _Row:
+        # A word of control characters alone has no tokens, but needs one to be read from.
+        ids_of_words = [
+            ids or [self.tokenizer.unknown]
+            for ids in self.tokenizer.word_ids(words, [True] * len(words))
+        ]
+        ids = [token for word_ids in ids_of_words for token in word_ids]
+        row = self.tokenizer.row(ids, None, self.max_length)
+        # After [CLS]; words that begin beyond the row's end are cut.
+        positions = offsets_of([len(word_ids) for word_ids in ids_of_words])[:-1] + 1
+        positions = positions[positions < len(row.input_ids) - 1]
+        return _Row(row, words[: len(positions)], positions)
+
+    @torch.inference_mode()
+    def _vectors(self, rows: list[_Row], offsets: np.ndarray, clock: Clock) -> list[np.ndarray]:
+        """Return the vectors of each layer, [offsets[-1], D]: those of row ``i`` from
+        ``offsets[i]`` on.
+        """
+        number_type = self.vector_type.value_type.to_pandas_dtype()
+        shape = (int(offsets[-1]), self.vector_type.list_size)
+        vectors = [np.empty(shape, number_type) for _ in self.layers]
+        lengths = [len(row.row.input_ids) for row in rows]
+        # Longest first: a batch that does not fit into memory fails early.
+        order = np.argsort(lengths, kind="stable")[::-1]
+        dtype = product_dtype(self.config.precision, self.device)
+        start = 0
+        while start < len(order):
+            num_rows = max(1, self.config.batch_tokens // lengths[order[start]])
+            chosen = order[start : start + num_rows]
+            start += num_rows
+            features = [Feature((rows[index].row,), None, int(index)) for index in chosen]
+            batch = make_batch(features).to(self.device)
+            with autocast(self.device, dtype), pinned_attention():
+                states = self.encoder.hidden_states(*batch[:4], all_layers=True)
+            # One row of the batch after the other: here positions 1 and 2 of row 0, 1 of row 1.
+            #
+            #     row_P         0 0 1
+            #     position_P    1 2 1
+            row_P = torch.from_numpy(owners([len(rows[index].positions) for index in chosen]))
+            position_P = torch.from_numpy(np.concatenate([rows[i].positions for i in chosen]))
+            for layer, values in zip(self.layers, vectors, strict=True):
+                # Only what is read leaves the GPU.
+                states_PD = states[layer][row_P, position_P].float().cpu()
+                if self.config.per == "text":
+                    sums = torch.zeros(len(chosen), shape[1]).index_add_(0, row_P, states_PD)
+                    states_PD = sums / torch.bincount(row_P)[:, None]
+                values[indices_of(offsets, chosen)] = states_PD.numpy()
+            clock.count(num_rows=0, num_tokens=sum(lengths[index] for index in chosen))
+            trim_memory(self.device, start)
+        return vectors
 
 
-def _read_part(part: Path, schema: pa.Schema) -> pa.Table:
-    try:
-        with pq.ParquetFile(part, page_checksum_verification=True) as file:
-            return file.read().cast(schema)
-    except (OSError, ValueError, pa.ArrowException):
-        raise UserError(f"{part} is damaged. Delete it and rerun; it resumes.") from None
+def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
+    """Return layers as indices, 0 being the embeddings; -1 is the last layer, -2 the one before.
 
-
-def _open_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    # A dictionary of words saves space; hidden states hardly repeat, so theirs would only cost.
-    words: Any = [field.name for field in schema if pa.types.is_string(field.type)]
-    return pq.ParquetWriter(
-        file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
-    )
+    >>> resolve_layers([-1, -2, 0], 12)
+    [12, 11, 0]
+    """
+    for layer in layers:
+        if not -num_layers - 1 <= layer <= num_layers:
+            raise UserError(
+                f"`layers` contains {layer}, but the model has layers 0 (the embeddings) to "
+                f"{num_layers}."
+            )
+    # The embeddings and 12 layers are 13 states: -1 % 13 is 12.
+    resolved = [layer % (num_layers + 1) for layer in layers]
+    if len(set(resolved)) < len(resolved):
+        raise UserError(
+            f"`layers` names a layer twice: of {num_layers} layers, {num_layers} and -1 are the "
+            "same."
+        )
+    return resolved

@@ -62,12 +62,9 @@ class _DocumentTokens(NamedTuple):
 
 def _tokenize(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _DocumentTokens:
     words = [word for sentence in document for word in sentence.words]
-    if document[0].is_text:
-        ids_of_words = tokenizer.token_ids(words)
-    else:
-        spaced = [is_spaced for sentence in document for is_spaced in sentence.spaced()]
-        # A word of control characters alone has no tokens, but needs one to be read from.
-        ids_of_words = [ids or [tokenizer.unknown] for ids in tokenizer.word_ids(words, spaced)]
+    spaced = [is_spaced for sentence in document for is_spaced in sentence.spaced()]
+    # A word of control characters alone has no tokens, but needs one to be read from.
+    ids_of_words = [ids or [tokenizer.unknown] for ids in tokenizer.word_ids(words, spaced)]
     word_lengths = [len(word_ids) for word_ids in ids_of_words]
     sentence_lengths = [len(sentence.words) for sentence in document]
     return _DocumentTokens(

@@ -21,8 +21,6 @@ class Sentence(NamedTuple):
     """One per word, in the file's own scheme; None if not read."""
     lines: tuple[str, ...] = ()
     """The file's lines, without line ends."""
-    is_text: bool = False
-    """Whether the only word is a whole text, whose tokens do not depend on where its words are."""
     text: str | None = None
     """That the words were cut from; None if the words were given."""
     offsets: tuple[tuple[int, int], ...] = ()

@@ -9,11 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 from clozeworks.model.checkpoint import Checkpoint, load_tensors, read_model
-from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.records import RunRecord, read_summary
@@ -82,7 +80,7 @@ def test_manifests(stage: str, tmp_path: Path):
     torture(path, lambda: read_any_manifest(str(tmp_path)))
 
 
-@pytest.mark.parametrize("name", ["run.json", "finetune.json", "features.json"])
+@pytest.mark.parametrize("name", ["run.json", "finetune.json"])
 def test_identities(name: str, tmp_path: Path):
     identity = {"seed": 0, "layers": [-1], "data": "abc"}
     path = write(tmp_path / name, identity)
@@ -209,7 +207,3 @@ def test_features(tmp_path: Path):
         output.write_bytes(content)
         with pytest.raises(UserError, match=r"features\.parquet"):
             read()
-    part = tmp_path / "part.parquet"
-    part.write_bytes(whole)
-    schema = pq.read_schema(part)
-    torture(part, lambda: feature_files._read_part(part, schema))

@@ -1,6 +1,4 @@
-"""Hidden states to Parquet: parity with transformers, windows, parts and resume, formats, and
-mistakes.
-"""
+"""Hidden states to Parquet: parity with transformers, formats, and mistakes."""
 
 import json
 import os
@@ -19,11 +17,9 @@ import transformers
 from click.testing import CliRunner
 from clozeworks.cli.features import features as command
 from clozeworks.model.checkpoint import Checkpoint
-from clozeworks.model.features import extractor
 from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
-from clozeworks.model.features.extractor import resolve_layers
-from clozeworks.model.features.features import extract_features
+from clozeworks.model.features.features import Extractor, extract_features, resolve_layers
 from clozeworks.model.tasks.batches import Feature, TaskBatch, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -109,61 +105,34 @@ def test_rows_are_numbered_in_the_order_of_the_data(checkpoint, texts, tmp_path)
     assert whole["text"].to_pylist() == list(range(15))
 
 
-def test_layers_are_concatenated_added_up_or_halved(checkpoint, texts, tmp_path):
-    apart = extract(checkpoint, texts, tmp_path / "a.parquet", layers=(-1, -2))
-    both = [vectors(apart, "layer_3"), vectors(apart, "layer_2")]
-    joined = extract(checkpoint, texts, tmp_path / "b.parquet", layers=(-1, -2), combine="concat")
-    np.testing.assert_array_equal(vectors(joined, "vector"), np.concatenate(both, 1))
-    added = extract(checkpoint, texts, tmp_path / "c.parquet", layers=(-1, -2), combine="sum")
-    np.testing.assert_allclose(vectors(added, "vector"), both[0] + both[1], rtol=0, atol=1e-6)
-    half = extract(checkpoint, texts, tmp_path / "d.parquet", layers=(-1,), dtype="float16")
+def test_layers_and_numbers_are_chosen(checkpoint, texts, tmp_path):
+    full = extract(checkpoint, texts, tmp_path / "a.parquet", layers=(-1, -2))
+    half = extract(checkpoint, texts, tmp_path / "b.parquet", layers=(-1,), dtype="float16")
     assert half.schema.field("layer_3").type.value_type == pa.float16()
-    np.testing.assert_array_equal(vectors(half, "layer_3"), both[0].astype(np.float16))
+    expected = vectors(full, "layer_3").astype(np.float16)
+    np.testing.assert_array_equal(vectors(half, "layer_3"), expected)
 
 
-def test_long_texts_are_read_in_windows_and_none_of_it_is_lost(checkpoint, tmp_path):
+def test_long_texts_are_cut_with_a_notice(checkpoint, tmp_path, capsys):
     path = tmp_path / "long.txt"
-    words = ["the", "film", "was", "very", "dull"] * 9 + ["a", "book", "is", "not", "good"]
-    path.write_text(" ".join(words) + "\n")
+    words = ["the", "film", "was", "very", "dull", "films"] * 5
+    path.write_text(" ".join(words) + "\nbad\n")
     tokens = extract(checkpoint, path, tmp_path / "a.parquet", max_length=22)
-    assert tokens["token"].to_pylist() == words
-    # Windows of 20 tokens begin at 0, 10, 20 and 30; token 17 has most context in the second.
-    first, second, last = (
-        their_states(checkpoint, " ".join(words[start : start + 20]))[-1] for start in (0, 10, 30)
-    )
-    states = vectors(tokens, "layer_3")
-    np.testing.assert_allclose(states[17], second[8], rtol=0, atol=1e-5)
-    # A text is the mean of its tokens, [CLS] of its first window and [SEP] of its last.
-    whole = extract(checkpoint, path, tmp_path / "b.parquet", max_length=22, per="text")
-    mean = np.concatenate([first[:1], states, last[-1:]]).mean(0)
-    np.testing.assert_allclose(vectors(whole, "layer_3"), mean[None], rtol=0, atol=1e-5)
+    assert tokens["text"].to_pylist() == [0] * 20 + [1]
+    assert "Cut 1 of 2 texts to 22 tokens" in capsys.readouterr().err
+    # The words that begin within the 20 tokens.
+    starts = np.cumsum([0] + [1 + (word == "films") for word in words])[:-1]
+    read = extract(checkpoint, path, tmp_path / "b.parquet", max_length=22, per="word")
+    assert read["word"].to_pylist() == [*words[: int((starts < 20).sum())], "bad"]
 
 
-def test_tables_and_columns_are_read(checkpoint, tmp_path):
+def test_tables_are_read(checkpoint, tmp_path):
     table = tmp_path / "a.csv"
     table.write_text('id,sentence,note\n1,"the film\nwas",x\n2,bad,y\n')
-    assert extract(checkpoint, table, tmp_path / "a.parquet", per="word")["word"].to_pylist() == [
-        "the", "film", "was", "bad",
-    ]  # fmt: skip
+    words = extract(checkpoint, table, tmp_path / "a.parquet", per="word")
+    assert words["word"].to_pylist() == ["the", "film", "was", "bad"]
     noted = extract(checkpoint, table, tmp_path / "b.parquet", per="word", text="note")
     assert noted["word"].to_pylist() == ["x", "y"]
-    # A sentence of columns has its document around it, a line of text has not.
-    document = "-DOCSTART- O\n\nthe O\nfilm O\n\n{} O\n"
-    for name in ("b", "c"):
-        (tmp_path / f"{name}.txt").write_text(document.format(name))
-    first, second = (
-        extract(
-            checkpoint,
-            tmp_path / f"{name}.txt",
-            tmp_path / f"{name}.txt.parquet",
-            per="word",
-            format="columns",
-        )
-        for name in ("b", "c")
-    )
-    assert first["word"].to_pylist() == ["the", "film", "b"]
-    assert first["text"].to_pylist() == [0, 0, 1]
-    assert abs(vectors(first, "layer_3")[0] - vectors(second, "layer_3")[0]).max() > 1e-3
 
 
 def write_parquet(path: Path, rows: list[str]) -> None:
@@ -174,7 +143,6 @@ def write_parquet(path: Path, rows: list[str]) -> None:
 @pytest.mark.slow
 def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(module, "PART_CHARACTERS", 60)
     for split, texts in (("train", ["bad"]), ("validation", TEXTS)):
         write_parquet(tmp_path / "set" / f"{split}-00000-of-00001.parquet", texts)
     file = tmp_path / "set" / "validation-00000-of-00001.parquet"
@@ -190,12 +158,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
         UserError, match=r"validation, row 1: there is no column text, only sentence, label"
     ):
         extract(checkpoint, name, tmp_path / "c.parquet", text="text")
-    with pytest.raises(UserError, match=r"`format` is columns, but hf:.* is a table; leave it out"):
-        extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
-    write_parquet(file, TEXTS[:3])
-    with pytest.raises(
-        UserError, match=r"set\.parquet was written with other settings \(data was .*, now "
-    ):
+    with pytest.raises(UserError, match=r"set\.parquet exists and was made from other data"):
         extract(checkpoint, name, output, per="word")
 
 
@@ -236,43 +199,31 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
 
 
-def test_an_interrupted_command_resumes_and_gives_the_same_bytes(
+def test_finished_work_is_left_and_an_interrupted_command_leaves_nothing(
     checkpoint, texts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module, "PART_CHARACTERS", 60)
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 4)
     config = FeaturesConfig(device="cpu", per="word", layers=(-1, -2))
+    output = tmp_path / "a.parquet"
     live: list[dict[str, Any]] = []
-    whole = extract_features(checkpoint, texts, tmp_path / "whole.parquet", config, live.append)
-    assert live[-1]["step"] == live[-1]["steps"] == whole["texts"] == 15
-    assert pq.ParquetFile(tmp_path / "whole.parquet").num_row_groups > 2
-    assert [path.name for path in tmp_path.iterdir()] == ["whole.parquet"]
-    resumed, steps = tmp_path / "resumed.parquet", []
 
     def killed(numbers: dict[str, Any]) -> None:
-        steps.append(numbers["step"])
-        if numbers["step"] >= 8:
+        if numbers["step"] == 8:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract_features(checkpoint, texts, resumed, config, killed)
-    assert not resumed.exists()
-    with pytest.raises(UserError, match=r"other settings \(layers was \[-1, -2\], now \[-1\]\)"):
-        extract_features(checkpoint, texts, resumed, FeaturesConfig(device="cpu", per="word"))
+        extract_features(checkpoint, texts, output, config, killed)
+    assert not output.exists()
+    whole = extract_features(checkpoint, texts, output, config, live.append)
+    assert live[-1]["step"] == live[-1]["steps"] == whole["texts"] == 15
+    assert pq.ParquetFile(output).num_row_groups == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    written = output.read_bytes()
     live.clear()
-    assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
-    assert live[0]["step"] > 4
-    assert resumed.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-    live.clear()
-    assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
-    assert (
-        extract_features(checkpoint, texts, resumed, replace(config, batch_tokens=64), live.append)
-        == whole
+    again = extract_features(
+        checkpoint, texts, output, replace(config, batch_tokens=64), live.append
     )
-    assert not live
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
-    (tmp_path / "resumed.parquet.work").mkdir()  # by a kill at the very end
-    extract_features(checkpoint, texts, resumed, config)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
+    assert (again, live, output.read_bytes()) == (whole, [], written)
 
 
 def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
@@ -281,14 +232,14 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     footer = pq.read_schema(output).metadata or {}
     assert json.loads(footer[b"clozeworks"])["layers"] == [-1]
     assert footer[b"clozeworks.schema_version"] == b"1"
-    with pytest.raises(UserError, match=r"\(per was token, now text\)"):
+    with pytest.raises(UserError, match=r"made from other data or options"):
         extract(checkpoint, texts, output, per="text")
     extract_features(
         checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True
     )
     assert pq.read_metadata(output).num_rows == 15
     output.write_text("precious")
-    with pytest.raises(UserError, match=r"was not written by clozeworks features"):
+    with pytest.raises(UserError, match=r"made from other data or options"):
         extract(checkpoint, texts, output)
     with pytest.raises(UserError, match="`output` is the data itself"):
         extract(checkpoint, texts, texts)
@@ -318,17 +269,6 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
     assert not list(tmp_path.glob("a.parquet*"))
 
 
-def test_memory_is_bounded_by_parts(checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PART_BYTES", 100 * 4 * 32)
-    path = tmp_path / "many.txt"
-    path.write_text("the film was\n" * 40)
-    extract(checkpoint, path, tmp_path / "a.parquet")
-    groups = pq.read_metadata(tmp_path / "a.parquet")
-    sizes = [groups.row_group(index).num_rows for index in range(groups.num_row_groups)]
-    # A part is closed at 100 characters, of which a line has 13.
-    assert sizes == [8 * 3] * 5
-
-
 def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, monkeypatch):
     sizes = []
 
@@ -337,7 +277,7 @@ def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, mo
         sizes.append(batch.input_ids_BL.numel())
         return batch
 
-    monkeypatch.setattr(extractor, "make_batch", watched)
+    monkeypatch.setattr(module, "make_batch", watched)
     extract(checkpoint, texts, tmp_path / "f.parquet", batch_tokens=40)
     assert len(sizes) > 1
     assert max(sizes) <= 40
@@ -352,20 +292,13 @@ def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
         "--layers",
         "-1,-2",
     ]
-    ended = CliRunner().invoke(command, [*arguments, "--combine", "concat", "--per", "word"])
+    ended = CliRunner().invoke(command, [*arguments, "--per", "word"])
     assert ended.exit_code == 0, ended.output
-    assert pq.read_schema(tmp_path / "a.parquet").field("vector").type.list_size == 64
-
-
-def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
-    path = "s3://bucket/a.parquet"
-    ended = CliRunner().invoke(command, [str(checkpoint), path, "--output", path])
-    assert ended.stderr == f"Working in a local folder; the finished file is uploaded to {path}.\n"
-    assert str(ended.exception) == f"`output` is the data itself ({path}); give another file."
+    assert pq.read_schema(tmp_path / "a.parquet").field("layer_2").type.list_size == 32
 
 
 def test_rows_are_by_default_as_long_as_in_pre_training(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
-    assert module.make_extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 64
+    assert Extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 64
     (checkpoint / "tokenizer_config.json").write_text('{"model_max_length": 16}')
-    assert module.make_extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 16
+    assert Extractor(Checkpoint.open(checkpoint), FeaturesConfig()).max_length == 16
