@@ -149,7 +149,7 @@ def _dry_run(
 
     from ..model.encoders.catalogue import make_pretrain_model
     from ..model.pretraining.plan import make_plan
-    from ..model.pretraining.run import resumes_run
+    from ..model.training.run import resumes_run
 
     plan = make_plan(config, list(instances))
     title = "pretrain --dry-run"
