@@ -72,7 +72,7 @@ def _candidates(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 
 def _hub_splits(name: str) -> dict[str, list[Path]]:
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.storage.hub import splits
+    from ...pipeline.sources.hub import splits
 
     all_splits = splits(name)
     paths_by_split = _by_split(map(Path, all_splits))
@@ -96,7 +96,7 @@ def single_file(data: Path) -> Path | None:
             return data
         return None
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.storage.hub import named_split
+    from ...pipeline.sources.hub import named_split
 
     split = named_split(str(data))
     if split:
@@ -260,7 +260,7 @@ class TaskSplits(Generic[ExampleT]):
         if not any(map(is_hub, files)):
             return files_digest(files)
         # Imported late: it needs the `datasets` library.
-        from ...pipeline.storage.hub import open_set
+        from ...pipeline.sources.hub import open_set
 
         digests = [open_set(*str(file).split("#", 1)).digest for file in files]
         return f"{stable_hash(*digests):016x}"

@@ -259,7 +259,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.storage.hub import open_set
+    from ...pipeline.sources.hub import open_set
 
     name, _, split = str(path).partition("#")
     place = name

@@ -26,9 +26,10 @@ from ..execution.runner import run_stage
 from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
+from ..sources import hub
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs
-from ..storage import absolute, hub
+from ..storage import absolute
 from ..storage.stage import manifest_head
 from ..text.abbreviations import stops_of
 from ..text.wikitext.repair import drop_rare_templates

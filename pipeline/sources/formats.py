@@ -23,8 +23,8 @@ from ..config import IngestConfig
 from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import UserError
-from ..storage import hub
 from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
+from . import hub
 from .books import read_book
 from .compression import decompressed, is_compressed, stem_of
 from .delimited import plan_csv, plan_tsv, read_csv, read_tsv

@@ -17,7 +17,7 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from ..schemas import DOCUMENTS
-from ..storage import hub
+from . import hub
 from .columns import Columns, is_text, outermost, type_at, with_partition
 from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
 from .lines import LONGEST_LINE_BYTES, decode

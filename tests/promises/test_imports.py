@@ -52,6 +52,7 @@ ALLOWED = {
     "pipeline.corpus": EXECUTION | STAGES,
     "model": STORAGE
     | {
+        "pipeline.sources.hub",
         "pipeline.vocabulary.files",
         "pipeline.vocabulary.vocabulary",
         "pipeline.instances.masking",

@@ -15,11 +15,10 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources import tables
+from clozeworks.pipeline.sources import hub, tables
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
-from clozeworks.pipeline.storage import hub
 
 from tests.fixtures.hub_server import served
 
@@ -212,7 +211,7 @@ def test_a_saved_set_that_is_damaged_is_refused(saved: str):
 ASK = """
 import json, sys
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.storage import hub
+from clozeworks.pipeline.sources import hub
 from clozeworks.pipeline.sources.records import Input
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.counters import Counters
@@ -298,7 +297,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
 def test_streaming_loads_no_torch(tmp_path: Path):
     write_lines(tmp_path / "set" / "part.jsonl", rows(3))
     script = (
-        "import sys; from clozeworks.pipeline.storage import hub\n"
+        "import sys; from clozeworks.pipeline.sources import hub\n"
         "rows = list(hub.open_set(sys.argv[1]).rows)\n"
         "print(len(rows), {'torch', 'apache_beam'} & set(sys.modules))"
     )

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..errors import UserError
-from .directory import digest_of
+from ..storage.directory import digest_of
 
 PREFIX = "hf:"
 DEFAULT_SPLIT = "train"
