@@ -132,7 +132,7 @@ def use_all_commands(trials: StoreTrials) -> None:
         dev = f"{texts}/word-order/dev.tsv"
         for arguments in (
             ["show", f"{root}/instances"],
-            ["audit", f"{root}/documents"],
+            ["audit", f"{root}/instances"],
             ["evaluate", f"{root}/model", f"{root}/instances"],
             ["evaluate", f"{root}/word-order", dev],
             ["predict", f"{root}/word-order", dev, "--output", f"{root}/predictions.tsv"],

@@ -7,20 +7,17 @@ from dataclasses import asdict, replace
 
 from .. import storage
 from ..counters import count_of
-from ..errors import UserError
 from ..instances.balance import Z_JUDGED
-from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, MixtureGroup
+from ..manifests import InstancesManifest, InstancesShard, MixtureGroup
 from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
 from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
-from .beside import documents_beside, documents_digest
-from .documents import audit_documents
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
 from .measures import MIN_MASKED_SPANS, Measures, measured_rows, read_batch
-from .origins import OriginMeasures
+from .origins import OriginMeasures, documents_of
 from .verdict import Audit, Check, at_most, exact, info, none, verdict_of
 
 # Of the weight that was asked for.
@@ -43,21 +40,15 @@ TOKENS_AT_ONCE = 1 << 20
 def audit(instances: str, documents: str | None = None) -> Audit:
     """Measure a directory of instances against the configuration it was built with.
 
-    The `documents` that it was built from are measured too, if given. Sources and languages are
-    looked up in them, or in a directory of them beside the instances, if there is one. Raises
-    `UserError` if a directory is unfinished or damaged, or if the instances were not built from
-    `documents`. All checks hold if ``not audit(...).failed``.
+    Sources and languages are looked up in the `documents` that it was built from, by default a
+    directory of them beside the instances, if there is one. Raises `UserError` if a directory is
+    unfinished or damaged, or if the instances were not built from `documents`. All checks hold if
+    ``not audit(...).failed``.
     """
     manifest = read_manifest(instances, InstancesManifest)
     vocabulary = vocabulary_of_instances(instances, manifest.tokenizer.fingerprint)
-    if documents is None:
-        # Only to look up origins; measuring the documents as well costs a pass over their text.
-        beside = documents_beside(instances)
-        return audit_instances(instances, manifest, vocabulary, beside)
-    if read_manifest(documents, DocumentsManifest).digest != documents_digest(manifest):
-        raise UserError(f"{instances} was not built from {documents}, but from other documents.")
-    measured = audit_instances(instances, manifest, vocabulary, documents)
-    return replace(measured, documents=audit_documents(documents, vocabulary))
+    documents = documents_of(instances, manifest, documents)
+    return audit_instances(instances, manifest, vocabulary, documents)
 
 
 def audit_instances(
@@ -75,15 +66,22 @@ def audit_instances(
     measures = Measures(vocabulary, manifest.config, num_rows)
     origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
+    rows_at_once = max(1, TOKENS_AT_ONCE // manifest.config.max_length)
     for shard in manifest.shards:
-        path = storage.join(directory, shard.name)
         # What a model can learn about the label, it learns from the training rows.
-        training_origins = origins if shard.split == "train" else None
-        footer = _measure_shard(path, shard.name, measures, training_origins)
-        num_foreign += _is_foreign(footer, measures)
+        is_training = shard.split == "train"
+        with open_shard(storage.join(directory, shard.name), "build") as file:
+            for batch in file.iter_batches(rows_at_once, use_threads=False):
+                stored = read_batch(batch, len(vocabulary))
+                measured = measured_rows(stored, manifest.config.max_length)
+                measures.add(shard.name, measured)
+                if is_training:
+                    origins.add(measured.rows)
+            if is_training:
+                origins.end_shard(shard.name)
+            num_foreign += _is_foreign(file.schema_arrow.metadata or {}, measures)
 
-    lengths_of_a = measures.by_label["length of A"].sum(axis=0)
-    lengths_of_b = measures.by_label["length of B"].sum(axis=0)
+    segments = (measures.lengths_a, measures.lengths_b)
     return Audit(
         config=asdict(manifest.config),
         checks=[
@@ -98,29 +96,12 @@ def audit_instances(
             *_mixture_checks(manifest),
             *_source_checks(manifest.shards),
         ],
-        lengths=measures.by_label["row length"].tolist(),
-        segment_lengths=[lengths_of_a.tolist(), lengths_of_b.tolist()],
+        lengths=measures.row_lengths.tolist(),
+        segment_lengths=[histogram.sum(axis=0).tolist() for histogram in segments],
         mask_positions=measures.mask_positions.tolist(),
         top_masked=top_tokens(measures, NUM_TOP_TOKENS),
         shares_read=_shares_read(manifest.mixture),
     )
-
-
-def _measure_shard(
-    path: str, name: str, measures: Measures, origins: OriginMeasures | None
-) -> dict[bytes, bytes]:
-    """Add the rows of a shard; return the metadata in its footer."""
-    rows_at_once = max(1, TOKENS_AT_ONCE // measures.config.max_length)
-    with open_shard(path, "build") as file:
-        for batch in file.iter_batches(rows_at_once, use_threads=False):
-            stored = read_batch(batch, len(measures.vocabulary))
-            measured = measured_rows(stored, measures.config.max_length)
-            measures.add(name, measured)
-            if origins is not None:
-                origins.add(measured.rows)
-        if origins is not None:
-            origins.end_shard(name)
-        return file.schema_arrow.metadata or {}
 
 
 def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
@@ -155,7 +136,7 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     else:
         yield info("padding at fixed length", padding, f"{padding:.1%}")
 
-    _, copies = measures.row_hashes.counts()
+    copies = measures.row_hashes.copies()
     num_hashed = int(copies.sum())
     repeated_share = (num_hashed - len(copies)) / max(num_hashed, 1)
     name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"
@@ -264,13 +245,14 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
         yield info(f"tokens from {source}", share, f"{share:.1%}")
 
 
-def _shares_read(mixture: Sequence[MixtureGroup]) -> dict[tuple[str, str], float]:
-    """Return each origin's share of the training tokens, by (source, language), largest first."""
+def _shares_read(mixture: Sequence[MixtureGroup]) -> list[dict[str, str | float]]:
+    """Return each origin's share of the training tokens, largest first."""
     total = max(sum(group.tokens_built for group in mixture), 1)
     largest_first = sorted(
         mixture, key=lambda group: (-group.tokens_built, group.source, group.language)
     )
-    shares = {}
+    shares = []
     for group in largest_first:
-        shares[group.source, group.language] = group.tokens_built / total
+        share = group.tokens_built / total
+        shares.append({"source": group.source, "language": group.language, "share": share})
     return shares

@@ -6,7 +6,7 @@ is the area under its ROC curve (AUC), 0.5 for a measure that says nothing.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from .verdict import (
 # Of one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
-ORIGINS = ("language", "source")
 MANY_FORCED = 0.05
 """From this share of single sentences on, most of them whole documents, short documents have fewer
 IsNext pairs than long ones.
@@ -46,17 +45,14 @@ def label_checks(measures: Measures) -> Iterator[Check]:
         return
     yield none("rows without a segment B", counts["without_b"])
     yield _is_next_check(measures)
-    for name, histogram in measures.by_label.items():
-        tolerance = PART_AUC_TOLERANCE
-        is_promised = pairing == "balanced"
-        if name == "row length":
-            tolerance = LENGTH_AUC_TOLERANCE
-            # Swapping two segments does not change their length. Beyond that, the model of
-            # sentence order is meant to learn what distinguishes a text's first part from its
-            # second.
-            is_promised = pairing in ("balanced", "sop")
-        why_unjudged = "" if is_promised else _not_promised(pairing)
-        yield _auc_check(name, histogram, tolerance, why_unjudged)
+    # Swapping two segments does not change a row's length. Beyond that, the model of sentence order
+    # is meant to learn what distinguishes a text's first part from its second.
+    whole = "" if pairing in ("balanced", "sop") else f"not balanced by {pairing}"
+    part = "" if pairing == "balanced" else f"not balanced by {pairing}"
+    yield _auc_check("row length", measures.row_lengths, LENGTH_AUC_TOLERANCE, whole)
+    yield _auc_check("length of A", measures.lengths_a, PART_AUC_TOLERANCE, part)
+    yield _auc_check("length of B", measures.lengths_b, PART_AUC_TOLERANCE, part)
+    yield _auc_check("B ending a sentence", measures.ends_of_b, PART_AUC_TOLERANCE, part)
     same_document = counts["not_next_same_document"]
     if pairing == "sop":
         across_swapped = counts["not_next"] - same_document
@@ -73,40 +69,37 @@ def origin_checks(
     pairing = measures.config.pairing
     if pairing not in ("balanced", "bert"):
         return
-    why_unjudged = "" if pairing == "balanced" else _not_promised(pairing)
+    why_unjudged = "" if pairing == "balanced" else f"not balanced by {pairing}"
     forced_share = manifest.counts.get("forced_pairs", 0) / max(measures.counts["rows"], 1)
-    for name, histogram in origins.document_lengths.items():
+    for segment, histogram in zip("AB", origins.document_lengths, strict=True):
+        name = f"document length of {segment}"
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, why_unjudged)
         if check.verdict == "bad" and forced_share > MANY_FORCED:
             reason = f"{forced_share:.0%} of the pairs are single sentences, which are NotNext"
             check = check.explained(reason, "ingest with `min_sentences` 3")
         yield check
-    for name in ORIGINS:
+    for name, pairs in (("language", origins.languages), ("source", origins.sources)):
         if origins.documents is None:
             advice = "give the documents that the instances were built from"
-            yield Check(_auc_name(name), "unknown", advice, "unjudged", None)
+            yield Check(f"AUC of {name} for the label", "unknown", advice, "unjudged", None)
             continue
-        histogram = _by_share(origins.histogram(name))
+        histogram = _by_share(pairs)
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, why_unjudged)
         num_across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and num_across and measures.config.negatives == "same-source":
-            num_shards = sum(shard.split == "train" for shard in manifest.shards)
-            check = _with_reason(check, name, num_across, num_shards)
+            # It gives away the label though negatives are drawn from the same one.
+            reason = (
+                f"{num_across:,} pairs join two {name}s, one with too few documents in its shard"
+            )
+            advice = "add documents of it, or leave it out"
+            if sum(shard.split == "train" for shard in manifest.shards) > 1:
+                advice = "ingest with fewer `shards`"
+            check = check.explained(reason, advice, verdict="bad")
         yield check
 
 
-def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) -> Check:
-    """Say why an origin gives away the label though negatives are drawn from the same one."""
-    reason = f"{num_across:,} pairs join two {origin}s, one with too few documents in its shard"
-    if num_shards > 1:
-        advice = "ingest with fewer `shards`"
-    else:
-        advice = "add documents of it, or leave it out"
-    return check.explained(reason, advice, verdict="bad")
-
-
-def _by_share(histogram: np.ndarray) -> np.ndarray:
-    """Order the columns of a histogram [2, values] by their share of label 1.
+def _by_share(pairs: Mapping[tuple[str, str], np.ndarray]) -> np.ndarray:
+    """Return a histogram int64 [2, pairs of origins], ordered by their share of label 1.
 
     Values such as languages have no order; this one is the best that a model could make of them.
     """
@@ -114,6 +107,8 @@ def _by_share(histogram: np.ndarray) -> np.ndarray:
     # label 0     6    1    4    ->     6    4    1
     # label 1     2    4    4           2    4    4
     # share     1/4  4/5  1/2         1/4  1/2  4/5
+    rows_of_pairs = [rows for _, rows in sorted(pairs.items())]
+    histogram = np.array(rows_of_pairs, np.int64).reshape(-1, 2).T
     shares = histogram[1] / np.maximum(histogram.sum(axis=0), 1)
     return histogram[:, np.argsort(shares, kind="stable")]
 
@@ -130,17 +125,27 @@ def _is_next_check(measures: Measures) -> Check:
     interval = wilson_interval(is_next, rows)
     low, high = interval
     measured = f"{share:.2%} ({low:.2%} to {high:.2%})"
+    # The standard error of a share near one half is 1/2 divided by the root of the rows.
+    why_unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)), rows)
     if pairing == "bert":
-        why_unjudged = _not_promised(pairing)
-    else:
-        # The standard error of a share near one half is 1/2 divided by the root of the rows.
-        why_unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)), rows)
+        why_unjudged = "not balanced by bert"
     if why_unjudged:
         return Check(name, measured, why_unjudged, "unjudged", share, interval)
 
     asked = f"50% ± {HALF_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
     verdict = verdict_of(is_half(is_next, rows))
-    uneven = _uneven_passes(measures)
+
+    # The share of label 0 by shard and pass, where it is not one half.
+    uneven = {}
+    training_rows = 0
+    training_is_next = 0
+    for part, (rows_of_pass, not_next_of_pass) in measures.passes.items():
+        is_next_of_pass = rows_of_pass - not_next_of_pass
+        if not part[0].startswith("validation-"):
+            training_rows += rows_of_pass
+            training_is_next += is_next_of_pass
+        if not is_half(is_next_of_pass, rows_of_pass):
+            uneven[part] = is_next_of_pass / rows_of_pass
     if not uneven:
         return Check(name, measured, asked, verdict, share, interval)
 
@@ -156,48 +161,16 @@ def _is_next_check(measures: Measures) -> Check:
         measured = f"{measured}; {shown}"
     verdict = "bad"
     advice = ""
-    if all(_is_of_validation(shard) for shard, _ in uneven):
+    if all(shard.startswith("validation-") for shard, _ in uneven):
         advice = "ingest with a larger `validation_share`"
-        if _is_half_in_training(measures):
+        if training_rows and is_half(training_is_next, training_rows):
             verdict = "warn"  # nothing that a model learns from
     return Check(name, measured, asked, verdict, share, interval, advice=advice)
 
 
-def _uneven_passes(measures: Measures) -> dict[tuple[str, int], float]:
-    """Return the share of label 0 by shard and pass, where it is not one half."""
-    uneven = {}
-    for part, (num_rows, num_not_next) in measures.passes.items():
-        num_is_next = num_rows - num_not_next
-        if not is_half(num_is_next, num_rows):
-            uneven[part] = num_is_next / num_rows
-    return uneven
-
-
-def _is_of_validation(shard: str) -> bool:
-    return shard.startswith("validation-")
-
-
-def _is_half_in_training(measures: Measures) -> bool:
-    num_rows = 0
-    num_not_next = 0
-    for (shard, _), (rows_of_pass, not_next_of_pass) in measures.passes.items():
-        if not _is_of_validation(shard):
-            num_rows += rows_of_pass
-            num_not_next += not_next_of_pass
-    return num_rows > 0 and is_half(num_not_next, num_rows)
-
-
-def _not_promised(pairing: str) -> str:
-    return f"not balanced by {pairing}"
-
-
-def _auc_name(measure: str) -> str:
-    return f"AUC of {measure} for the label"
-
-
 def _auc_check(name: str, histogram: np.ndarray, tolerance: float, why_unjudged: str) -> Check:
     """Judge an area under the ROC curve, unless `why_unjudged` says why not."""
-    name = _auc_name(name)
+    name = f"AUC of {name} for the label"
     auc, error = auc_of(histogram)
     measured = f"{auc:.3f}"
     half_width = min(Z_SHOWN * error, 0.5)

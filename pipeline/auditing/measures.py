@@ -26,8 +26,9 @@ from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
-from .signs import HashSample
 
+MAX_HASHES = 20_000_000
+"""Of more hashes only a share is kept, so that memory is bounded."""
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
 
@@ -91,113 +92,121 @@ def read_batch(batch: pa.RecordBatch, vocab_size: int) -> Rows:
     return rows
 
 
+class HashSample:
+    """A sample of hashes: of the `num_expected` that are added, about `max_hashes` are kept.
+
+    All copies have one hash, so they are kept or left out together: the kept hashes are a sample of
+    the distinct ones, each with all its repeats.
+    """
+
+    def __init__(self, num_expected: int, max_hashes: int = MAX_HASHES) -> None:
+        share = min(1.0, max_hashes / max(num_expected, 1))
+        # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
+        # cannot hold.
+        self._highest_hash = np.uint64(share * (2**64 - 2**12))
+        self._hashes: list[np.ndarray] = []
+
+    def add(self, hashes: np.ndarray) -> None:
+        """Add some hashes, uint64."""
+        self._hashes.append(hashes[hashes <= self._highest_hash])
+
+    def copies(self) -> np.ndarray:
+        """Return how often each distinct hash that was kept was added, int64."""
+        no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
+        hashes = np.concatenate([no_hashes, *self._hashes])
+        return np.unique(hashes, return_counts=True)[1]
+
+
 class Measures:
     """The sums over all rows so far.
 
-    `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label`
-    holds histograms int64 [2, values] of a measure of the row by label; `tokens`, `masked_tokens`
-    and `random_tokens`, int64 [vocabulary], count all tokens before masking, the masked ones, and
-    the random ones.
+    `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate). Histograms
+    by label are int64 [2, values]: the lengths of rows, of A and of B without [CLS] and [SEP], and
+    whether B ends like a sentence. `tokens`, `masked_tokens` and `random_tokens`, int64
+    [vocabulary], count all tokens before masking, the masked ones, and the random ones.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, num_rows: int) -> None:
         self.vocabulary = vocabulary
         self.config = config
-        vocab_size = len(vocabulary)
-        num_lengths = config.max_length + 1  # from 0 on
-
         self.counts: Counter[str] = Counter()
         self.passes: dict[tuple[str, int], list[int]] = {}
-        self.by_label = {
-            "row length": _no_counts(2, num_lengths),
-            "length of A": _no_counts(2, num_lengths),
-            "length of B": _no_counts(2, num_lengths),
-            "B ending a sentence": _no_counts(2, 2),
-        }
-        self.tokens = _no_counts(vocab_size)
-        self.masked_tokens = _no_counts(vocab_size)
-        self.random_tokens = _no_counts(vocab_size)
-        self.mask_positions = _no_counts(config.max_length)
-
-        ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
-        self._ends_sentence = np.array(ends_sentence)
-
+        num_lengths = config.max_length + 1  # from 0 on
+        self.row_lengths = np.zeros((2, num_lengths), np.int64)
+        self.lengths_a = np.zeros((2, num_lengths), np.int64)
+        self.lengths_b = np.zeros((2, num_lengths), np.int64)
+        self.ends_of_b = np.zeros((2, 2), np.int64)
+        self.mask_positions = np.zeros(config.max_length, np.int64)
+        self.tokens = np.zeros(len(vocabulary), np.int64)
+        self.masked_tokens = np.zeros(len(vocabulary), np.int64)
+        self.random_tokens = np.zeros(len(vocabulary), np.int64)
         self.row_hashes = HashSample(num_rows)
+        self._ends_sentence = np.array([each in SENTENCE_ENDS for each in vocabulary.readable])
         rng = rng_for(0, "row hashes")  # the same in each audit, so that its figures are the same
         self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
 
     def add(self, shard: str, measured: MeasuredRows) -> None:
         """Count some rows of the named shard."""
-        self._add_counts(measured)
-        self._add_passes(shard, measured.rows)
-        self._add_labels(measured)
-        self._add_special_tokens(measured)
+        self._add_labels(shard, measured)
+        self._add_tokens(measured)
         self._add_masks(measured)
         self._add_words(measured)
         self._add_hashes(measured)
 
-    def _add_counts(self, measured: MeasuredRows) -> None:
+    def _add_labels(self, shard: str, measured: MeasuredRows) -> None:
         rows = measured.rows
+        assert rows.duplicate is not None
+        for duplicate in np.unique(rows.duplicate).tolist():
+            labels_of_pass = rows.next_sentence_label[rows.duplicate == duplicate]
+            # A pass may go on in the next slice of the shard.
+            sums = self.passes.setdefault((shard, duplicate), [0, 0])
+            sums[0] += len(labels_of_pass)
+            sums[1] += _num_true(labels_of_pass == 1)
+
+        lengths = rows.lengths
+        has_b = rows.segment_b_start < lengths
+        last_tokens = measured.restored[rows.offsets[1:] - 2]  # before the last [SEP]
+        labels = np.minimum(rows.next_sentence_label, 1)
+        for histogram, values in (
+            (self.row_lengths, lengths),
+            (self.lengths_a, rows.segment_b_start - 2),
+            (self.lengths_b, np.where(has_b, lengths - rows.segment_b_start - 1, 0)),
+            (self.ends_of_b, self._ends_sentence[last_tokens]),
+        ):
+            highest = histogram.shape[1] - 1  # rows that are too long count as the longest
+            np.add.at(histogram, (labels, np.minimum(values, highest)), 1)
+
         is_next = rows.next_sentence_label == 0
         not_next = rows.next_sentence_label == 1
         is_other_document = rows.document_a != rows.document_b
-        self.tokens += np.bincount(measured.restored, minlength=len(self.vocabulary))
         self.counts.update(
             rows=len(rows),
             stored_rows=measured.num_stored,
-            tokens=len(rows.input_ids),
-            text_tokens=_num_true(~measured.structural),
-            unknown_tokens=_num_true(measured.restored == self.vocabulary.unk_id),
             rows_too_long=measured.num_too_long,
             misplaced=measured.num_misplaced,
             other_labels=_num_true(rows.next_sentence_label > 1),
             not_next=_num_true(not_next),
             not_next_same_document=_num_true(not_next & ~is_other_document),
             is_next_other_document=_num_true(is_next & is_other_document),
-            without_b=_num_true(rows.segment_b_start == rows.lengths),
+            without_b=_num_true(~has_b),
         )
 
-    def _add_passes(self, shard: str, rows: Rows) -> None:
-        assert rows.duplicate is not None
-        for duplicate in np.unique(rows.duplicate).tolist():
-            labels = rows.next_sentence_label[rows.duplicate == duplicate]
-            # A pass may go on in the next slice of the shard.
-            sums = self.passes.setdefault((shard, duplicate), [0, 0])
-            sums[0] += len(labels)
-            sums[1] += _num_true(labels == 1)
-
-    def _add_labels(self, measured: MeasuredRows) -> None:
-        rows = measured.rows
-        lengths = rows.lengths
-        has_b = rows.segment_b_start < lengths
-        last_tokens = measured.restored[rows.offsets[1:] - 2]  # before the last [SEP]
-        values_by_name = {
-            "row length": lengths,
-            "length of A": rows.segment_b_start - 2,  # without [CLS] and [SEP]
-            "length of B": np.where(has_b, lengths - rows.segment_b_start - 1, 0),
-            "B ending a sentence": self._ends_sentence[last_tokens],
-        }
-        labels = np.minimum(rows.next_sentence_label, 1)
-        for name, values in values_by_name.items():
-            histogram = self.by_label[name]
-            highest = histogram.shape[1] - 1  # rows that are too long count as the longest
-            np.add.at(histogram, (labels, np.minimum(values, highest)), 1)
-
-    def _add_special_tokens(self, measured: MeasuredRows) -> None:
+    def _add_tokens(self, measured: MeasuredRows) -> None:
         rows = measured.rows
         restored = measured.restored
         vocabulary = self.vocabulary
         is_special = ~vocabulary.is_ordinary
         is_special[vocabulary.unk_id] = False  # a word of the text, though not in the vocabulary
-        first = restored[rows.offsets[:-1]]
-        last = restored[rows.offsets[1:] - 1]
-        before_b = restored[rows.offsets[:-1] + rows.segment_b_start - 1]
         in_place = (
-            (first == vocabulary.cls_id)
-            & (last == vocabulary.sep_id)
-            & (before_b == vocabulary.sep_id)
+            (restored[rows.offsets[:-1]] == vocabulary.cls_id)
+            & (restored[rows.offsets[1:] - 1] == vocabulary.sep_id)
+            & (restored[rows.offsets[:-1] + rows.segment_b_start - 1] == vocabulary.sep_id)
         )
+        self.tokens += np.bincount(restored, minlength=len(vocabulary))
         self.counts.update(
+            tokens=len(rows.input_ids),
+            text_tokens=_num_true(~measured.structural),
+            unknown_tokens=_num_true(restored == vocabulary.unk_id),
             rows_without_specials=_num_true(~in_place),
             specials_in_text=_num_true(is_special[restored] & ~measured.structural),
             masked_specials=_num_true(measured.structural[rows.masked_index]),
@@ -289,25 +298,18 @@ class Measures:
         # 6.4): 2**64 divided by the golden ratio.
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
-        has_enough_spans = _num_masked_spans(rows) >= MIN_MASKED_SPANS
-        self.row_hashes.add(hashes[has_enough_spans])
 
-
-def _no_counts(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.int64)
+        # Runs of neighbouring masked tokens in each row:
+        #
+        #     positions     2  3  4  9    12  13       rows of 12 tokens
+        #     row_of_mask   0  0  0  0     1   1
+        #     starts_span   T  F  F  T     T   F       a gap before it, or another row
+        row_of_mask = owners(rows.num_masked)
+        after_gap = np.diff(rows.masked_index, prepend=-2) != 1
+        starts_span = after_gap | (np.diff(row_of_mask, prepend=-1) != 0)
+        num_spans = np.bincount(row_of_mask[starts_span], minlength=len(rows))
+        self.row_hashes.add(hashes[num_spans >= MIN_MASKED_SPANS])
 
 
 def _num_true(flags: np.ndarray) -> int:
     return int(flags.sum())
-
-
-def _num_masked_spans(rows: Rows) -> np.ndarray:
-    """Return the number of runs of neighbouring masked tokens in each row, int64 [num_rows]."""
-    # positions     2  3  4  9    12  13       rows of 12 tokens
-    # row_of_mask   0  0  0  0     1   1
-    # starts_span   T  F  F  T     T   F       a gap before it, or another row
-    row_of_mask = owners(rows.num_masked)
-    after_gap = np.diff(rows.masked_index, prepend=-2) != 1
-    in_new_row = np.diff(row_of_mask, prepend=-1) != 0
-    starts_span = after_gap | in_new_row
-    return np.bincount(row_of_mask[starts_span], minlength=len(rows))

@@ -8,17 +8,21 @@ looked up in the documents themselves. `_D` marks arrays with one entry per docu
 """
 
 import math
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 
 from .. import storage
 from ..errors import UserError
-from ..instances.origins import Origins, assume_languages, document_weights, origins_of
+from ..instances.origins import assume_languages, document_weights, origins_of
 from ..instances.rows import Rows
+from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import read_columns
+from ..storage.stage import MANIFEST, read_manifest
 
 ORIGIN_COLUMNS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 BUCKETS_PER_OCTAVE = 4
@@ -26,27 +30,54 @@ BUCKETS_PER_OCTAVE = 4
 NUM_BUCKETS = 64 * BUCKETS_PER_OCTAVE
 
 
+def documents_of(instances: str, manifest: InstancesManifest, documents: str | None) -> str | None:
+    """Return the directory of documents that instances were built from.
+
+    That is `documents` if given, or else one in the same folder, if the instances are local.
+    Raises `UserError` if they were not built from `documents`.
+    """
+    digests = [each.get("digest") for each in manifest.inputs if each.get("stage") == "ingest"]
+    if documents is not None:
+        if read_manifest(documents, DocumentsManifest).digest not in digests:
+            raise UserError(
+                f"{instances} was not built from {documents}, but from other documents."
+            )
+        return documents
+    if storage.is_remote(instances):
+        return None
+    parent = os.path.dirname(os.path.abspath(instances))
+    for name in sorted(os.listdir(parent)):
+        directory = os.path.join(parent, name)
+        if os.path.isfile(os.path.join(directory, MANIFEST)):
+            with suppress(UserError):  # another stage, or its shards are deleted
+                if read_manifest(directory, DocumentsManifest).digest in digests:
+                    return directory
+    return None
+
+
+Pairs = dict[tuple[str, str], np.ndarray]
+"""The rows of each label, int64 [2], by the names of the origins of A and B."""
+
+
 class OriginMeasures:
     """The sums over the shards so far.
 
-    `document_lengths` holds histograms int64 [2, NUM_BUCKETS] by label: bucket ``i`` counts the
-    rows whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `pairs` counts rows of
-    each label, int64 [2], by the names of both origins, if the directory of `documents` is at hand;
-    `weights` are the times that a pass reads each origin.
+    `document_lengths` holds histograms int64 [2, NUM_BUCKETS] by label for A and B: bucket ``i``
+    counts the rows whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `sources`
+    and `languages` are known if the directory of `documents` is at hand; `weights` are the times
+    that a pass reads each origin.
     """
 
     def __init__(
         self, documents: str | None, weights: Mapping[tuple[str, str], float] | None = None
     ) -> None:
         self.documents = documents
+        self.document_lengths = [np.zeros((2, NUM_BUCKETS), np.int64) for _ in "AB"]
+        self.sources: Pairs = {}
+        self.languages: Pairs = {}
         self._weights = weights or {}
         # Label, rows of both documents, and both lengths: int32 [5, num_rows] for each slice.
         self._shard_rows: list[np.ndarray] = []
-        self.document_lengths = {
-            "document length of A": np.zeros((2, NUM_BUCKETS), np.int64),
-            "document length of B": np.zeros((2, NUM_BUCKETS), np.int64),
-        }
-        self.pairs: dict[str, dict[tuple[str, str], np.ndarray]] = {"language": {}, "source": {}}
 
     def add(self, rows: Rows) -> None:
         """Remember some rows of a shard; `end_shard` counts them."""
@@ -68,15 +99,14 @@ class OriginMeasures:
         self._shard_rows.clear()
         label, document_a, document_b, length_a, length_b = shard_rows
         # -1 in a shard without rows.
-        highest_a = document_a.max(initial=-1)
-        highest_b = document_b.max(initial=-1)
-        highest = int(max(highest_a, highest_b))
-        num_documents = highest + 1
-        origins = self._read_origins(name)
-        if origins is not None:
-            if highest >= len(origins.source):
+        num_documents = max(document_a.max(initial=-1), document_b.max(initial=-1)) + 1
+        origins = None
+        if self.documents is not None:
+            batches = read_columns(storage.join(self.documents, name), *ORIGIN_COLUMNS.names)
+            origins = origins_of(pa.Table.from_batches(batches, ORIGIN_COLUMNS))
+            if num_documents > len(origins.source):
                 raise UserError(
-                    f"{name}: a row comes from document {highest}, but the shard of "
+                    f"{name}: a row comes from document {num_documents - 1}, but the shard of "
                     f"documents has {len(origins.source)}. Rebuild the instances."
                 )
             num_documents = len(origins.source)
@@ -85,73 +115,30 @@ class OriginMeasures:
         # the number of passes, which moves all documents by the same number of buckets).
         lengths_D = np.bincount(document_a, length_a, num_documents)
         lengths_D += np.bincount(document_b, length_b, num_documents)
-        self._add_document_lengths(label, document_a, document_b, lengths_D)
+        octaves_D = np.log2(np.maximum(lengths_D, 1))
+        buckets_D = np.floor(octaves_D * BUCKETS_PER_OCTAVE).astype(np.int64)
+        for document, histogram in zip(
+            (document_a, document_b), self.document_lengths, strict=True
+        ):
+            # `histogram[indices] += 1` would count an index once however often it comes.
+            np.add.at(histogram, (label, buckets_D[document]), 1)
         if origins is None:
             return
 
         # As `build` does: a language is guessed by the lengths of documents that are read once.
         lengths_D /= document_weights(origins, self._weights)
         origins = assume_languages(origins, lengths_D)
-        self._add_pairs(
-            "source",
-            label,
-            origins.source[document_a],
-            origins.source[document_b],
-            origins.source_names,
-        )
-        self._add_pairs(
-            "language",
-            label,
-            origins.language[document_a],
-            origins.language[document_b],
-            origins.language_names,
-        )
-
-    def _add_document_lengths(
-        self,
-        label: np.ndarray,
-        document_a: np.ndarray,
-        document_b: np.ndarray,
-        lengths_D: np.ndarray,
-    ) -> None:
-        """Count the rows of a shard by label and by the lengths of the documents of A and B."""
-        octaves_D = np.log2(np.maximum(lengths_D, 1))
-        buckets_D = np.floor(octaves_D * BUCKETS_PER_OCTAVE).astype(np.int64)
-        for document, histogram in zip(
-            (document_a, document_b), self.document_lengths.values(), strict=True
+        for pairs, origin_D, names in (
+            (self.sources, origins.source, origins.source_names),
+            (self.languages, origins.language, origins.language_names),
         ):
-            # `histogram[indices] += 1` would count an index once however often it comes.
-            np.add.at(histogram, (label, buckets_D[document]), 1)
-
-    def _read_origins(self, name: str) -> Origins | None:
-        if self.documents is None:
-            return None
-        path = storage.join(self.documents, name)
-        batches = read_columns(path, *ORIGIN_COLUMNS.names)
-        return origins_of(pa.Table.from_batches(batches, ORIGIN_COLUMNS))
-
-    def _add_pairs(
-        self,
-        column: str,
-        label: np.ndarray,
-        origin_a: np.ndarray,
-        origin_b: np.ndarray,
-        names: list[str],
-    ) -> None:
-        """Count the rows of a shard by label and by the origins of A and B, indices of `names`."""
-        shape = (len(names), len(names), 2)
-        # (A, B, label) as one number, so that one `bincount` counts all combinations:
-        #
-        #     names ko, en:   (ko, ko, 0) is 0   (ko, ko, 1) is 1   …   (en, en, 1) is 7
-        keys = np.ravel_multi_index((origin_a, origin_b, label), shape)
-        counts = np.bincount(keys, minlength=math.prod(shape)).reshape(shape)
-        pairs = self.pairs[column]
-        for index_a, index_b in np.argwhere(counts.any(axis=2)).tolist():
-            # By name: the numbers of origins differ from shard to shard.
-            pair = names[index_a], names[index_b]
-            pairs[pair] = pairs.get(pair, 0) + counts[index_a, index_b]
-
-    def histogram(self, column: str) -> np.ndarray:
-        """Return the rows of each label by the pair of origins, int64 [2, num_pairs]."""
-        rows_of_pairs = [rows for _, rows in sorted(self.pairs[column].items())]
-        return np.array(rows_of_pairs, np.int64).reshape(-1, 2).T
+            shape = (len(names), len(names), 2)
+            # (A, B, label) as one number, so that one `bincount` counts all combinations:
+            #
+            #     names ko, en:   (ko, ko, 0) is 0   (ko, ko, 1) is 1   …   (en, en, 1) is 7
+            keys = np.ravel_multi_index((origin_D[document_a], origin_D[document_b], label), shape)
+            counts = np.bincount(keys, minlength=math.prod(shape)).reshape(shape)
+            for index_a, index_b in np.argwhere(counts.any(axis=2)).tolist():
+                # By name: the numbers of origins differ from shard to shard.
+                pair = names[index_a], names[index_b]
+                pairs[pair] = pairs.get(pair, 0) + counts[index_a, index_b]

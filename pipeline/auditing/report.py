@@ -1,150 +1,114 @@
-"""Render an audit of instances or documents as one self-contained HTML page without scripts.
+"""Render an audit as one self-contained HTML page, with figures as SVG by matplotlib.
 
-The Jinja templates lie beside this file: ``instances.html`` and ``documents.html`` extend
-``base.html``, and share the macros of ``corpus.html`` and ``macros.html``. The page follows the
-reader's light or dark theme.
+Text in the figures takes the colour of the page, which follows the reader's light or dark theme.
 """
 
-import itertools
+import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cards import render
-from .decode import Example, label_names
-from .documents import BINS_PER_OCTAVE, DocumentsAudit
-from .verdict import Audit
+from .decode import Instance, label_names
+from .verdict import Audit, Check
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MAX_BARS = 64
-NUM_TICKS = 5
 # Of the axis of the plot. An area beyond it is drawn at the edge; its figure stands beside it.
 AUC_RANGE = (0.3, 0.7)
-
-Histogram = Sequence[int]
-Bars = list[tuple[str, float]]
-"""The name of each bar, for instance ``16 to 31``, and its share of the whole."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """The bars of one histogram, or of two that share their axes."""
-
-    bars: list[Bars]
-    highest: float
-    ticks: list[str]
+COLOURS = {"a": "#3b82d6", "b": "#d9622b", "ok": "#3b82d6", "bad": "#d03050"}
+OTHER = "#a87800"
+INK = "#123456"  # stands for the colour of the page's text
 
 
-def render_instances(name: str, audit: Audit, examples: Sequence[Example]) -> str:
+def render_report(name: str, audit: Audit, examples: Sequence[Instance]) -> str:
     """Return the page for the audit of the directory `name`, with `examples` of its rows."""
-    return render(
-        "pipeline/auditing/instances.html",
-        name=name,
-        audit=audit,
-        checks={check.name: check for check in audit.checks},
-        examples=examples,
-        row_lengths=_plot(audit.lengths),
-        segment_lengths=_plot(audit.segment_lengths),
-        mask_positions=_plot([audit.mask_positions]),
-        length_plots=_length_plots(audit.documents),
-        labels=label_names(audit.config["pairing"]),
-        auc_x=_auc_x,
-    )
+    from jinja2 import Environment, StrictUndefined
 
-
-def render_documents(name: str, audit: DocumentsAudit) -> str:
-    """Return the page for the audit of the documents in the directory `name`."""
-    return render(
-        "pipeline/auditing/documents.html",
-        name=name,
-        audit=audit,
-        length_plots=_length_plots(audit),
-    )
-
-
-def _length_plots(audit: DocumentsAudit | None) -> dict[str, Plot]:
-    """Return plots of the lengths of documents and of sentences, by what they count."""
-    if audit is None:
-        return {}
-    return {
-        "documents": _log_plot(audit.document_lengths),
-        "sentences": _log_plot(audit.sentence_lengths),
+    labels = label_names(audit.config["pairing"])
+    row_lengths = {"rows": np.sum(audit.lengths, axis=0).tolist()}
+    if audit.config["pairing"] != "none":
+        row_lengths = dict(zip(labels, audit.lengths, strict=True))
+    figures = {
+        "Rows by length in tokens": _histograms(row_lengths),
+        "Masks by position in the row": _histograms({"masks": audit.mask_positions}),
     }
+    if audit.config["pairing"] != "none":
+        segments = {"A": audit.segment_lengths[0], "B": audit.segment_lengths[1]}
+        figures["Segments by length in tokens"] = _histograms(segments)
+        areas = [each for each in audit.checks if each.name.startswith("AUC") and each.interval]
+        figures["What gives the label away (AUC; 0.5 is chance)"] = _areas(areas)
+    template = Path(__file__).with_name("report.html").read_text(encoding="utf-8")
+    environment = Environment(
+        undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(template).render(
+        name=name, audit=audit, examples=examples, labels=labels, figures=figures
+    )
 
 
-def _plot(histograms: Sequence[Histogram]) -> Plot:
-    """Return the plot of histograms by value from 0 on, in at most `MAX_BARS` bars."""
-    # width 130     values 0 to 129, 3 to a bar
-    # starts        0         3         6      …  129
-    # names         0 to 2    3 to 5    6 to 8 …  129
-    width = max(len(histogram) for histogram in histograms)
-    values_per_bar = max(1, math.ceil(width / MAX_BARS))
-    starts = list(range(0, width, values_per_bar))
-    names = []
-    for start, stop in itertools.pairwise([*starts, width]):
-        last = stop - 1
-        if start == last:
-            names.append(f"{start}")
-        else:
-            names.append(f"{start} to {last}")
-    ticks = [f"{value:.0f}" for value in np.linspace(0, width - 1, NUM_TICKS)]
-    return _draw(histograms, starts, names, ticks)
+def _histograms(histograms: dict[str, list[int]]) -> str:
+    """Draw one or two histograms of values from 0 on, by name, as shares of all that they count."""
+    total = max(sum(map(sum, histograms.values())), 1)
+
+    def draw(axes: "Axes") -> None:
+        for colour, (name, histogram) in zip("ab", histograms.items(), strict=False):
+            values_per_bar = max(1, math.ceil(len(histogram) / MAX_BARS))
+            starts = np.arange(0, len(histogram), values_per_bar)
+            shares = np.add.reduceat(np.array(histogram), starts) / total
+            edges = [*starts, starts[-1] + values_per_bar]
+            # The first is filled, the second an outline, so that equal ones are both seen.
+            fill = colour == "a"
+            axes.stairs(
+                shares, edges, label=name, color=COLOURS[colour], fill=fill, alpha=0.7, lw=1.8
+            )
+        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.1%}")
+        axes.set_xlim(left=0)
+        if len(histograms) > 1:
+            axes.legend(frameon=False)
+
+    return _svg(draw, height=2.4)
 
 
-def _log_plot(histogram: Histogram) -> Plot:
-    """Return the plot of a histogram of `documents.BINS_PER_OCTAVE`, a bar for each bin from the
-    first to the last that is filled.
-    """
-    filled = np.flatnonzero(histogram).tolist()
-    # bins             0  1  2  3  4  5     bin i: from 2 ** (i / 2) characters on
-    # counts           0  0  7  0  2  0
-    # first, stop            2        5     bars 2, 3 and 4 between the bounds 2, 2, 4 and 5
-    first = min(filled, default=0)
-    stop = max(filled, default=0) + 1
-    bounds = []
-    for bin in range(first, stop + 1):
-        bounds.append(int(2 ** (bin / BINS_PER_OCTAVE)))
-    names = []
-    for low, high in itertools.pairwise(bounds):
-        names.append(f"of {low:,} to {high:,} characters")
-    ticks = []
-    for tick in range(NUM_TICKS):
-        nearest_bound = tick * (stop - first) // (NUM_TICKS - 1)
-        ticks.append(f"{bounds[nearest_bound]:,}")
-    return _draw([histogram], range(first, stop), names, ticks)
+def _areas(checks: list[Check]) -> str:
+    """Draw how well single measures predict the label: areas, intervals, and what is tolerated."""
+
+    def draw(axes: "Axes") -> None:
+        for row, check in enumerate(reversed(checks)):
+            assert check.value is not None and check.interval is not None
+            colour = COLOURS.get(check.verdict, OTHER)
+            if check.tolerance:
+                axes.barh(row, 2 * check.tolerance, left=0.5 - check.tolerance, color="#8884")
+            axes.plot(np.clip(check.interval, *AUC_RANGE), (row, row), color=colour)
+            axes.plot(np.clip(check.value, *AUC_RANGE), row, "o", color=colour)
+        names = [f"{each.name[7:-14]}  {each.figure}" for each in reversed(checks)]
+        axes.set_yticks(range(len(checks)), names)
+        axes.axvline(0.5, color=INK, linewidth=0.8)
+        axes.set_xlim(AUC_RANGE)
+
+    return _svg(draw, height=0.6 + 0.28 * len(checks))
 
 
-def _draw(
-    histograms: Sequence[Histogram], starts: Sequence[int], names: Sequence[str], ticks: list[str]
-) -> Plot:
-    """Return a bar from each of the `starts` to the next, as a share of all counts."""
-    shares = _shares(histograms, starts)
-    bars = []
-    for shares_of_histogram in shares.tolist():
-        bars.append(list(zip(names, shares_of_histogram, strict=True)))
-    # The templates divide by the highest bar; where all are empty it is 1.
-    return Plot(bars, float(shares.max()) or 1, ticks)
+def _svg(draw: "Callable[[Axes], None]", height: float) -> str:
+    """Return what `draw` puts on axes of this height in inches, the same bytes in each run."""
+    from markupsafe import Markup
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-
-def _shares(histograms: Sequence[Histogram], starts: Sequence[int]) -> np.ndarray:
-    """Return the share of each bar in the counts of all, float64 [histograms, bars]."""
-    # Histograms may end before the last bar, and differ in length:
-    #
-    #     counts   5 1 7 2 0 0       starts 0, 2, 4: bars of 6, 9 and 0
-    #              3 0 0 0 0 0                       bars of 3, 0 and 0
-    longest = max(len(histogram) for histogram in histograms)
-    width = max(starts[-1] + 1, longest)
-    counts = np.zeros((len(histograms), width))
-    for index, histogram in enumerate(histograms):
-        counts[index, : len(histogram)] = histogram
-    # Of all, not of each histogram: two labels in one plot then show their proportion too.
-    counts_of_bars = np.add.reduceat(counts, starts, axis=1)
-    return counts_of_bars / max(counts.sum(), 1)
-
-
-def _auc_x(value: float) -> float:
-    """Return the place of `value` in the plot of areas under the curve, in percent of its width."""
-    low, high = AUC_RANGE
-    shown = min(max(value, low), high)
-    return round(100 * (shown - low) / (high - low), 2)
+    ink = dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+    )
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, **ink}):
+        figure = Figure(figsize=(5.6, height), layout="constrained")
+        axes = figure.subplots()
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    drawing = file.getvalue()
+    # Without the XML declaration; no text of others is in it.
+    return Markup(drawing[drawing.index("<svg") :].replace(INK, "currentColor"))

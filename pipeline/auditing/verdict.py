@@ -4,14 +4,12 @@ checks of an audit in one sentence, for the terminal and the report.
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..counters import count_of
 from ..instances.balance import Z_JUDGED
 from ..manifests import too_little_to_judge
-from .documents import DocumentsAudit
 
 NUM_NAMED = 3
 Z_SHOWN = 1.96
@@ -62,25 +60,15 @@ class Check:
         return re.split(r" \(|;", self.measured)[0]
 
     @property
-    def name_and_figure(self) -> str:
-        """For instance ``IsNext 13.63%``."""
-        return f"{self.name} {self.figure}"
-
-    @property
     def measured_and_advice(self) -> str:
         """For a table's cell."""
-        return _joined(self.measured, self.advice)
+        return "; ".join(filter(None, (self.measured, self.advice)))
 
     @property
     def complaint(self) -> str:
         """For instance ``IsNext 13.63% (expected 50% ± 0.5%)``, with the advice."""
-        return f"{self.name_and_figure} ({_joined(f'expected {self.asked}', self.advice)})"
-
-
-def _joined(text: str, advice: str) -> str:
-    if not advice:
-        return text
-    return f"{text}; {advice}"
+        expected = "; ".join(filter(None, (f"expected {self.asked}", self.advice)))
+        return f"{self.name} {self.figure} ({expected})"
 
 
 def verdict_of(holds: bool) -> Verdict:
@@ -147,13 +135,12 @@ def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[fl
 
 @dataclass(frozen=True)
 class Audit:
-    """All checks, and the histograms behind the report.
+    """All checks, and the histograms that the report draws.
 
     `lengths` counts rows by length in tokens, one list per label; `segment_lengths` does so for
     segments A and B; `mask_positions` counts masked tokens by position in the row; `top_masked`
-    holds the most frequently masked tokens with their counts. `shares_read` is the share of each
-    source and language in the training tokens of all passes; `documents` are measured if they are
-    at hand.
+    holds the most frequently masked tokens with their counts. `shares_read` has the share of each
+    source and language in the training tokens of all passes.
     """
 
     config: dict[str, Any]
@@ -162,8 +149,7 @@ class Audit:
     segment_lengths: list[list[int]]
     mask_positions: list[int]
     top_masked: list[tuple[str, int]]
-    shares_read: dict[tuple[str, str], float]
-    documents: DocumentsAudit | None = None
+    shares_read: list[dict[str, str | float]]
 
     @property
     def failed(self) -> list[Check]:
@@ -173,72 +159,50 @@ class Audit:
     @property
     def verdict(self) -> Verdict:
         """The verdict of the whole: ``ok`` only if every property was judged and holds."""
-        if self.failed:
-            return "bad"
-        if self._having("warn"):
-            return "warn"
-        if self._having("unjudged"):
-            return "unjudged"
+        for verdict in ("bad", "warn", "unjudged"):
+            if self._having(verdict):
+                return verdict
         return "ok"
 
     @property
     def sentence(self) -> str:
         """The verdict in a sentence, with the figures of checks that fail or were not judged."""
         failed = self.failed
-        num_held = len(self._having("ok"))
-        unjudged = sorted(self._having("unjudged"), key=_interest)
         warnings = self._having("warn")
-        if not failed and not unjudged and not warnings:
+        # First the share of labels, then the measures that predict the label, the best first.
+        unjudged = sorted(
+            self._having("unjudged"),
+            key=lambda check: (
+                check.name not in ("IsNext", "pairs in order"),
+                not check.name.startswith("AUC"),
+                -abs((0.5 if check.value is None else check.value) - 0.5),
+            ),
+        )
+        num_held = len(self._having("ok"))
+        if self.verdict == "ok":
             return f"All {num_held} checks hold."
-        rest = ""
+        parts = [f"{num_held} {'hold' if failed else 'checks hold'}"]
+        if failed:
+            count = "1 check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
+            parts.insert(0, f"{count}: {_listed([check.complaint for check in failed])}")
         if warnings:
-            rest = f"; to know: {_listed(check.complaint for check in warnings)}"
+            parts.append(f"to know: {_listed([check.complaint for check in warnings])}")
+        sentence = "; ".join(parts)
         if unjudged:
-            figures = _listed(check.name_and_figure for check in unjudged)
-            rest += f", {len(unjudged)} not judged: {figures}"
-        if not failed:
-            return f"{num_held} checks hold{rest}."
-        fails = "1 check fails"
-        if len(failed) > 1:
-            fails = f"{len(failed)} checks fail"
-        complaints = _listed(check.complaint for check in failed)
-        return f"{fails}: {complaints}; {num_held} hold{rest}."
+            figures = _listed([f"{check.name} {check.figure}" for check in unjudged])
+            sentence += f", {len(unjudged)} not judged: {figures}"
+        return f"{sentence}."
 
     def _having(self, verdict: Verdict) -> list[Check]:
         return [check for check in self.checks if check.verdict == verdict]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        shares = []
-        for (source, language), share in self.shares_read.items():
-            shares.append({"source": source, "language": language, "share": share})
-        fields = asdict(replace(self, shares_read={}))  # its keys are pairs, which JSON lacks
-        return {
-            **fields,
-            "shares_read": shares,
-            "ok": not self.failed,
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-        }
+        judged = {"ok": not self.failed, "verdict": self.verdict, "sentence": self.sentence}
+        return {**asdict(self), **judged}
 
 
-def _interest(check: Check) -> tuple[bool, bool, float]:
-    """Order checks that were not judged: the share of labels first, then the measures that predict
-    the label best, then the others.
-    """
-    is_share_of_labels = check.name in ("IsNext", "pairs in order")
-    predicts_label = check.name.startswith("AUC")
-    distance_from_half = 0.0
-    if check.value is not None:
-        distance_from_half = abs(check.value - 0.5)
-    # False sorts before True, so the keys say what a check is not.
-    return not is_share_of_labels, not predicts_label, -distance_from_half
-
-
-def _listed(texts: Iterable[str]) -> str:
-    texts = list(texts)
+def _listed(texts: list[str]) -> str:
     named = ", ".join(texts[:NUM_NAMED])
     num_more = len(texts) - NUM_NAMED
-    if num_more > 0:
-        return f"{named} and {num_more} more"
-    return named
+    return f"{named} and {num_more} more" if num_more > 0 else named

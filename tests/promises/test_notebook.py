@@ -5,7 +5,10 @@ the lesson on its corpus, with fewer steps.
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from clozeworks.pipeline.schemas import DOCUMENTS
 
 from tests.fixtures.instances_fixture import write_instances
 
@@ -29,6 +32,11 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     parameter = notebook.cells[1]
     assert parameter.source.startswith("INSTANCES = ")
     parameter.source = f"INSTANCES = {str(write_instances(tmp_path / 'instances'))!r}"
+    document = {"doc_id": "a", "source": "books", "language": "en", "title": ""}
+    document["sentences"] = ["See <b>www.example.org</b>.", "No end"]
+    (tmp_path / "documents").mkdir()
+    table = pa.Table.from_pylist([document], DOCUMENTS)
+    pq.write_table(table, tmp_path / "documents" / "train-00000-of-00001.parquet")
     nbclient.NotebookClient(
         notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
@@ -37,6 +45,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert "num_rows: 82" in shown
     assert "IsNext</b>" in shown
     assert "image/png" in shown
+    assert "web addresses                1  See <b>www.example.org</b>." in shown
 
 
 @pytest.mark.filterwarnings("ignore")

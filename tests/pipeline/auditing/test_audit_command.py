@@ -1,11 +1,14 @@
 """The command `audit`: what it prints, its exit code, and damaged shards in one line."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
+from clozeworks.pipeline.auditing.checks import audit as audit_directory
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, VocabConfig
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.audit_fixture import (
@@ -16,6 +19,7 @@ from tests.fixtures.audit_fixture import (
     write_directory,
 )
 from tests.fixtures.command_fixture import error_of
+from tests.fixtures.stages_fixture import Configs, make_stages
 
 
 def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
@@ -118,3 +122,29 @@ def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     error = error_of(capsys, "audit", directory, f"--report={tmp_path}")
     assert error == f"Error: {tmp_path} is not a regular file; choose another path.\n"
     assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))
+
+
+@pytest.mark.slow
+def test_origins_are_looked_up_in_documents_beside_the_instances(tmp_path: Path, capsys):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for number in range(60):
+        sentences = [f"Text {number} has the sentence {i}, and it is fine." for i in range(20)]
+        (texts / f"{number}.txt").write_text(" ".join(sentences))
+    configs = Configs(IngestConfig(language="en"), VocabConfig(size=200), BuildConfig(duplicates=2))
+    make_stages(texts, tmp_path, configs)
+    instances = str(tmp_path / "instances")
+
+    def verdict(documents: str | None = None) -> str:
+        checks = {each.name: each for each in audit_directory(instances, documents).checks}
+        return checks["AUC of source for the label"].measured
+
+    assert verdict() == "0.500"
+    documents = (tmp_path / "documents").rename(tmp_path / "texts" / "documents")
+    assert verdict() == "unknown"
+    assert verdict(str(documents)) == "0.500"
+    others = tmp_path / "others"
+    main(["ingest", str(texts / "1.txt"), "--output", str(others)])
+    with pytest.raises(UserError, match=r"instances was not built from .*/others, but from other"):
+        audit_directory(instances, str(others))
+    assert "audit judges instances" in error_of(capsys, "audit", str(documents))

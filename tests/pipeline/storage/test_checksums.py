@@ -80,7 +80,7 @@ def test_verify_compares_digests(corpus: Path, capsys: pytest.CaptureFixture[str
     position = content.rindex(b"parquet-cpp")
     path.write_bytes(content[:position] + b"P" + content[position + 1 :])
     try:
-        main(["audit", str(corpus / "documents")])
+        main(["show", str(corpus / "documents")])
         with pytest.raises(SystemExit):
             main(["audit", str(corpus / "documents"), "--verify"])
     finally:
