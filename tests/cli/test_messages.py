@@ -86,8 +86,8 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ),
         (
             "audit vocab",
-            "vocab was written by `clozeworks vocab`; audit judges instances. `clozeworks show` prints "
-            "documents, and `audit --verify` reads every file of any directory.",
+            "vocab was written by `clozeworks vocab`; audit judges instances. `clozeworks show` "
+            "prints documents, and `audit --verify` reads every file of any directory.",
         ),
         (
             "show vocab",

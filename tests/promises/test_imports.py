@@ -23,7 +23,6 @@ CONTRACTS = {
         "ragged",
         "schemas",
         "seeding",
-        "cards",
         "data_card",
         "wording",
     )

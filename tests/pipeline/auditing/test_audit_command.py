@@ -144,7 +144,8 @@ def test_origins_are_looked_up_in_documents_beside_the_instances(tmp_path: Path,
     assert verdict() == "unknown"
     assert verdict(str(documents)) == "0.500"
     others = tmp_path / "others"
-    main(["ingest", str(texts / "1.txt"), "--output", str(others)])
+    main(["ingest", *map(str, sorted(texts.glob("1*.txt"))), "--output", str(others)])
     with pytest.raises(UserError, match=r"instances was not built from .*/others, but from other"):
         audit_directory(instances, str(others))
+    capsys.readouterr()
     assert "audit judges instances" in error_of(capsys, "audit", str(documents))
