@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from clozeworks.model.config import PretrainConfig
+from clozeworks.model.config import EVALUATION_ROWS, PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
@@ -464,7 +464,7 @@ def measure_parts(options: Options, rows: SomeRows, compiled: bool) -> None:
     seconds_per_row = evaluation_seconds(updates.model, make(1)) / num_rows
     print_shares(
         step_s=step_s,
-        evaluation_s=PretrainConfig.evaluation_rows * seconds_per_row,
+        evaluation_s=EVALUATION_ROWS * seconds_per_row,
         checkpoint_s=checkpoint_seconds(updates, make(2), step_s),
         data_wait=wait_s / total_s,
     )

@@ -15,12 +15,13 @@ from ..pipeline.errors import UserError
 # https://huggingface.co/docs/hub/repositories-licenses
 _LICENSE = re.compile(r"[a-z0-9]+([.+-]+[a-z0-9]+)*\+*")
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
+EVALUATION_ROWS = 4000
+"""Of an evaluation during training: the first of the validation split, which is shuffled."""
 POSITIVE_COUNTS = (
     *SHAPE_OPTIONS,
     "batch_size",
     "micro_batch_size",
     "evaluate_every",
-    "evaluation_rows",
     "checkpoint_every",
     "archive_every",
 )
@@ -78,19 +79,6 @@ class PretrainConfig:
     hidden_size: int | None = option(None, "Hidden size; overrides --model.", group="Encoder")
     num_heads: int | None = option(
         None, "Number of attention heads; overrides --model.", group="Encoder"
-    )
-    initializer_range: float | None = option(
-        None,
-        "Standard deviation of the initial weights; by default the paper's 0.02 from a hidden size "
-        "of 768 on, and more in narrower encoders: 0.035 in mini.",
-        group="Encoder",
-    )
-    global_rope_theta: float | None = option(
-        None,
-        "Base frequency of a ModernBERT's rotary positions in layers that attend to whole rows; by "
-        "default the checkpoint's, else 10,000 for rows of up to 1,024 tokens and 160,000 for "
-        "longer ones.",
-        group="Encoder",
     )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
@@ -159,12 +147,6 @@ class PretrainConfig:
         1000,
         "Steps between evaluations on the validation split; it is also evaluated at the start and "
         "the end.",
-        group="Evaluation and checkpoints",
-        identity=False,
-    )
-    evaluation_rows: int = option(
-        4000,
-        "Rows per evaluation: the first rows of the validation split, which is shuffled.",
         group="Evaluation and checkpoints",
         identity=False,
     )
@@ -254,7 +236,7 @@ class PretrainConfig:
         for name in POSITIVE_COUNTS:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in ("initializer_range", "learning_rate", "checkpoint_minutes"):
+        for name in ("learning_rate", "checkpoint_minutes"):
             value = getattr(self, name)
             check(value is None or value > 0, name, value, "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")

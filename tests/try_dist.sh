@@ -26,8 +26,7 @@ tar -xzf "$dist"/*.tar.gz
 source=$(echo clozeworks-*/)
 corpus=$source/examples/quickstart/corpus
 env/bin/clozeworks corpus "$corpus" --output demo --language en --size 2000 --max-length 32
-env/bin/clozeworks pretrain demo/instances --output demo/model --model tiny --steps 20 --batch-size 16 --evaluation-rows 100 \
-    --device cpu
+env/bin/clozeworks pretrain demo/instances --output demo/model --model tiny --steps 20 --batch-size 16 --device cpu
 env/bin/clozeworks fill demo/model 'He was one [MASK] the first men on the moon.'
 # The tests of the source distribution find all that they import.
 (cd "$source" && "$checkout/.venv/bin/python" -m pytest -q -p no:cacheprovider --collect-only tests >/dev/null)

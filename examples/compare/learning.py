@@ -79,7 +79,6 @@ class Plan:
 @click.option("--tokens", default=3_000_000, show_default=True, help="Tokens to train on.")
 @click.option("--batch-size", default=32, show_default=True, help="Rows of an update.")
 @click.option("--learning-rate", default=2e-3, show_default=True, help="Peak learning rate.")
-@click.option("--initializer-range", default=0.05, show_default=True, help="Initial weights.")
 @click.option("--precision", default="fp32", show_default=True, help="fp32 or bf16.")
 @click.option("--seeds", default=3, show_default=True, help="Encoders of each kind.")
 @click.option("--rows", default=500, show_default=True, help="Held-out rows.")
@@ -90,7 +89,6 @@ def learning(
     tokens: int,
     batch_size: int,
     learning_rate: float,
-    initializer_range: float,
     precision: Any,
     seeds: int,
     rows: int,
@@ -111,13 +109,11 @@ def learning(
         steps=steps,
         batch_size=batch_size,
         learning_rate=learning_rate,
-        initializer_range=initializer_range,
         dropout=0.0,
         precision=precision,
         archive_every=-(-steps // NUM_EVALUATIONS),
         # The held-out loss is measured afterwards, by one program for all.
         evaluate_every=steps,
-        evaluation_rows=rows,
         device="cpu",
     )
     plan = Plan(instances, output, config, tokens_per_step, list(_held_out(instances, rows)))

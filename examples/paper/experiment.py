@@ -107,7 +107,6 @@ class Experiment:
             "steps": scale.steps,
             "batch_size": scale.batch_size,
             "learning_rate": scale.learning_rate,
-            "initializer_range": scale.initializer_range,
             "dropout": scale.dropout,
             "precision": scale.precision,
             "compile": scale.compile,

@@ -24,9 +24,6 @@ class Scale:
     steps: int = setting(4000, "Steps of pre-training.")
     batch_size: int = setting(32, "Rows per step of pre-training.")
     learning_rate: float = setting(1e-3, "Peak learning rate of pre-training.")
-    initializer_range: float = setting(
-        0.08, "Deviation of the initial weights; BERT's 0.02 is too small for narrow encoders."
-    )
     dropout: float = setting(
         0.0, "Dropout in pre-training, which reads less than the whole text once."
     )
@@ -60,7 +57,6 @@ _GPU = Scale(
     steps=40_000,
     batch_size=256,
     learning_rate=5e-4,
-    initializer_range=0.02,
     dropout=0.1,
     compile=True,
     rates=(5e-5,),

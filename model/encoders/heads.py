@@ -5,7 +5,6 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import torch
@@ -139,7 +138,7 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
 
     def with_positions(self, num_positions: int) -> Self:
         """Return the model for rows of up to `num_positions` tokens, more than before."""
-        longer = type(self)(replace(self.config, max_position_embeddings=num_positions))
+        longer = type(self)(self.config.with_positions(num_positions))
         longer.load_state_dict(self.weights_for(num_positions))
         return longer
 

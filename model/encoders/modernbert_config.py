@@ -1,7 +1,7 @@
 """The shape of a ModernBERT, and both forms of its ``config.json``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.errors import UserError
@@ -26,7 +26,9 @@ MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
 """Feed-forward sizes of ModernBERT's own sizes, by hidden size."""
 POOLINGS = ("cls", "mean")
 SHORT_ROWS = 1024
-"""Tokens of rows up to which a new ModernBERT has one base frequency in all layers."""
+"""Tokens of rows up to which a new ModernBERT has one base frequency in all layers; a larger one in
+those that attend to whole rows if a run extends it beyond them.
+"""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 
@@ -220,6 +222,15 @@ class ModernBertConfig(Shape):
         if shape.get("max_position_embeddings", cls.max_position_embeddings) <= SHORT_ROWS:
             fields["global_rope_theta"] = cls.local_rope_theta
         return fields
+
+    def with_positions(self, num_positions: int) -> Self:
+        """Return the shape for rows of up to `num_positions` tokens, more than before; beyond
+        `SHORT_ROWS` with the base frequency of a new one.
+        """
+        longer = super().with_positions(num_positions)
+        if self.max_position_embeddings <= SHORT_ROWS < num_positions:
+            return replace(longer, global_rope_theta=type(self).global_rope_theta)
+        return longer
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:

@@ -130,6 +130,10 @@ class Shape:
         """Return the shape with one dropout rate everywhere."""
         return replace(self, **dict.fromkeys(self.dropout_fields, rate))
 
+    def with_positions(self, num_positions: int) -> Self:
+        """Return the shape for rows of up to `num_positions` tokens, more than before."""
+        return replace(self, max_position_embeddings=num_positions)
+
     @property
     def corrects_bias(self) -> bool:
         """Whether its pre-training corrects Adam's averages for their start at 0."""

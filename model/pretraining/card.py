@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest, too_little_to_judge
 from ..card import DATASET, as_code, eval_results, model_name, render_card, software
-from ..config import PretrainConfig
+from ..config import EVALUATION_ROWS, PretrainConfig
 from ..encoders.config import EncoderConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 from .state import Summary
@@ -56,7 +56,7 @@ def model_card(
         tables[heading] = _data(manifest)
     tables["Training"] = _training(config, summary, products, len(manifests))
 
-    num_rows = num_evaluated(config, manifests[-1])
+    num_rows = num_evaluated(manifests[-1])
     measured: dict[str, object] = {"rows": num_rows}
     scores = summary["final"]
     if too_few := too_little_to_judge(num_rows):
@@ -73,9 +73,9 @@ def model_card(
     )
 
 
-def num_evaluated(config: PretrainConfig, manifest: InstancesManifest) -> int:
+def num_evaluated(manifest: InstancesManifest) -> int:
     """Return how many held-out rows a run on instances of this `manifest` is measured on."""
-    return min(_num_rows(manifest, "validation"), config.evaluation_rows)
+    return min(_num_rows(manifest, "validation"), EVALUATION_ROWS)
 
 
 def _metadata(

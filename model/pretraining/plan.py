@@ -13,7 +13,6 @@ from ...pipeline.vocabulary.files import vocabulary_files
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..checkpoint import Checkpoint
 from ..config import PretrainConfig
-from ..encoders.bert_config import ModelConfig
 from ..encoders.config import CONFIGS, EncoderConfig
 from ..encoders.shape import PAPERS_WIDTH
 from ..tokenizer import with_settings
@@ -143,11 +142,6 @@ def with_model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -
             f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
             "it out."
         )
-    if config.global_rope_theta is not None and kind is ModelConfig:
-        raise UserError(
-            "`global_rope_theta` is for rotary positions, which a BERT does not have; leave it "
-            "out, or use `architecture` modernbert."
-        )
     dropout = config.dropout
     if dropout is None:
         dropout = kind.default_dropout
@@ -265,8 +259,6 @@ def run_fields(config: PretrainConfig, kind: type[EncoderConfig]) -> dict[str, A
     """Return the fields of the shape that the run decides, whatever a checkpoint says."""
     fields: dict[str, Any] = dict.fromkeys(kind.dropout_fields, config.dropout)
     fields["is_decoder"] = config.objective == "ltr"
-    if config.global_rope_theta is not None:
-        fields["global_rope_theta"] = config.global_rope_theta
     return fields
 
 
@@ -285,17 +277,16 @@ def _make_shape(
             max_position_embeddings=max(512, longest),
             num_hidden_layers=config.num_layers,
             hidden_size=config.hidden_size,
-            initializer_range=config.initializer_range,
             num_attention_heads=config.num_heads,
             **vocabulary,
             **decided,
         )
     if config.vocabulary_from == "checkpoint":
         vocabulary = {}
-    stored = checkpoint.shape
-    longest = max(longest, stored.max_position_embeddings)
-    fields = {"max_position_embeddings": longest, **vocabulary, **decided}
-    return replace(stored, **fields)
+    shape = replace(checkpoint.shape, **vocabulary, **decided)
+    if longest <= shape.max_position_embeddings:
+        return shape
+    return shape.with_positions(longest)
 
 
 def _longest(directories: Sequence[InstanceDirectory]) -> int:

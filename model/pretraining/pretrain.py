@@ -169,5 +169,5 @@ def _summary(work: PretrainWork, status: str) -> Summary:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
-        "validation_rows": num_evaluated(work.plan.config, last_phase.manifest),
+        "validation_rows": num_evaluated(last_phase.manifest),
     }

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ...pipeline.instances.rows import Rows, between, select, sequences
+from ..config import EVALUATION_ROWS
 from ..encoders.heads import PretrainBatch, PretrainModel
 from ..training.device import product_dtype, rows_per_micro_batch, tokens_at_once
 from ..training.ranks import Ranks
@@ -105,8 +106,8 @@ class PretrainSetup:
         return make_batches(rows, num_rows, objective, multiple, always_mask=on_gpu)
 
 
-def set_up(plan: PretrainPlan, ranks: Ranks) -> PretrainSetup:
-    """Resolve what depends on the device, and read the validation split.
+def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) -> PretrainSetup:
+    """Resolve what depends on the device, and read `num_rows` of the validation split.
 
     Raises `UserError` for a model that does not fit into memory.
     """
@@ -117,7 +118,6 @@ def set_up(plan: PretrainPlan, ranks: Ranks) -> PretrainSetup:
     needed = 4 * num_copies * num_parameters  # fp32
     check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
     dtype = product_dtype(plan.config.precision, ranks.device)
-    num_rows = plan.config.evaluation_rows
     return PretrainSetup(
         plan=plan,
         ranks=ranks,

@@ -155,8 +155,8 @@ def test_mistakes_are_one_line(
     [
         (
             PretrainConfig,
-            "micro_batch_size evaluate_every evaluation_rows checkpoint_every checkpoint_minutes "
-            "archive_every license compile activation_checkpointing device",
+            "micro_batch_size evaluate_every checkpoint_every checkpoint_minutes archive_every "
+            " license compile activation_checkpointing device",
         ),
         (
             FinetuneConfig,

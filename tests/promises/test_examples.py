@@ -62,7 +62,6 @@ def test_adapt(tmp_path: Path):
         steps=3,
         batch_size=4,
         duplicates=1,
-        evaluation_rows=16,
     )
     for name, source in (("adapted", "bert"), ("moved", "vocab")):
         assert {"initial", "final"} <= summary(tmp_path / name).keys()

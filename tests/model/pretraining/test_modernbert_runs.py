@@ -208,7 +208,6 @@ def test_a_fine_tuned_modernbert_is_a_hugging_face_model(tmp_path):
     [
         ({"objective": "mlm+nsp"}, "^`objective` is mlm.nsp, but a ModernBERT is .* on mlm; leave"),
         ({"objective": "ltr"}, "^`objective` is ltr, but a ModernBERT is .* on mlm; leave"),
-        ({"architecture": "bert", "global_rope_theta": 1e4}, "`global_rope_theta` is for rotary"),
     ],
 )
 def test_what_an_encoder_cannot_do_is_refused_in_a_line(instances, tmp_path, changes, message):
@@ -230,3 +229,5 @@ def test_a_checkpoint_decides_the_architecture(run, instances, tmp_path):
 def test_the_base_frequency_follows_the_length_of_the_rows(max_length, theta):
     shape = ModernBertConfig.named("tiny", max_position_embeddings=max(512, max_length))
     assert (shape.global_rope_theta, shape.local_rope_theta) == (theta, 10_000.0)
+    short = ModernBertConfig.named("tiny", max_position_embeddings=500)
+    assert short.with_positions(max_length).global_rope_theta == theta

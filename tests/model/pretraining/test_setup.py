@@ -152,10 +152,10 @@ def test_next_sentences_need_pairs(tmp_path):
 
 def test_the_ranks_share_the_rows_of_an_evaluation(instances):
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
-        config = PretrainConfig(steps=1, objective="mlm", device="cpu", evaluation_rows=rows)
+        config = PretrainConfig(steps=1, objective="mlm", device="cpu")
         made = make_plan(config, [instances])
         ranks = [Ranks(rank, 3, find_device("cpu")) for rank in range(3)]
-        setups = [set_up(made, each) for each in ranks]
+        setups = [set_up(made, each, rows) for each in ranks]
         assert [
             sum(len(batch.input_ids) for batch in setup.held_out_batches(0)) for setup in setups
         ] == sizes
