@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
-    from .tasks.batches import TaskBatch
+    from .tasks.batches import Feature, TaskBatch
     from .tasks.classify import Classification
     from .tasks.head import TaskModel
     from .tasks.label_head import SequenceClassifier
@@ -36,6 +36,7 @@ __all__ = [
     "BertModel",
     "Classification",
     "EntityRecognition",
+    "Feature",
     "FinetuneConfig",
     "InstanceDataset",
     "ModelConfig",
@@ -64,6 +65,7 @@ _MODULES = {
     "BertModel": "encoders.bert",
     "Classification": "tasks.classify",
     "EntityRecognition": "tasks.ner",
+    "Feature": "tasks.batches",
     "FinetuneConfig": "finetuning.config",
     "InstanceDataset": "pretraining.dataset",
     "ModelConfig": "encoders.bert_config",

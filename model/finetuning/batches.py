@@ -1,6 +1,6 @@
 """Choose the examples of each update, and make them into this rank's micro-batches.
 
-Shapes: N features, B rows, L padded length.
+Shapes: B rows, L padded length.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def micro_batches(
         return [make_batch(features[:1])._replace(share=0.0)]
 
     num_batch_targets = max(1, num_targets(features))
-    feature_tokens = max(feature.length * len(feature.rows) for feature in features_here)
+    feature_tokens = max(feature.length for feature in features_here)
     size = rows_per_micro_batch(asked, feature_tokens, most_tokens)
     batches: list[TaskBatch] = []
     for first in range(0, len(features_here), size):

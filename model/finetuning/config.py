@@ -29,8 +29,8 @@ class FinetuneConfig(TaskOptions):
 
     batch_size: tuple[int, ...] | int | None = option(
         None,
-        "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag "
-        "16. Each of several, such as 16,32, has runs of its own.",
+        "Examples per update of the weights; the default is 32, for SQuAD 2.0 48. "
+        "Each of several, such as 16,32, has runs of its own.",
     )
     epochs: tuple[float, ...] | float | None = option(
         None,
@@ -40,7 +40,7 @@ class FinetuneConfig(TaskOptions):
     learning_rates: tuple[float, ...] | None = option(
         None,
         "Peak learning rates to try, each in its own run; the best run on dev is kept. "
-        "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5.",
+        "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5.",
         identity=False,
     )
     seeds: int = option(

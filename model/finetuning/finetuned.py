@@ -94,7 +94,6 @@ def _batches(features: Sequence[Feature]) -> Iterator[list[int]]:
         # Features are sorted by length, so the first is only a lower bound of the batch's longest:
         # the size is a guess.
         shortest = features[order[start]]
-        tokens_per_feature = shortest.length * len(shortest.rows)
-        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // tokens_per_feature + 1)
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // shortest.length + 1)
         yield order[start : start + size]
         start += size

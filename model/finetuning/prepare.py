@@ -83,9 +83,7 @@ def _check_head(task: Task, checkpoint: Checkpoint) -> None:
 def _report_untrained(checkpoint: Checkpoint, splits: Sequence[Sequence[Feature]]) -> None:
     """Print how many rows are longer than those of pre-training, if any are."""
     trained = checkpoint.trained_length()
-    features = [feature for split in splits for feature in split]
-    # A long passage of SQuAD is a feature for each window; a question of SWAG has four rows.
-    lengths = [len(row.input_ids) for feature in features for row in feature.rows]
+    lengths = [feature.length for split in splits for feature in split]
     num_longer = sum(length > trained for length in lengths)
     if num_longer:
         print_notice(

@@ -146,7 +146,7 @@ class Training(Work[FinetuneBatch, TaskBatch]):
         features = [self.features[row] for row in rows]
         asked = self.config.micro_batch_size
         batches = micro_batches(features, self.ranks, asked, self._most_tokens)
-        num_tokens = sum(feature.num_tokens for feature in features)
+        num_tokens = sum(feature.length for feature in features)
         return FinetuneBatch(batches, len(rows), num_tokens)
 
     def loss(self, batch: FinetuneBatch, micro_batch: TaskBatch) -> Loss:

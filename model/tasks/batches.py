@@ -1,9 +1,8 @@
 """The model's input: the features of examples, and batches of them.
 
-An example becomes one feature, or several if it is longer than a row (windows). A feature is one
-row of tokens, or one row per choice (multiple choice).
+An example becomes one feature, a row of tokens, or several if it is longer than a row (windows).
 
-Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
+Shapes: B features, L padded length, T real tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +21,7 @@ from ..training.transfers import send
 class Feature(NamedTuple):
     """The model's input for an example or a part of it."""
 
-    rows: tuple[TokenRow, ...]
-    """One row, or one per choice."""
+    row: TokenRow
     target: np.ndarray | None
     """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or
     of the class of each token, (L,), `IGNORED` if it has none. float32: a score, shape (). None if
@@ -36,28 +34,21 @@ class Feature(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Tokens of the longest row."""
-        return max(len(row.input_ids) for row in self.rows)
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows."""
-        return sum(len(row.input_ids) for row in self.rows)
+        """Number of tokens."""
+        return len(self.row.input_ids)
 
 
 class TaskBatch(NamedTuple):
-    """Padded rows as `Encoder.forward` takes them, and the targets of their features."""
+    """Padded rows as `Encoder.forward` takes them, and their targets."""
 
     input_ids_BL: Tensor
     token_type_ids_BL: Tensor
     attention_mask_BL: Tensor
     token_index_T: Tensor
     target: Tensor | None
-    """As in `Feature`, with a leading dimension N; None without labels."""
+    """As in `Feature`, with a leading dimension B; None without labels."""
     share: float = 1.0
     """Of the targets of the update that this batch is a part of."""
-    num_features: int = 0
-    """N; each has B / N rows."""
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
@@ -72,11 +63,7 @@ class TaskBatch(NamedTuple):
 
 def num_cut(features: Sequence[Feature]) -> int:
     """Return how many of the examples encoded together are cut."""
-    cut = set[int]()
-    for feature in features:
-        if any(row.num_cut for row in feature.rows):
-            cut.add(feature.example)
-    return len(cut)
+    return len({feature.example for feature in features if feature.row.num_cut})
 
 
 def num_targets(features: Sequence[Feature]) -> int:
@@ -103,7 +90,7 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
     #     input_ids      2 7 8 3 0 0
     #     mask           1 1 1 1 0 0
     #     types          0 0 1 1 0 0
-    rows = [row for feature in features for row in feature.rows]
+    rows = [feature.row for feature in features]
     lengths_B1 = np.array([len(row.input_ids) for row in rows])[:, None]
     b_starts_B1 = np.array([row.segment_b_start for row in rows])[:, None]
     columns_L = np.arange(lengths_B1.max())
@@ -119,7 +106,6 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
         attention_mask_BL=mask,
         token_index_T=real_tokens(mask),
         target=_pad_targets(features),
-        num_features=len(features),
     )
 
 

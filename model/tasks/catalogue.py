@@ -10,7 +10,6 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
-from .choice import Choice, read_choice
 from .classify import Classification, read_classify
 from .glue import GLUE
 from .multilabel import MultiLabel, read_multilabel
@@ -41,7 +40,6 @@ TASKS = {
     "classify": TaskEntry(Classification, read_classify),
     "multilabel": TaskEntry(MultiLabel, read_multilabel),
     "squad": TaskEntry(Squad, read_squad),
-    "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner),
     "pos": TaskEntry(WordClasses, read_pos),
 }

@@ -1,6 +1,6 @@
 """The half of a task that knows its model: what its outputs mean, and what they are worth.
 
-Shapes: N features, B rows (N times the choices), L padded length, D hidden size.
+Shapes: B features, L padded length, D hidden size.
 """
 
 from abc import ABC, abstractmethod
@@ -41,7 +41,7 @@ class TaskModel(nn.Module, ABC):
     """An encoder with the head of a task."""
 
     per_token: bool = False
-    """Whether the head classifies tokens: outputs are then (N, L, ...)."""
+    """Whether the head classifies tokens: outputs are then (B, L, ...)."""
     uses_pooler: bool = True
     """Whether the head reads the encoder's pooler; if not, ``transformers`` has none there."""
     hf_name: str = ""
@@ -66,7 +66,7 @@ class TaskModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: TaskBatch) -> Tensor:
-        """Return the head's outputs, (N, ...)."""
+        """Return the head's outputs, (B, ...)."""
 
     def states(self, batch: TaskBatch) -> Tensor:
         """Return the last hidden states (B, L, D); the first of each row represents the whole row.
@@ -91,7 +91,7 @@ class TaskModel(nn.Module, ABC):
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy over the targets that `num_targets` counts, a scalar."""
         assert batch.target is not None
-        # (N, K) of examples stays; (N, L, K) of tokens becomes (N * L, K).
+        # (B, K) of rows stays; (B, L, K) of tokens becomes (B * L, K).
         logits = outputs.flatten(0, -2)
         return F.cross_entropy(logits, batch.target.flatten(), ignore_index=IGNORED)
 

@@ -108,7 +108,6 @@ TASK_OPTIONS = {
     ),
     "multilabel": ("text", "text_pair", "label", "separator", "stride"),
     "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
-    "swag": (),
     "ner": (),
     "pos": (),
 }

@@ -179,7 +179,7 @@ class Squad(Task[Question]):
                 has_target = False
             for row, window in self._windows(example, question, passage, offsets_P2, tokenizer):
                 target = window_target(span, window) if has_target else None
-                features.append(Feature((row,), target, index, window))
+                features.append(Feature(row, target, index, window))
         if unlocated:
             print_notice(
                 f"{len(unlocated):,} of {len(examples):,} questions have no answer where "

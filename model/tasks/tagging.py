@@ -123,7 +123,7 @@ class WordTagging(Task[SentenceExample]):
             #     -100   O     -100   O     B-loc  -100   -100
             target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
             target_L[row.word_positions] = classes_W
-            features.append(Feature((row.row,), target_L, row.example, row))
+            features.append(Feature(row.row, target_L, row.example, row))
         return features
 
     def model(self, config: EncoderConfig) -> TaskModel:

@@ -136,7 +136,7 @@ class TextTable(Task[TextExample]):
                 target = self._as_array(example.target)
             for window in self._windows(tokens_a[index]):
                 row = tokenizer.row(window, tokens_b[index], self.max_length)
-                features.append(Feature((row,), target, index))
+                features.append(Feature(row, target, index))
         return features
 
     def _windows(self, tokens: list[int]) -> Iterator[list[int]]:

@@ -180,7 +180,7 @@ def test_every_hint_names_an_option_that_exists():
         (
             "finetune reviews.csv --checkpoint c --output o",
             "There is no task 'reviews.csv'; choose from cola, sst2, mrpc, qqp, stsb, mnli, qnli, "
-            "rte, wnli, classify, multilabel, squad, swag, ner, pos.",
+            "rte, wnli, classify, multilabel, squad, ner, pos.",
         ),
         ("run keys.toml", "keys.toml: a recipe has no key 'stages'; did you mean stage."),
         (

@@ -72,7 +72,7 @@ def feature(length: int) -> Feature:
     row = np.random.default_rng(length).integers(
         len(SPECIALS), len(SPECIALS + WORDS), length, dtype=np.int32
     )
-    return Feature((TokenRow(row, length),), None, 0)
+    return Feature(TokenRow(row, length), None, 0)
 
 
 # On top of an encoder that is fine-tuned

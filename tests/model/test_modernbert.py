@@ -16,7 +16,6 @@ from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.tasks.batches import TaskBatch
-from clozeworks.model.tasks.choice import ChoiceModel
 from clozeworks.model.tasks.head import TaskModel
 from clozeworks.model.tasks.label_head import SequenceClassifier
 from clozeworks.model.tasks.squad import SpanClassifier
@@ -138,7 +137,7 @@ def test_a_window_of_one_token_equals_transformers():
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("make", [SequenceClassifier, TokenClassifier, SpanClassifier, ChoiceModel])
+@pytest.mark.parametrize("make", [SequenceClassifier, TokenClassifier, SpanClassifier])
 def test_heads_of_tasks_equal_transformers(make, pooling):
     shape = replace(SHAPE, classifier_pooling=pooling)
     arguments = () if make is SpanClassifier else (2,)
@@ -162,8 +161,6 @@ def test_heads_of_tasks_equal_transformers(make, pooling):
         target=None,
     )
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["mask"].long()}
-    if make is ChoiceModel:
-        inputs = {name: values.view(2, 2, -1) for name, values in inputs.items()}
     output = peer(**inputs)
     if make is SpanClassifier:
         expected = torch.stack([output.start_logits, output.end_logits], -1)

@@ -53,6 +53,7 @@ MODEL = {
     "BertModel": "config",
     "Classification": CLASS,
     "EntityRecognition": CLASS,
+    "Feature": CLASS,
     "FinetuneConfig": CLASS,
     "InstanceDataset": (
         "path, split='train', *, batch_size, seed=0, epochs=None, rank=0, num_ranks=1"

@@ -77,7 +77,6 @@ MUTATIONS = {
     ),
     "SQuAD": ("squad/train.json", f"finetune squad squad --checkpoint run --output out {TINY}"),
     "CoNLL": ("ner/train.txt", f"finetune ner ner --checkpoint run --output out {TINY}"),
-    "SWAG": ("swag/train.csv", f"finetune swag swag --checkpoint run --output out {TINY}"),
     "texts to predict": ("lines.txt", "predict task FILE --output out.jsonl --device cpu"),
 }
 

@@ -140,17 +140,11 @@ def _write_tasks(folder: Path) -> None:
     ]
     (folder / "ner").mkdir()
     words = "".join("Mr. O\nDickens B-PER\nlived O\nin O\nLondon B-LOC\n. O\n\n" for _ in range(8))
-    (folder / "swag").mkdir()
-    endings = ",".join(f"ending{number}" for number in range(4))
-    columns = f"video-id,fold-ind,startphrase,sent1,sent2,gold-source,{endings},label\n"
     for split in ("train", "dev"):
         (folder / "squad" / f"{split}.json").write_text(
             json.dumps({"version": "1.1", "data": articles})
         )
         (folder / "ner" / f"{split}.txt").write_text(words)
-        (folder / "swag" / f"{split}.csv").write_text(
-            columns + "v,1,A man,A man,,gold,runs.,sits.,eats.,is.,2\n" * 8
-        )
     recipe = (
         '[[stage]]\ncommand = "ingest"\narguments = ["sources"]\noutput = "{output}/documents"\n'
     )

@@ -10,7 +10,6 @@ from clozeworks.cli.main import main
 from clozeworks.model.finetuning import predict as predictor
 from clozeworks.model.notices import print_notice
 from clozeworks.model.tasks.batches import num_cut
-from clozeworks.model.tasks.choice import Choice, Choices
 from clozeworks.model.tasks.data import report_cut
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
@@ -39,13 +38,6 @@ def test_an_example_is_cut_where_one_of_its_tokens_is(tokenizer):
     assert num_cut(GLUE["sst2"].encode(single, tokenizer)) == 0
     pairs = [GLUE["mrpc"].parse_line(f"{words(num)}\tgood", "") for num in (124, 125, 200)]
     assert num_cut(GLUE["mrpc"].encode(pairs, tokenizer)) == 2
-    choice = Choice(num_choices=2, max_length=8)
-    examples = [
-        Choices("film", (words(4), words(4)), None),
-        Choices("film", ("good", words(5)), None),
-    ]
-    assert num_cut(choice.encode(examples, tokenizer)) == 1
-    assert num_cut(choice.encode([examples[1], examples[1]], tokenizer)) == 2
 
 
 def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokenizer, capsys):

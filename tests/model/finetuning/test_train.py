@@ -21,7 +21,6 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks.batches import Feature, num_targets
-from clozeworks.model.tasks.choice import Choice
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.head import Recipe, TaskModel
 from clozeworks.model.tokenizer import TokenRow
@@ -47,7 +46,7 @@ def sentences(num_features: int) -> list[Feature]:
     # The class is whether a certain token is there.
     targets = [np.array(int((row == 7).any()), dtype=np.int64) for row in rows]
     return [
-        Feature((TokenRow(row, len(row)),), target, i)
+        Feature(TokenRow(row, len(row)), target, i)
         for i, (row, target) in enumerate(zip(rows, targets, strict=True))
     ]
 
@@ -354,18 +353,6 @@ def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
         float(row["examples_per_second"]) > 0 and 0 <= float(row["data_wait"]) <= 1 for row in speed
     )
     assert list((tmp_path / "logs").iterdir())
-
-
-def test_the_tokens_of_all_choices_count(checkpoint, tmp_path):
-    features = [feature._replace(rows=feature.rows * 3) for feature in sentences(80)]
-    model = make_model(
-        Choice(num_choices=3), Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), seed=1
-    )
-    train_model(make_training(model, features, tmp_path))
-    mean_tokens = 3 * np.mean([feature.length for feature in features])
-    for row in read_csv(tmp_path / "speed.csv"):  # an epoch each
-        tokens_per_example = float(row["tokens_per_second"]) / float(row["examples_per_second"])
-        assert tokens_per_example == pytest.approx(mean_tokens, rel=0.01)
 
 
 def test_frozen_parameters_stay_as_they_are(checkpoint):

@@ -147,7 +147,7 @@ def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[F
     rows = (rng.integers(1, vocab_size, length).astype(np.int32) for length in lengths)
     dtype = np.float32 if num_classes == 1 else np.int64
     return [
-        Feature((TokenRow(row, len(row) // 2),), np.array(index % num_classes, dtype=dtype), index)
+        Feature(TokenRow(row, len(row) // 2), np.array(index % num_classes, dtype=dtype), index)
         for index, row in enumerate(rows)
     ]
 
@@ -264,8 +264,8 @@ def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, chec
     examples = [TextExample(words, None, 1), TextExample("bad", None, 0)]
     features = task.encode(examples, tokenizer)
     assert [feature.example for feature in features] == [0, 0, 1]
-    assert [feature.rows[0].num_cut for feature in features] == [0, 0, 0]
-    inside = [feature.rows[0].input_ids[1:-1].tolist() for feature in features[:2]]
+    assert [feature.row.num_cut for feature in features] == [0, 0, 0]
+    inside = [feature.row.input_ids[1:-1].tolist() for feature in features[:2]]
     expected = [word for (word,) in tokenizer.token_ids(words.split())]
     assert inside == [expected[:6], expected[3:9]]
     logits = [np.array(values, dtype=np.float32) for values in ([0, 4], [1, 0], [1, 0])]

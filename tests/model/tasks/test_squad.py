@@ -110,7 +110,7 @@ def window(first: int, counts: list[int], row_start: int = 2) -> PassageWindow:
 def two_questions() -> tuple[list[Feature], list[Question], list[np.ndarray]]:
     examples = [question("p q", "q")._replace(id="x"), question("p q")._replace(id="y")]
     features = [
-        Feature((TokenRow(np.arange(5), 2),), None, index, window(0, [1, 1])) for index in (0, 1)
+        Feature(TokenRow(np.arange(5), 2), None, index, window(0, [1, 1])) for index in (0, 1)
     ]
     outputs = [
         logits_of((1, 1), (9, 9), (0, 0), (2, 2), (9, 9)),
@@ -196,7 +196,7 @@ def test_logits_loss_and_gradients_equal_transformers():
     ours, theirs = make_pair(SpanClassifier)
     rng = np.random.default_rng(0)
     features = [
-        Feature((TokenRow(rng.integers(1, 60, 17).astype(np.int32), 6),), np.array(target), 0)
+        Feature(TokenRow(rng.integers(1, 60, 17).astype(np.int32), 6), np.array(target), 0)
         for target in [(7, 9), (0, 0), (16, 16)]
     ]
     batch = make_batch(features)
@@ -225,7 +225,7 @@ def test_padding_takes_no_part_in_the_loss():
     model = SpanClassifier(config).eval()
     initialise(model, config, torch.Generator().manual_seed(2))
     short, long = (
-        Feature((TokenRow(np.arange(1, length, dtype=np.int32), 3),), np.array([3, 4]), 0)
+        Feature(TokenRow(np.arange(1, length, dtype=np.int32), 3), np.array([3, 4]), 0)
         for length in (7, 30)
     )
     losses = [

@@ -81,7 +81,7 @@ def test_every_token_counts_in_one_window_and_labels_decode_to_the_answer(tokeni
         found = 0
         for feature in features:
             window, (first, last) = feature.context, feature.target.tolist()  # type: ignore
-            (row,) = feature.rows
+            row = feature.row
             assert len(row.input_ids) <= 40
             assert row.segment_b_start == window.row_start == 14
             assert row.input_ids[13] == row.input_ids[-1] == 3
@@ -114,8 +114,8 @@ def test_answers_keep_their_characters_whatever_the_tokenizer_does(tokenizer, pa
     example = question(passage, answer)
     (feature,) = Squad(version="1.1", max_length=60).encode([example], tokenizer)
     first, last = feature.target.tolist()  # type: ignore
-    assert 2 not in feature.rows[0].input_ids[1:]
-    assert np.count_nonzero(feature.rows[0].input_ids == 3) == 2
+    assert 2 not in feature.row.input_ids[1:]
+    assert np.count_nonzero(feature.row.input_ids == 3) == 2
     logits = np.zeros((feature.length, 2), dtype=np.float32)
     logits[first, 0] = logits[last, 1] = 9
     span = predict_answer([(feature.context, logits)], passage, 30).spans[0]

@@ -103,7 +103,7 @@ def tagged() -> list[Feature]:
         row = rng.integers(5, SHAPE.vocab_size, rng.integers(3, 30)).astype(np.int32)
         known = (rng.random(len(row)) < 0.5) & (example % 4 > 0)
         target = np.where(known, rng.integers(0, 3, len(row)), IGNORED)
-        features.append(Feature((TokenRow(row, len(row)),), target, example))
+        features.append(Feature(TokenRow(row, len(row)), target, example))
     return features
 
 
