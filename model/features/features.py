@@ -250,7 +250,7 @@ class Extractor:
             num_rows = max(1, self.config.batch_tokens // lengths[order[start]])
             chosen = order[start : start + num_rows]
             start += num_rows
-            features = [Feature((rows[index].row,), None, int(index)) for index in chosen]
+            features = [Feature(rows[index].row, None, int(index)) for index in chosen]
             batch = make_batch(features).to(self.device)
             with autocast(self.device, dtype), pinned_attention():
                 states = self.encoder.hidden_states(*batch[:4], all_layers=True)
