@@ -13,7 +13,6 @@ copied:
 An array of n + 1 offsets bounds n items: item ``i`` is ``offsets[i]:offsets[i + 1]``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -206,7 +205,13 @@ def make_chunks(
     document_stop = np.searchsorted(segments.document, segments.document, side="right")
     next_S = np.clip(next_S, at_least, document_stop)
 
-    first_C = np.fromiter(_follow(next_S.tolist()), np.int64)
+    chain = []
+    following = next_S.tolist()
+    segment = 0
+    while segment < num_segments:
+        chain.append(segment)
+        segment = following[segment]
+    first_C = np.array(chain, np.int64)
     num_segments_C = np.diff(first_C, append=num_segments)
     _lend_segments(segments, first_C, num_segments_C, limit)
     return Chunks(
@@ -216,14 +221,6 @@ def make_chunks(
         stop=segments.offsets[first_C + num_segments_C],
         document=segments.document[first_C],
     )
-
-
-def _follow(following: list[int]) -> Iterator[int]:
-    """Yield the chain 0, following[0], following[following[0]], … to the end."""
-    segment = 0
-    while segment < len(following):
-        yield segment
-        segment = following[segment]
 
 
 def _lend_segments(

@@ -103,17 +103,8 @@ class Pairs:
                 f"{self.unexchanged} of {len(self)} pairs found no segment in another document and "
                 "became IsNext"
             )
-        # All forced pairs are NotNext: if they are most pairs, the others cannot make up for them.
-        are_most = 2 * self.forced > len(self)
-        if are_most or (self.forced and self._length_gives_label_away()):
-            return (
-                f"{self.forced} of {len(self)} pairs are single sentences, which can only be "
-                "NotNext, so their number or length gives away the label; lower `short_share`, or "
-                "build single-sentence documents with `pairing` none"
-            )
-        return None
-
-    def _length_gives_label_away(self) -> bool:
+        if not self.forced:
+            return None
         lengths = self.a_length + self.b_length
         num_bins = int(lengths.max(initial=0)) + 1
         histograms = [
@@ -121,7 +112,15 @@ class Pairs:
             for label in (IS_NEXT, NOT_NEXT)
         ]
         auc, error = auc_of(np.stack(histograms))
-        return abs(auc - 0.5) > max(LENGTH_AUC_TOLERANCE, Z_JUDGED * error)
+        length_gives_label_away = abs(auc - 0.5) > max(LENGTH_AUC_TOLERANCE, Z_JUDGED * error)
+        # All forced pairs are NotNext: if they are most pairs, the others cannot make up for them.
+        if length_gives_label_away or 2 * self.forced > len(self):
+            return (
+                f"{self.forced} of {len(self)} pairs are single sentences, which can only be "
+                "NotNext, so their number or length gives away the label; lower `short_share`, or "
+                "build single-sentence documents with `pairing` none"
+            )
+        return None
 
 
 def make_pairs(
@@ -149,39 +148,30 @@ def make_pairs(
     short_share = 0.0 if config.packs else config.short_share
     chunks = make_chunks(segments, limit, short_share, rng)
     if config.pairing == "none":
-        return _single_segments(chunks)
+        # RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
+        return Pairs(
+            a_start=chunks.start,
+            a_stop=chunks.stop,
+            b_start=chunks.stop,
+            b_stop=chunks.stop,
+            label=np.zeros(len(chunks.first), np.uint8),
+            document_a=chunks.document,
+            document_b=chunks.document,
+        )
     if config.pairing == "sop":
         in_order = _split_chunks(corpus, continues, segments, chunks, rng)
         return _swap_half(in_order, rng)
-    pairs_by_group = [
-        _balanced_pairs(corpus, continues, segments, group, limit, rng)
-        for group in _partners(corpus, chunks, config.negatives, limit)
-    ]
-    return _concatenated(pairs_by_group)
-
-
-def _single_segments(chunks: Chunks) -> Pairs:
-    """Make each chunk a row without B: RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES."""
-    return Pairs(
-        a_start=chunks.start,
-        a_stop=chunks.stop,
-        b_start=chunks.stop,
-        b_stop=chunks.stop,
-        label=np.zeros(len(chunks.first), np.uint8),
-        document_a=chunks.document,
-        document_b=chunks.document,
-    )
-
-
-def _partners(corpus: Corpus, chunks: Chunks, negatives: str, limit: int) -> Iterator[Chunks]:
-    """Yield the chunks whose documents may exchange segments, group by group."""
-    group_of_document = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)
+    # Sort the chunks by the group whose documents exchange segments, and split where it changes.
+    lengths = corpus.document_lengths()
+    group_of_document = partner_groups(corpus.origins, lengths, config.negatives, limit)
     group = group_of_document[chunks.document]
-    # Sort the chunks by group, and split where the group changes.
     by_group = np.argsort(group, kind="stable")
     boundaries = np.flatnonzero(np.diff(group[by_group])) + 1
-    for rows in np.split(by_group, boundaries):
-        yield chunks.take(rows)
+    pairs_by_group = [
+        _balanced_pairs(corpus, continues, segments, chunks.take(rows), limit, rng)
+        for rows in np.split(by_group, boundaries)
+    ]
+    return _concatenated(pairs_by_group)
 
 
 def _concatenated(groups: Sequence[Pairs]) -> Pairs:
@@ -361,7 +351,12 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
     That is its ``create_instances_from_document``.
     """
     limit = config.max_length - PAIR_SPECIALS
-    sentence_bounds = _sentence_bounds(corpus)
+    # Where the sentences of each document start, and where the last stops. Empty sentences, whose
+    # offset repeats, are left out.
+    sentence_bounds = []
+    for first, stop in itertools.pairwise(corpus.document_offsets):
+        offsets = corpus.sentence_offsets[first : stop + 1]
+        sentence_bounds.append(np.unique(offsets).tolist())
     documents = np.flatnonzero(corpus.document_lengths()).tolist()
     rows: list[_BertRow] = []
     for document in documents:
@@ -370,18 +365,6 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
             target = int(rng.integers(2, limit + 1))
         rows.extend(_bert_rows(sentence_bounds, documents, document, target, rng))
     return _truncate(np.array(rows, np.int64), limit, rng)
-
-
-def _sentence_bounds(corpus: Corpus) -> list[list[int]]:
-    """Return for each document the offsets at which sentences start, and at which the last stops.
-
-    Empty sentences, whose offset repeats, are left out.
-    """
-    sentence_bounds = []
-    for first, stop in itertools.pairwise(corpus.document_offsets):
-        offsets = corpus.sentence_offsets[first : stop + 1]
-        sentence_bounds.append(np.unique(offsets).tolist())
-    return sentence_bounds
 
 
 class _BertRow(NamedTuple):

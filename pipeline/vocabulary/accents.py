@@ -107,17 +107,13 @@ def _unknown_sample(paths: Iterable[str]) -> list[str]:
 
 
 def _changed_share(sentences: Iterable[str]) -> float:
-    """Return the share of the words that stripping changes."""
+    """Return the share of the words that decomposing and dropping nonspacing marks changes."""
     counts = Counter(word for sentence in sentences for word in sentence.lower().split())
     num_changed = 0
     for word, count in counts.items():
-        if not word.isascii() and _is_changed(word):
+        if word.isascii():
+            continue
+        has_marks = any(unicodedata.category(character) == "Mn" for character in word)
+        if has_marks or not unicodedata.is_normalized("NFD", word):
             num_changed += count
     return num_changed / max(counts.total(), 1)
-
-
-def _is_changed(word: str) -> bool:
-    """Tell whether decomposing a word and dropping its nonspacing marks would change it."""
-    if not unicodedata.is_normalized("NFD", word):
-        return True
-    return any(unicodedata.category(character) == "Mn" for character in word)

@@ -190,7 +190,9 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         word_indices: list[int] = []
         other_indices: list[int] = []
         for index, chunk in enumerate(chunks):
-            indices = word_indices if _is_spaced_word(chunk) else other_indices
+            # A space, and then no further white space of any kind.
+            is_spaced_word = chunk.startswith(" ") and chunk.split() == [chunk[1:]]
+            indices = word_indices if is_spaced_word else other_indices
             indices.append(index)
         words = [chunks[index] for index in word_indices]
         others = [chunks[index] for index in other_indices]
@@ -222,11 +224,6 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         assert len(starts) == len(words), "each word begins with a token with a space"
         lengths = np.diff(starts, append=len(ids))
         return ids, lengths
-
-
-def _is_spaced_word(chunk: str) -> bool:
-    """Tell whether a chunk is a space and then no further white space of any kind."""
-    return chunk.startswith(" ") and chunk.split() == [chunk[1:]]
 
 
 # White space beyond ASCII in UTF-8, U+0085 to U+3000; the bytes of each as one number.

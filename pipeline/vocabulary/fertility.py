@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
-from tokenizers.models import Model
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from ..manifests import FertilityReport
@@ -27,11 +26,19 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     """
     token_counts = np.zeros(len(vocabulary), np.int64)
     texts, counts_of_texts = _texts_of(words, vocabulary)
-    tokenizer = Tokenizer(_model(vocabulary))
+    if vocabulary.byte_level:
+        model = vocabulary.byte_level.tokenizer().model
+    else:
+        model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
+    tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
     ids, lengths = encode_texts(tokenizer, texts)
     np.add.at(token_counts, ids, np.repeat(counts_of_texts, lengths))
-    num_words = int(words["count"].to_numpy().sum())
+    counts = words["count"].to_numpy()
+    num_words = int(counts.sum())
+    without_space = pc.call_function("utf8_ltrim", [words["word"]], pc.TrimOptions(" "))
+    lengths_of_words = pc.call_function("utf8_length", [without_space])
+    num_characters = int(lengths_of_words.to_numpy() @ counts)
     num_tokens = int(token_counts.sum())
     num_unknown = int(token_counts[vocabulary.unk_id])
 
@@ -49,7 +56,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
         num_distinct_words=words.num_rows,
         num_tokens=num_tokens,
         tokens_per_word=num_tokens / max(1, num_words),
-        characters_per_token=_num_characters(words) / max(1, num_tokens),
+        characters_per_token=num_characters / max(1, num_tokens),
         unknown_share=num_unknown / max(1, num_tokens),
         num_tokens_absent=len(ordinary) - len(occurring),
         longest_tokens=[tokens[token_id] for token_id in longest[:_NUM_EXAMPLES]],
@@ -57,13 +64,6 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
             (tokens[token_id], int(token_counts[token_id])) for token_id in rarest[:_NUM_EXAMPLES]
         ],
     )
-
-
-def _num_characters(words: pa.Table) -> int:
-    """Return the number of characters in all words, without the spaces between them."""
-    without_space = pc.call_function("utf8_ltrim", [words["word"]], pc.TrimOptions(" "))
-    lengths = pc.call_function("utf8_length", [without_space])
-    return int(lengths.to_numpy() @ words["count"].to_numpy())
 
 
 def _texts_of(words: pa.Table, vocabulary: Vocabulary) -> tuple[list[str], np.ndarray]:
@@ -85,9 +85,3 @@ def _texts_of(words: pa.Table, vocabulary: Vocabulary) -> tuple[list[str], np.nd
         texts += join_words(all_words[first:stop], " ")
         counts_of_texts += [count] * (len(texts) - len(counts_of_texts))
     return texts, np.array(counts_of_texts, np.int64)
-
-
-def _model(vocabulary: Vocabulary) -> Model:
-    if vocabulary.byte_level:
-        return vocabulary.byte_level.tokenizer().model
-    return bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model

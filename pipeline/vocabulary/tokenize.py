@@ -197,22 +197,16 @@ class Speller(dict[int, str]):
         np.logical_or(is_punctuation, text == ord(" "), out=before)
         after |= is_punctuation
         is_cut[starts] = True
-        wide = self._isolated_wide_characters(text)
-        is_cut[wide] = True
-        is_cut[wide + 3] = True
+        wide = np.flatnonzero(is_between(text, *_WIDE_LEADS))
+        if len(wide):  # hardly ever in English
+            # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
+            high = text[wide].astype(np.int32) & 0x0F
+            middle = text[wide + 1].astype(np.int32) & 0x3F
+            low = text[wide + 2].astype(np.int32) & 0x3F
+            wide = wide[self._is_isolated[high << 12 | middle << 6 | low]]
+            is_cut[wide] = True
+            is_cut[wide + 3] = True
         return np.flatnonzero(is_cut)
-
-    def _isolated_wide_characters(self, text: np.ndarray) -> np.ndarray:
-        """Return the offsets of the isolated characters of three bytes in UTF-8."""
-        offsets = np.flatnonzero(is_between(text, *_WIDE_LEADS))
-        if not len(offsets):  # the usual case in English
-            return offsets
-        # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
-        high = text[offsets].astype(np.int32) & 0x0F
-        middle = text[offsets + 1].astype(np.int32) & 0x3F
-        low = text[offsets + 2].astype(np.int32) & 0x3F
-        codes = high << 12 | middle << 6 | low
-        return offsets[self._is_isolated[codes]]
 
     def words(self, chunk: str) -> list[str]:
         """Return the words in `chunk`."""
@@ -302,21 +296,17 @@ class DictionaryTokenizer:
         return np.concatenate(ids), np.concatenate(offsets)
 
     def _encode_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
-        """Return the token ids of each of `chunks`."""
+        """Return the token ids of each of `chunks`, caching those not seen before."""
         batches = [pa.array([], pa.list_(pa.int32()))]
         for first in range(0, len(chunks), CHUNKS_TOGETHER):
-            batches.append(self._look_up(chunks.slice(first, CHUNKS_TOGETHER)))
+            if self.cached_bytes > CACHE_BYTES:
+                self._clear_cache()
+            numbers = self._chunks.number(chunks.slice(first, CHUNKS_TOGETHER))
+            new_chunks = self._chunks.strings[len(self._ids) :].to_pylist()
+            if new_chunks:
+                self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(new_chunks)])
+            batches.append(self._ids.take(pa.array(numbers)))
         return pa.concat_arrays(batches)
-
-    def _look_up(self, chunks: pa.StringArray) -> pa.ListArray:
-        """Return the token ids of each of `chunks`, caching those not seen before."""
-        if self.cached_bytes > CACHE_BYTES:
-            self._clear_cache()
-        numbers = self._chunks.number(chunks)
-        new_chunks = self._chunks.strings[len(self._ids) :].to_pylist()
-        if new_chunks:
-            self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(new_chunks)])
-        return self._ids.take(pa.array(numbers))
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each chunk."""
