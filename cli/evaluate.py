@@ -1,7 +1,7 @@
 """Define the command ``clozeworks evaluate``."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -23,11 +23,6 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch, for instances.")
 @click.option(
-    "--metric",
-    type=click.Choice(["squad", "korquad"]),
-    help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
-)
-@click.option(
     "--pair-columns",
     metavar="GOOD,BAD",
     help="Columns of minimal pairs; the default is sentence_good,sentence_bad.",
@@ -39,7 +34,6 @@ def evaluate(
     data: str,
     split: str | None,
     batch_size: int | None,
-    metric: Literal["squad", "korquad"] | None,
     pair_columns: str | None,
     as_json: bool,
     device: str,
@@ -66,10 +60,8 @@ def evaluate(
             )
         from ..model.finetuning.evaluate import evaluate_task
 
-        measured = evaluate_task(model, data, device, metric)
+        measured = evaluate_task(model, data, device)
     else:
-        if metric:
-            raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
         from ..model.checkpoint import Checkpoint
 
         Checkpoint.open(model)  # a mistyped model is refused before its data are looked at

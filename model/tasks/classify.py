@@ -1,7 +1,6 @@
 """Classify single texts and pairs, or score them; the classes follow from the user's own table."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
+from ..notices import print_notice
 from .class_report import ClassReport
 from .head import Answer, Scores, hf_labels
 from .label_head import LabelHead, SequenceClassifier
@@ -32,8 +32,6 @@ class Classification(TextTable, LabelHead[TextExample]):
     """A class, or a score, for each row of a table."""
 
     name: str
-    class_weights: tuple[float, ...] | None = None
-    """Of the loss, in the order of the classes; all are 1 by default."""
 
     @property
     def metrics(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -64,7 +62,7 @@ class Classification(TextTable, LabelHead[TextExample]):
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
-        return SequenceClassifier(config, len(self.labels) or 1, self.class_weights or ())
+        return SequenceClassifier(config, len(self.labels) or 1)
 
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[TextExample]
@@ -108,37 +106,31 @@ class Classification(TextTable, LabelHead[TextExample]):
 def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification | MultiLabel:
     """Return the task that the training `files`, a table of the user's own, define.
 
-    Labels that are words or whole numbers are classes, unless `regression` is chosen; labels with
-    fractions make it a regression. Lists of labels, or labels with a `separator` between them, are
-    any number of classes for each text. Raises `UserError` for missing columns, and for labels that
-    cannot be classes.
+    Labels that are words or whole numbers are classes; labels with fractions make it a regression.
+    Lists of labels are any number of classes for each text. Raises `UserError` for missing columns,
+    and for labels that cannot be classes.
     """
     table = read_own_table(files, options)
-    if table.has_lists or options.separator:
+    if table.has_lists:
         return read_multilabel(files, options)
     label = table.label
-    counts: Counter[str] = Counter()
+    num_rows = 0
     # Of each label the place of its first row, for messages.
     first_seen: dict[str, str] = {}
     for row in table.rows:
         with suppress(UnusableRowError):  # `usable` counts them
             name = row.label(label)
-            counts[name] += 1
+            num_rows += 1
             first_seen.setdefault(name, row.where)
-            if options.regression:
-                row.number(label)
-    labels: tuple[str, ...] = ()
-    if not options.regression:
-        labels = _labels(first_seen, counts.total(), label, str(files[0]))
-    class_weights = None
-    if options.class_weights == "balanced":
-        if not labels:
-            raise UserError(f"`class_weights` is balanced, but {label} holds scores, not classes.")
-        # As scikit-learn's: the mean weight of an example is 1.
-        class_weights = tuple(counts.total() / (len(labels) * counts[name]) for name in labels)
-    return Classification(
-        name="classify", labels=labels, class_weights=class_weights, **table.settings
-    )
+    labels = _labels(first_seen, num_rows, label, str(files[0]))
+    if not labels:
+        print_notice(f"{label} holds numbers with fractions: they are scores (a regression).")
+    elif _is_number(labels[0]):
+        print_notice(
+            f"{label} holds whole numbers: they are {len(labels)} classes; scores have fractions, "
+            "0.8 for 4 of 5."
+        )
+    return Classification(name="classify", labels=labels, **table.settings)
 
 
 def _labels(
@@ -151,7 +143,7 @@ def _labels(
     if all(map(_DECIMAL_COMMA.fullmatch, first_seen)):
         raise UserError(
             f"{where}: {column} holds {shown(next(iter(first_seen)))}; write scores with a decimal "
-            "point, or give `separator` if these are several labels."
+            "point, or choose the task multilabel if these are several labels."
         )
     if _are_numbers(first_seen, column):
         if not all(float(text).is_integer() for text in first_seen):

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from scipy.special import softmax
 from torch import Tensor
 
-from ..encoders.config import EncoderConfig
 from .batches import Feature, TaskBatch
 from .head import Answer, LinearHead, Outputs, Scores
 from .metrics import measure
@@ -20,21 +18,9 @@ from .task import Task
 
 
 class SequenceClassifier(LinearHead):
-    """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``.
-
-    `class_weights` are those of the loss; all are 1 by default.
-    """
+    """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``."""
 
     hf_name = "ForSequenceClassification"
-    class_weights: Tensor
-
-    def __init__(
-        self, config: EncoderConfig, num_outputs: int, class_weights: Sequence[float] = ()
-    ):
-        super().__init__(config, num_outputs)
-        # A buffer, so that it moves with the model: a copy to a GPU at each loss would wait for it.
-        # The checkpoint does not contain it.
-        self.register_buffer("class_weights", torch.tensor(class_weights), persistent=False)
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
@@ -43,11 +29,6 @@ class SequenceClassifier(LinearHead):
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error if there is one output."""
         assert batch.target is not None
-        if outputs.shape[1] > 1 and len(self.class_weights):
-            # Divided by the number of examples, not by the sum of their weights, so that
-            # micro-batches add up to the batch.
-            losses = F.cross_entropy(outputs, batch.target, reduction="none")
-            return (losses * self.class_weights[batch.target]).mean()
         if outputs.shape[1] > 1:
             return super().loss(outputs, batch)
         return F.mse_loss(outputs.squeeze(1), batch.target)

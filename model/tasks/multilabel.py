@@ -29,6 +29,8 @@ from .text_table import TextExample, TextTable, read_own_table
 
 MAX_CLASSES = 5000
 """More are a mistake: the words of a text instead of its labels."""
+SEPARATOR = ","
+"""Between the labels of an example, if they are one text instead of a list."""
 
 
 class MultiLabelClassifier(SequenceClassifier):
@@ -47,13 +49,11 @@ class MultiLabel(TextTable):
     """
 
     name: str = "multilabel"
-    separator: str = ","
-    """Between the labels of an example, if they are one text instead of a list."""
 
     # No `stratum`: most sets of labels are too rare for a share of each to be held out.
 
     def _target(self, row: TableRow) -> tuple[int, ...]:
-        labels = _labels_of(row, self.label[0], self.separator)
+        labels = _labels_of(row, self.label[0])
         return tuple(sorted({self.class_index(label, row) for label in labels}))
 
     def _as_array(self, target: Any) -> np.ndarray:
@@ -121,7 +121,7 @@ def _f1(truths_NK: np.ndarray, given_NK: np.ndarray) -> Scores:
     }
 
 
-def _labels_of(row: TableRow, column: str, separator: str) -> list[str]:
+def _labels_of(row: TableRow, column: str) -> list[str]:
     """Return the labels of a row, a list or one text; an empty list or text means none.
 
     Raises `UnusableRowError` if there is neither.
@@ -134,7 +134,7 @@ def _labels_of(row: TableRow, column: str, separator: str) -> list[str]:
     if isinstance(value, list):
         parts = [part for part in value if part is not None]
     elif isinstance(value, str):
-        parts = value.split(separator)
+        parts = value.split(SEPARATOR)
     else:
         raise UserError(
             f"{row.where}: the labels in {column} are {shown(value)}, neither a list nor text."
@@ -147,19 +147,15 @@ def read_multilabel(files: Sequence[Path], options: TaskOptions) -> MultiLabel:
 
     Raises `UserError` for missing columns, and without two classes.
     """
-    for name in ("class_weights", "regression"):
-        if getattr(options, name):
-            raise UserError(f"`{name}` is for a single label, but {files[0]} has several in a row.")
     table = read_own_table(files, options)
-    task = MultiLabel(**table.settings, **options.given("separator"))
+    task = MultiLabel(**table.settings)
     counts: Counter[str] = Counter()
     for row in table.rows:
         if row.value(table.label) is not None:
-            counts.update(_labels_of(row, table.label, task.separator))
+            counts.update(_labels_of(row, table.label))
     if not 2 <= len(counts) <= MAX_CLASSES:
         raise UserError(
             f"{files[0]}: {table.label} holds {len(counts):,} different labels; training needs 2 "
-            f"to {MAX_CLASSES:,}. Labels are a list, or separated by {task.separator!r} "
-            "(`separator`)."
+            f"to {MAX_CLASSES:,}. Labels are a list, or have commas between them."
         )
     return replace(task, labels=tuple(sorted(counts)))

@@ -1,7 +1,7 @@
 """The options that a task is made from, and which tasks take them; needs no PyTorch."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -28,34 +28,13 @@ class TaskOptions:
     )
     text: str | None = option(
         None,
-        "Column of the text, for classify; the default is text or sentence.",
-        group=_OWN_DATA,
-    )
-    text_pair: str | None = option(
-        None,
-        "Column of the second text of a pair, for classify; the default is none.",
+        "Column of the text, for classify, or both columns of a pair, such as question,answer; the "
+        "default is text or sentence.",
         group=_OWN_DATA,
     )
     label: str | None = option(
         None,
         "Column of the class or score, for classify; the default is label.",
-        group=_OWN_DATA,
-    )
-    class_weights: Literal["none", "balanced"] | None = option(
-        None,
-        "Weight of a class in the loss, for classify: the same for all (none, the default), or in "
-        "inverse proportion to its examples (balanced).",
-        group=_OWN_DATA,
-    )
-    regression: bool | None = option(
-        None,
-        "Read whole numbers, such as ratings from 1 to 5, as scores instead of classes, for "
-        "classify.",
-        group=_OWN_DATA,
-    )
-    separator: str | None = option(
-        None,
-        "Separator between the labels of an example, for classify, if it has several in one text.",
         group=_OWN_DATA,
     )
     stride: int | None = option(
@@ -72,12 +51,6 @@ class TaskOptions:
     max_answer_length: int | None = option(
         None,
         "Longest predicted answer in tokens, for squad; the default is 30.",
-        group="Question answering (squad)",
-    )
-    metric: Literal["squad", "korquad"] | None = option(
-        None,
-        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; "
-        "by default KorQuAD's for files whose version names it.",
         group="Question answering (squad)",
     )
 
@@ -102,12 +75,9 @@ class TaskOptions:
 _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ()),
-    "classify": (
-        *("text", "text_pair", "label", "class_weights", "regression"),
-        *("separator", "stride"),
-    ),
-    "multilabel": ("text", "text_pair", "label", "separator", "stride"),
-    "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
+    "classify": ("text", "label", "stride"),
+    "multilabel": ("text", "label", "stride"),
+    "squad": ("stride", "max_question_length", "max_answer_length"),
     "ner": (),
     "pos": (),
 }

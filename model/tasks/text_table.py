@@ -173,21 +173,21 @@ def read_own_table(files: Sequence[Path], options: TaskOptions) -> OwnTable:
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
     text = options.text or first.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0]
+    columns = text.split(",")
+    if len(columns) > 2:
+        raise UserError(f"`text` is {text}; give one column, or both of a pair.")
     label = options.label or "label"
-    for name in (text, label):
+    for name in (*columns, label):
         if name not in first.values:
             raise UserError(
                 f"{files[0]} has no column {shown(name)}, only {listed(first.values)}; choose with "
                 "`text` and `label`."
             )
-    text_pair: tuple[str, ...] = ()
-    if options.text_pair:
-        text_pair = (options.text_pair,)
-    if options.stride and text_pair:
-        raise UserError("`stride` makes windows of single texts; leave out `text_pair` or it.")
+    if options.stride and len(columns) > 1:
+        raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     settings = {
-        "text": (text,),
-        "text_pair": text_pair,
+        "text": tuple(columns[:1]),
+        "text_pair": tuple(columns[1:]),
         "label": (label,),
         **options.given("max_length", "stride"),
     }

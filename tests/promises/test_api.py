@@ -62,7 +62,7 @@ MODEL = {
     "ModernBertConfig": CLASS,
     "ModernBertForMaskedLM": "config",
     "PretrainConfig": CLASS,
-    "SequenceClassifier": "config, num_outputs, class_weights=()",
+    "SequenceClassifier": "config, num_outputs",
     "SpanClassifier": "config",
     "Squad": CLASS,
     "StopRequest": CLASS,

@@ -31,7 +31,7 @@ GLUE_DATA = DATA / "glue"
 def test_pairs_and_classes_of_the_users_own_from_one_file(checkpoint, tmp_path):
     rows = [(f"{a} b", f"{c} b", "same" if a == c else "other") for a in "bcde" for c in "bcde"] * 4
     table = write_table(tmp_path / "pairs.tsv", [*rows, ("unseen", "a", "same")], "q\ta\tkind")
-    config = quick(epochs=0.2, learning_rates=(1e-3,), text="q", text_pair="a", label="kind")
+    config = quick(epochs=0.2, learning_rates=(1e-3,), text="q,a", label="kind")
     summary = finetune("classify", table, checkpoint, tmp_path / "run", config)
     assert summary["held_out"]
     assert summary["train_examples"] + summary["dev_examples"] == 65

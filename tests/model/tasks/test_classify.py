@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import (
     TASKS,
     read_task,
     restore_task,
 )
-from clozeworks.model.tasks.classify import Classification, read_classify
+from clozeworks.model.tasks.classify import read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.label_head import SequenceClassifier
 from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
@@ -24,7 +23,6 @@ from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tasks.word_baseline import classes_by_words
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
-from sklearn.utils.class_weight import compute_class_weight
 
 from tests.fixtures.parity_fixture import check_learning, make_pair
 from tests.fixtures.task_files import write
@@ -56,7 +54,7 @@ def test_classes_of_a_table_of_the_users_own(tmp_path):
     assert task.labels == ("no", "yes")
     assert [example.target for example in task.read(words, True)] == [0, 1, 0, 0]
     named = write(tmp_path / "b.tsv", "q\ta\tkind\n1\tx\t10\n2\ty\t9\n3\tz\t10\n4\tz\t9\n")
-    task = classify(named, text="q", text_pair="a", label="kind")
+    task = classify(named, text="q,a", label="kind")
     assert task.labels == ("9", "10")
     assert next(task.read(named, True)) == TextExample("1", "x", 1)
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
@@ -118,7 +116,7 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
         ),
         (
             "text;label\nx;3,5\ny;1,0\nz;3,5\n",
-            "a.csv: label holds '3,5'; write scores with a decimal point, or give `separator`",
+            "a.csv: label holds '3,5'; write scores with a decimal point, or choose",
         ),
     ],
 )
@@ -137,9 +135,9 @@ def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
         check_task("sst", TaskOptions())
     with pytest.raises(
         UserError,
-        match="`text_pair` is for classify, multilabel; sst2 does not take it",
+        match="`text` is for classify, multilabel; sst2 does not take it",
     ):
-        check_task("sst2", TaskOptions(text_pair="b"))
+        check_task("sst2", TaskOptions(text="b"))
 
 
 def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[Feature]:
@@ -221,38 +219,15 @@ def test_mnli_has_two_files_for_the_server(tmp_path):
     )
 
 
-def test_balanced_classes_weigh_as_in_scikit_learn(tmp_path, checkpoint):
-    lines = ["text\tlabel", *["good\tyes"] * 6, *["bad\tno"] * 2, *["dull\tno"] * 1]
-    path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
-    task = read_classify([path], TaskOptions(class_weights="balanced"))
-    assert isinstance(task, Classification)
-    labels = [line.split("\t")[1] for line in lines[1:]]
-    expected = compute_class_weight("balanced", classes=np.array(["no", "yes"]), y=labels)
-    assert task.class_weights == pytest.approx(tuple(expected))
-    assert restore_task(json.loads(json.dumps(task.settings()))) == task
-    # The loss is the weighted sum over the examples, divided by their number.
-    examples = list(task.read(path, labelled=True))
-    batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
-    config = ModelConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
-    model = task.model(config)
-    logits = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
-    weights = torch.tensor(task.class_weights)
-    assert batch.target is not None
-    summed = torch.nn.functional.cross_entropy(logits, batch.target, weights, reduction="sum")
-    torch.testing.assert_close(model.loss(logits, batch), summed / 9)
-
-
-def test_ratings_may_be_scores(tmp_path):
+def test_whole_numbers_are_classes_and_fractions_scores_and_it_is_said(tmp_path, capsys):
     path = write(tmp_path / "train.tsv", "text\tlabel\ngood\t5\nbad\t1\ndull\t1\nfine\t5\n")
-    assert read_classify([path], TaskOptions()).labels == ("1", "5")
-    task = read_classify([path], TaskOptions(regression=True))
+    assert classify(path).labels == ("1", "5")
+    assert "label holds whole numbers: they are 2 classes" in capsys.readouterr().err
+    write(path, "text\tlabel\ngood\t5.5\nbad\t1\n")
+    task = classify(path)
     assert task.labels == ()
-    assert [example.target for example in task.read(path, True)] == [5, 1, 1, 5]
-    with pytest.raises(UserError, match="`class_weights` is balanced, but label holds scores"):
-        read_classify([path], TaskOptions(regression=True, class_weights="balanced"))
-    write(path, "text\tlabel\ngood\tyes\nbad\tno\n")
-    with pytest.raises(UserError, match="line 2: the score in label is 'yes', not a number"):
-        read_classify([path], TaskOptions(regression=True))
+    assert [example.target for example in task.read(path, True)] == [5.5, 1]
+    assert "label holds numbers with fractions: they are scores" in capsys.readouterr().err
 
 
 def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, checkpoint):
@@ -271,4 +246,4 @@ def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, chec
     logits = [np.array(values, dtype=np.float32) for values in ([0, 4], [1, 0], [1, 0])]
     assert [answer["label"] for answer in task.answers(logits, features, examples)] == ["1", "0"]
     with pytest.raises(UserError, match="`stride` makes windows of single texts"):
-        read_classify([path], TaskOptions(text_pair="label", stride=3))
+        read_classify([path], TaskOptions(text="text,label", stride=3))

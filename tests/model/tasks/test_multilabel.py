@@ -49,14 +49,11 @@ def test_labels_are_a_list_or_separated(tmp_path):
     assert targets == [(1, 2), (0,), (), (1,)]
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
     separated = tmp_path / "a.tsv"
-    lines = [f"{row['text']}\t{'; '.join(row['label'])}\n" for row in ROWS]
+    lines = [f"{row['text']}\t{', '.join(row['label'])}\n" for row in ROWS]
     separated.write_text("text\tlabel\n" + "".join(lines))
-    chosen = read_multilabel([separated], TaskOptions(separator=";"))
+    chosen = read_multilabel([separated], TaskOptions())
     assert chosen.labels == task.labels
     assert read_classify([listed], TaskOptions()) == task
-    assert read_classify([separated], TaskOptions(separator=";")) == chosen
-    with pytest.raises(UserError, match=r"`regression` is for a single label, but .*a\.jsonl has"):
-        read_classify([listed], TaskOptions(regression=True))
     assert [example.target for example in chosen.read(separated, labelled=True)] == targets
 
 
