@@ -27,8 +27,8 @@ from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
-from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs
+from ..sources.streams import is_compressed
 from ..storage import absolute
 from ..storage.stage import manifest_head
 from ..text.abbreviations import stops_of

@@ -33,9 +33,8 @@ from ..text import gutenberg
 from ..text.gutenberg import Block
 from ..text.sentences import compose, ends_sentence
 from ..text.wikitext.repair import GAP
-from .compression import stem_of, text_stream
-from .lines import BOM
 from .records import InputRange, RawDocument
+from .streams import BOM, stem_of, text_stream
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000

@@ -20,8 +20,8 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from ..counters import Counters
-from .compression import counted_damage, decompressed
 from .records import InputRange
+from .streams import counted_damage, decompressed
 
 READ_BYTES = 1 << 20
 """How much is read, or decompressed, at a time."""

@@ -26,13 +26,17 @@ from ..errors import UserError
 from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
 from . import hub
 from .books import read_book
-from .compression import decompressed, is_compressed, stem_of
-from .delimited import plan_csv, plan_tsv, read_csv, read_tsv
-from .jsonl import plan_json_lines, read_json_lines
-from .lines import BOM, plan_lines
 from .records import Input, InputRange, RawDocument
+from .streams import BOM, decompressed, is_compressed, plan_lines, stem_of
 from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read_table
-from .wikiextractor import HEAD, read_extracted
+from .text_tables import (
+    ARTICLE_HEAD,
+    plan_delimited,
+    plan_json_lines,
+    read_delimited,
+    read_extracted,
+    read_json_lines,
+)
 from .wikipedia import plan_dump, read_dump
 
 MIN_RANGE_BYTES = 1 << 20
@@ -212,7 +216,7 @@ def _sniffed_format(path: str) -> str | None:
     with storage.open_input(path) as file:
         head = decompressed(file, path, Counters()).read(_SNIFFED_BYTES)
     head = head.removeprefix(BOM).lstrip()
-    if head.startswith(HEAD):
+    if head.startswith(ARTICLE_HEAD):
         return "wikiextractor"
     if head.startswith(b"<mediawiki") or (head.startswith(b"<?xml") and b"<mediawiki" in head):
         return "wikipedia"
@@ -414,8 +418,8 @@ FORMATS = {
     "wikipedia": Format(plan_dump, read_dump),
     "wikiextractor": Format(plan_lines, read_extracted),
     "jsonl": Format(plan_json_lines, read_json_lines),
-    "csv": Format(plan_csv, read_csv),
-    "tsv": Format(plan_tsv, read_tsv),
+    "csv": Format(plan_delimited, read_delimited),
+    "tsv": Format(plan_delimited, read_delimited),
     "parquet": Format(plan_table, read_table),
     "hf": Format(plan_data_set, read_data_set, hub.opened_set),
     "text": Format(_plan_whole, read_book),

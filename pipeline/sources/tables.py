@@ -18,11 +18,9 @@ from ..counters import Counters
 from ..errors import UserError
 from ..schemas import DOCUMENTS
 from . import hub
-from .columns import Columns, is_text, outermost, type_at, with_partition
-from .compression import TEXT_ALLOWANCE, counted_damage, is_bomb
-from .lines import LONGEST_LINE_BYTES, decode
 from .records import Input, InputRange, RawDocument
-from .rows import Table, row_documents
+from .rows import Columns, Table, is_text, outermost, row_documents, type_at, with_partition
+from .streams import LONGEST_LINE_BYTES, TEXT_ALLOWANCE, counted_damage, decode, is_bomb
 
 RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"

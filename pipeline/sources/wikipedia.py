@@ -17,10 +17,9 @@ from ..counters import Counters, count_words
 from ..text.wikitext.names import NAMES
 from ..text.wikitext.passages import wikitext_to_paragraphs
 from ..text.wikitext.templates import added_templates
-from .compression import is_compressed
 from .dump_pages import read_head, read_pages, sniff_encoding
-from .lines import decode
 from .records import Input, InputRange, RawDocument
+from .streams import decode, is_compressed
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
 _SAVED_CHARACTERS = 1 << 21

@@ -11,9 +11,14 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.compression import decompressed, stem_of
-from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES, plan_lines, read_lines
 from clozeworks.pipeline.sources.records import Input
+from clozeworks.pipeline.sources.streams import (
+    LONGEST_LINE_BYTES,
+    decompressed,
+    plan_lines,
+    read_lines,
+    stem_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

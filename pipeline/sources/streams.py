@@ -1,22 +1,31 @@
-"""Decompress files, up to where they are damaged or turn out to be bombs.
+"""Read files as streams: decompressed up to damage, or to a bomb; and lines of a range of bytes.
 
 English text shrinks to a third or a quarter of its size, very repetitive text to a twentieth. Data
 that expand to more than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not
 text: they are a bomb.
+
+A line belongs to the range in which it begins, so the ranges of any split give every line exactly
+once. A compressed file is one range.
+
+    bytes    f i r s t \\n s e c o n d \\n t h i r d \\n
+    ranges   [     0      ) [     1     ) [  2  )
+    lines    first, second  third         (none)
 """
 
 import bz2
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from ..config import IngestConfig
 from ..counters import Counters
-from ..encodings import recoded, stream_of
+from ..encodings import UTF_8, recoded, stream_of
+from .records import Input, InputRange
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
@@ -25,15 +34,17 @@ BOMB_RATIO = 200
 TEXT_ALLOWANCE = 1 << 24
 """Bytes that one text may expand to whatever the ratio."""
 
-# If a file ends too early, Arrow does not return what it decompressed in the last call: small calls
-# lose little.
-_ZSTD_READ_BYTES = 1 << 13
+LONGEST_LINE_BYTES = 1 << 24
+"""A longer line is not a real document: it is left out and counted."""
+BOM = b"\xef\xbb\xbf"
+_SKIPPED_BYTES = 1 << 20
+
 _READ_BYTES = 1 << 13
 
 # The specification of .xz: zero bytes may follow a stream, in groups of four.
 _XZ_PADDING_BYTES = 4
 
-# What reading damaged data raises; see `is_failure`.
+# What reading damaged data raises.
 _DAMAGE = (
     OSError,
     EOFError,
@@ -44,23 +55,15 @@ _DAMAGE = (
 )
 
 
-def is_failure(error: Exception) -> bool:
-    """Return whether the disk or the network failed, so that the data may be good.
-
-    Decompressors raise `OSError` for damaged data too, but without an error number.
-    """
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    return isinstance(error, OSError) and error.errno is not None
-
-
 @contextmanager
 def counted_damage(reason: str, location: str, counters: Counters) -> Iterator[None]:
     """End the block at damaged data, which is counted; raise if the disk or the network failed."""
     try:
         yield
     except _DAMAGE as error:
-        if is_failure(error):
+        # Decompressors raise `OSError` for damaged data too, but without an error number.
+        has_failed = isinstance(error, OSError) and error.errno is not None
+        if has_failed or isinstance(error, ConnectionError | TimeoutError):
             raise
         message = str(error) or type(error).__name__
         counters.skip(reason, f"{location}: {message}")
@@ -77,13 +80,11 @@ def stem_of(name: str, *suffixes: str) -> str:
     >>> stem_of("part-0.jsonl.zst"), stem_of("part-0.jsonl.zst", ".jsonl")
     ('part-0.jsonl', 'part-0')
     """
-    return _without_suffix(_without_suffix(name, COMPRESSED_SUFFIXES), suffixes)
-
-
-def _without_suffix(name: str, suffixes: Sequence[str]) -> str:
-    for suffix in suffixes:
-        if name.lower().endswith(suffix):
-            return name[: -len(suffix)]
+    for group in (COMPRESSED_SUFFIXES, suffixes):
+        for suffix in group:
+            if name.lower().endswith(suffix):
+                name = name[: -len(suffix)]
+                break
     return name
 
 
@@ -115,7 +116,20 @@ def decompressed(
 def _decompressed_blocks(
     file: BinaryIO, name: str, counters: Counters, allowance: int
 ) -> Iterator[bytes]:
-    read = _decompressor(file, name)
+    """Yield the bytes of a file up to damage, for which `read` raises one of `_DAMAGE`."""
+    suffix = name.lower().rpartition(".")[2]
+    read: Callable[[int], bytes]
+    if suffix == "zst":
+        # By Arrow, because Python's library has no Zstandard before 3.14. If a file ends too
+        # early, it does not return what it decompressed in the last call: small calls lose little.
+        read = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd").read
+    elif suffix == "bz2":
+        read = _StreamReader(file, bz2.BZ2Decompressor).read
+    elif suffix == "xz":
+        read = _StreamReader(file, lzma.LZMADecompressor, _XZ_PADDING_BYTES).read
+    else:
+        # Not `read`, which continues until it has all of it, and at damage loses what it had.
+        read = gzip.GzipFile(fileobj=file).read1
     start = file.tell()
     num_compressed = 0
     num_bytes = 0
@@ -135,24 +149,6 @@ def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) ->
     """Return the bytes of a text, `decompressed` and in UTF-8."""
     remedy = "give another `encoding`, or convert the file to UTF-8"
     return recoded(decompressed(file, name, counters), encoding, name, remedy)
-
-
-def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
-    """Return a function that reads at most that many decompressed bytes, and none at the end.
-
-    At damage it raises one of `_DAMAGE`.
-    """
-    suffix = name.lower().rpartition(".")[2]
-    if suffix == "zst":
-        # By Arrow, because Python's library has no Zstandard before 3.14.
-        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-        return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
-    if suffix == "bz2":
-        return _StreamReader(file, bz2.BZ2Decompressor).read
-    if suffix == "xz":
-        return _StreamReader(file, lzma.LZMADecompressor, _XZ_PADDING_BYTES).read
-    # Not `read`, which continues until it has all of `size`, and at damage loses what it had.
-    return gzip.GzipFile(fileobj=file).read1
 
 
 class _StreamReader:
@@ -208,3 +204,65 @@ class _StreamReader:
         self._decompressor = self._new_decompressor()
         self._unread = compressed
         return True
+
+
+def plan_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Cut a file into equal ranges of at most `range_bytes`.
+
+    A compressed one, or one that is not UTF-8 and is recoded while it is read, is a single range.
+    """
+    if is_compressed(file.name) or file.encoding != UTF_8:
+        return file.as_one_range()
+    return file.cut_evenly(range_bytes)
+
+
+def read_lines(
+    stream: BinaryIO, input_range: InputRange, counters: Counters, *, beyond: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the content, without its break, of each line that begins in a range.
+
+    Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too.
+    `counters` gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
+    """
+    offset = input_range.start
+    if offset:
+        # One byte earlier: if it is a line break, the line at `start` is ours.
+        #   bytes     s e c o n d \n t h i r d          start 8: skipping from 7 ends at 12
+        #   offsets   0 1 2 3 4 5 6  7 8 ...            start 7: skipping from 6 ends at 7
+        stream.seek(offset - 1)
+        offset += _skip_line(stream) - 1
+    while beyond or input_range.stop is None or offset < input_range.stop:
+        line = stream.readline(LONGEST_LINE_BYTES)
+        if not line:
+            return
+        num_bytes = len(line)
+        if num_bytes == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
+            counters.skip("oversized_line", f"{input_range.name}, byte {offset}")
+            offset += num_bytes + _skip_line(stream)
+            continue
+        # Not only at offset 0: files may have been joined.
+        yield offset, line.removeprefix(BOM).rstrip(b"\r\n")
+        offset += num_bytes
+
+
+def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8") -> str:
+    """Return bytes as text, with U+FFFD for bad ones.
+
+    `counters` gets ``invalid_utf8``, or ``invalid_encoding`` if the encoding is another.
+    """
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError:
+        reason = "invalid_utf8" if encoding == "utf-8" else "invalid_encoding"
+        counters.skip(reason, location)
+        return raw.decode(encoding, "replace")
+
+
+def _skip_line(stream: BinaryIO) -> int:
+    """Skip the rest of a line, however long, and return its length in bytes."""
+    num_bytes = 0
+    while piece := stream.readline(_SKIPPED_BYTES):
+        num_bytes += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return num_bytes

@@ -1,0 +1,424 @@
+"""Read rows in text files as documents: JSON Lines, CSV, TSV, and WikiExtractor's articles.
+
+**JSON Lines**: an object a line. The standard library's ``json`` decodes 180 MB (Korean in ``\\u``
+escapes) to 800 MB (English) of text a second on one core; pyarrow's reader has two thirds of that
+rate, and does not say which line is bad.
+
+**CSV** is quoted (RFC 4180): a field in quotes may contain delimiters, line breaks and doubled
+quotes. The first line names the columns; the delimiter is the comma, semicolon or tab that it has
+most of. Only its beginning says whether a line break is inside quotes, so a file is one range.
+
+**TSV** is not quoted: a quote is an ordinary character, a line is a row, and files are read in
+parallel. Quoted files with tabs are read if `config.format` is ``csv``.
+
+**WikiExtractor** writes articles between ``<doc …>`` and ``</doc>``, or JSON Lines. An article
+belongs to the range in which its ``<doc`` line begins.
+"""
+
+import csv
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO, NamedTuple
+
+from .. import storage
+from ..config import IngestConfig
+from ..counters import Counters
+from ..errors import UserError
+from ..parsing import csv_delimiter
+from .records import Input, InputRange, RawDocument
+from .rows import Columns, Table, row_documents, values_at, with_partition
+from .streams import (
+    BOM,
+    LONGEST_LINE_BYTES,
+    decode,
+    decompressed,
+    plan_lines,
+    read_lines,
+    stem_of,
+    text_stream,
+)
+
+ARTICLE_HEAD = b"<doc "
+LONGEST_ARTICLE_BYTES = 1 << 24
+_ARTICLE_END = b"</doc>"
+# The attributes come in this order, and only some versions escape the quotation marks within a
+# title.
+_ARTICLE_HEADER = re.compile(
+    r'<doc id="([^"]*)"(?: revid="[^"]*")?(?: url="([^"]*)")?(?: title="(.*)")?[^>"]*>\s*$'
+)
+
+_SUFFIXES = {
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "csv": (".csv", ".tsv"),
+    "tsv": (".csv", ".tsv"),
+}
+_LONGEST_SHOWN = 200
+_HEAD_BYTES = 1 << 16
+_JSON_KINDS = {
+    dict: "objects",
+    list: "lists",
+    int: "numbers",
+    float: "numbers",
+    bool: "true or false",
+}
+# Characters that may be read again for each new one, beside one row. Without a limit a file of bad
+# rows would take quadratic time.
+_AGAIN_PER_CHARACTER = 4
+
+_Row = tuple[int, list[str]]
+"""The first byte of a row's first line, and its fields; none for an empty line."""
+
+
+def plan_json_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Cut a JSON Lines file into ranges, as `plan_lines` does.
+
+    Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
+    line with a text is enough: other lines are bad input, which `read_json_lines` counts.
+    """
+    path = file.path
+    damage = Counters()
+    head = InputRange(path=path, name=path, format="jsonl", stop=_HEAD_BYTES)
+    with storage.open_input(path) as stream:
+        text = text_stream(stream, path, file.encoding, damage)
+        lines = [line for _, line in read_lines(text, head, damage)]
+    if damage.bad:
+        # The file ends in the middle of the last line.
+        lines = lines[:-1]
+    lines = [line for line in lines if line.strip()]
+    parsed = [_parse_object(line, path, Counters()) for line in lines]
+    objects = [row for row in parsed if row is not None]
+    if lines and not objects:
+        raise UserError(
+            f"{path} is not JSON Lines: its first lines hold no object. "
+            "Fix it, or give its `format`."
+        )
+    columns = Columns.of(config)
+    for name in columns.text:
+        values = [value for row in objects for value in values_at(row, name) if value is not None]
+        if values and not any(isinstance(value, str) for value in values):
+            kind = _JSON_KINDS[type(values[0])]
+            raise UserError(
+                f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
+            )
+    if objects and not any(map(columns.has_text, objects)):
+        wanted = ",".join(columns.text)
+        shown = ", ".join(objects[0]) or "no column at all"
+        raise UserError(f"{path} has no column {wanted!r}, only {shown}: give `text_column`.")
+    return plan_lines(file, range_bytes, config)
+
+
+def read_json_lines(
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a range of a JSON Lines file, a megabyte of text in memory at a time.
+
+    `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``,
+    ``invalid_utf8`` (the row is kept, with U+FFFD for the bad bytes), and what `read_lines` and
+    `row_documents` name.
+    """
+    table = _table(input_range, config)
+    stream = text_stream(file, input_range.name, input_range.encoding, counters)
+    rows = with_partition(_read_objects(stream, input_range, table, counters), input_range.path)
+    return row_documents(rows, table, counters)
+
+
+def _read_objects(
+    stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON objects that begin in a range, each with the offset of its line in bytes."""
+    for offset, line in read_lines(stream, input_range, counters):
+        if not line.strip():
+            continue
+        location = table.location(offset)
+        row = _parse_object(line, location, counters)
+        if row is None:
+            continue
+        if table.columns.has_text(row):
+            yield offset, row
+        else:
+            counters.skip("no_text_column", location)
+
+
+def _parse_object(line: bytes, location: str, counters: Counters) -> dict[str, Any] | None:
+    """Return the JSON object that a line holds; None, and a count, if it holds none."""
+    try:
+        value = json.loads(decode(line, location, counters))
+    except (ValueError, RecursionError):
+        counters.skip("not_json", location)
+        return None
+    if not isinstance(value, dict):
+        counters.skip("no_json_object", location)
+        return None
+    return value
+
+
+def plan_delimited(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does.
+
+    Raise `UserError` if its first line lacks the text column.
+    """
+    (whole,) = file.as_one_range()
+    with storage.open_input(file.path) as stream:
+        text = text_stream(stream, file.name, file.encoding, Counters())
+        header = _header(_delimited_rows(text, whole, Counters()))
+    columns = Columns.of(config)
+    for name in columns.text:
+        if name not in header:
+            shown = ", ".join(header)[:_LONGEST_SHOWN] or "empty"
+            raise UserError(
+                f"{file.path} has no column {name!r}; its first line, which names the columns, is "
+                f"{shown}: give `text_column`."
+            )
+    columns.check_unique(header, file.path)
+    if file.format == "csv":
+        return [whole]
+    return plan_lines(file, range_bytes, config)
+
+
+def read_delimited(
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a CSV file, or of a range of a TSV file, one row in memory at a time.
+
+    `counters` gets the bad input ``wrong_number_of_columns``, and what `read_lines`,
+    `row_documents` and, for CSV, `csv_rows` name.
+    """
+    stream = text_stream(file, input_range.name, input_range.encoding, counters)
+    rows = _delimited_rows(stream, input_range, counters)
+    if input_range.start == 0:
+        header = _header(rows)
+    else:
+        # The header is in the first range. What is bad there is counted by its reader.
+        whole = replace(input_range, start=0, stop=None)
+        header = _header(_delimited_rows(stream, whole, Counters()))
+    table = _table(input_range, config)
+    named_rows = _rows_by_column(header, rows, table, counters)
+    return row_documents(with_partition(named_rows, input_range.path), table, counters)
+
+
+def _delimited_rows(
+    stream: BinaryIO, input_range: InputRange, counters: Counters
+) -> Iterator[_Row]:
+    name = input_range.name
+    lines = (
+        (offset, decode(line, f"{name}, byte {offset}", counters))
+        for offset, line in read_lines(stream, input_range, counters)
+    )
+    if input_range.format == "csv":
+        return csv_rows(lines, name, counters)
+    return ((offset, line.split("\t") if line else []) for offset, line in lines)
+
+
+def _header(rows: Iterator[_Row]) -> list[str]:
+    """Return the names in the first row, without the spaces that some write after each comma."""
+    _, fields = next(rows, (0, []))
+    return [name.strip() for name in fields]
+
+
+def _rows_by_column(
+    header: Sequence[str],
+    rows: Iterable[_Row],
+    table: Table,
+    counters: Counters,
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield each row by column; an empty line is not a row, but may end a document."""
+    for offset, fields in rows:
+        if len(fields) == len(header):
+            yield offset, dict(zip(header, fields, strict=True))
+        elif not fields and table.documents == "sentence":
+            yield offset, {}
+        elif fields:
+            counters.skip("wrong_number_of_columns", table.location(offset))
+
+
+def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[_Row]:
+    """Yield the rows of numbered lines, whose quotes may join several of them.
+
+    `counters` gets the bad input ``not_csv`` (a quote that is not closed, or inside a field) and
+    ``oversized_row`` (more than `LONGEST_LINE_BYTES`).
+
+    After a row that is not CSV reading resumes at the line after its first, so that a missing
+    quote costs one row. It costs all lines of the row if the file has many such rows, because
+    reading them again and again would take quadratic time:
+
+        1  a,"b        no closing quote: the row runs on to the next quote, in line 3
+        2  c,d
+        3  e,"f"       a quote inside a field: not CSV. Line 1 is counted, lines 2 and 3 given back
+    """
+    # The module's default of 128 KiB is less than an article.
+    csv.field_size_limit(LONGEST_LINE_BYTES + 1)
+    source = _Lines(lines)
+    # The first line shows the delimiter, and is then read as the header.
+    first_line = next(source, "")
+    source.give_back([(0, first_line.removesuffix("\n"))])
+    # Strict, because a lenient reader would take a missing quote for the rest of the file.
+    reader = csv.reader(source, delimiter=csv_delimiter(first_line), strict=True)
+    while True:
+        source.taken.clear()
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, _OversizedRowError) as error:
+            (offset, _), *following = source.taken
+            reason = "oversized_row"
+            if isinstance(error, csv.Error):
+                reason = "not_csv"
+            counters.skip(reason, f"{name}, byte {offset}")
+            if source.may_give_back(following):
+                source.give_back(following)
+            continue
+        offset, _ = source.taken[0]
+        yield offset, fields
+
+
+class _OversizedRowError(Exception):
+    """More text belongs to a row than a document may have."""
+
+
+class _Lines:
+    """An iterator over lines, with their breaks, that remembers those `taken`.
+
+    Lines can be given back to it; it returns them next.
+    """
+
+    def __init__(self, lines: Iterable[tuple[int, str]]) -> None:
+        self.taken: list[tuple[int, str]] = []
+        self._lines = iter(lines)
+        self._given_back: list[tuple[int, str]] = []  # the next one is the last
+        self._num_taken_characters = 0
+        self._allowance = LONGEST_LINE_BYTES
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        if not self.taken:
+            self._num_taken_characters = 0
+        if self._given_back:
+            offset, line = self._given_back.pop()
+        else:
+            offset, line = next(self._lines)
+            self._allowance += _AGAIN_PER_CHARACTER * len(line)
+        self.taken.append((offset, line))
+        self._num_taken_characters += len(line) + 1
+        if self._num_taken_characters > LONGEST_LINE_BYTES:
+            raise _OversizedRowError
+        return f"{line}\n"
+
+    def may_give_back(self, lines: Sequence[tuple[int, str]]) -> bool:
+        """Return whether `lines` may be read again, and count them as such."""
+        num_characters = sum(len(line) for _, line in lines)
+        if num_characters > self._allowance:
+            return False
+        self._allowance -= num_characters
+        return True
+
+    def give_back(self, lines: Sequence[tuple[int, str]]) -> None:
+        """Return `lines` next, in their order, before all others."""
+        self._given_back.extend(reversed(lines))
+
+
+def _table(input_range: InputRange, config: IngestConfig) -> Table:
+    return Table(
+        name=input_range.name,
+        stem=stem_of(input_range.name, *_SUFFIXES[input_range.format]),
+        source=input_range.format,
+        columns=Columns.of(config),
+        documents=config.documents,
+        unit="byte",
+    )
+
+
+class _DocElement(NamedTuple):
+    """An article as it is in the file, from its ``<doc`` line on."""
+
+    offset: int
+    header: bytes
+    lines: list[bytes]
+
+
+def read_extracted(
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms.
+
+    The source of articles of no known wiki is ``wikiextractor``. `counters` gets the bad input
+    ``cut_off_article`` (kept as far as it goes), ``oversized_article``, ``malformed_header``,
+    ``text_outside_articles``, ``invalid_utf8`` (kept, with U+FFFD for the bad bytes), and what
+    `row_documents` and `read_lines` name.
+    """
+    name = input_range.name
+    table = Table(
+        name=name,
+        stem=stem_of(name),
+        source="wikiextractor",
+        columns=Columns(),
+        unit="byte",
+        extracted=True,
+    )
+    head = decompressed(file, name, Counters()).read(len(BOM) + 1)
+    file.seek(0)
+    stream = decompressed(file, name, counters)
+    if head.removeprefix(BOM).startswith(b"{"):
+        rows = _read_objects(stream, input_range, table, counters)
+    else:
+        rows = _read_articles(stream, input_range, table, counters)
+    return row_documents(rows, table, counters)
+
+
+def _read_articles(
+    stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the articles whose header begins in the range, as rows with their offsets."""
+    for article in _articles(stream, input_range, counters):
+        location = table.location(article.offset)
+        header = decode(article.header, location, counters)
+        text = decode(b"\n".join(article.lines), location, counters)
+        match = _ARTICLE_HEADER.match(header)
+        if match is None:
+            counters.skip("malformed_header", location)
+            continue
+        page_id, url, title = (html.unescape(value or "") for value in match.groups())
+        yield article.offset, {"id": page_id, "url": url, "title": title, "text": text}
+
+
+def _articles(
+    stream: BinaryIO, input_range: InputRange, counters: Counters
+) -> Iterator[_DocElement]:
+    """Yield the articles whose header begins in the range; the last may end beyond it."""
+    article: _DocElement | None = None
+    # Text outside articles is counted once a gap. A range that begins within the file may begin
+    # within an article of the range before: nothing is outside until that one ends.
+    counts_outside = input_range.start == 0
+    for offset, line in read_lines(stream, input_range, counters, beyond=True):
+        in_range = input_range.stop is None or offset < input_range.stop
+        if line.startswith(ARTICLE_HEAD):
+            if article:
+                counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
+                yield article
+            article = None
+            if in_range:
+                article = _DocElement(offset, line, [])
+            counts_outside = False
+        elif line.strip() == _ARTICLE_END:
+            if article:
+                yield article
+            article = None
+            counts_outside = True
+        elif article and offset - article.offset > LONGEST_ARTICLE_BYTES:
+            counters.skip("oversized_article", f"{input_range.name}, byte {article.offset}")
+            article = None
+        elif article:
+            article.lines.append(line)
+        elif counts_outside and in_range and line.strip():
+            counters.skip("text_outside_articles", f"{input_range.name}, byte {offset}")
+            counts_outside = False
+        if not in_range and article is None:
+            return
+    if article:
+        counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
+        yield article
