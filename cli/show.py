@@ -1,6 +1,6 @@
 """Define the command ``clozeworks show``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,9 +8,7 @@ from ..pipeline.errors import UserError
 from .output import make_console, printable
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from ..pipeline.auditing.decode import Instance, Token
+    from ..pipeline.auditing.decode import Token
 
 MAX_SENTENCES = 20
 """Sentences of a document that are shown."""
@@ -44,7 +42,9 @@ def show(directory: str, num_rows: int, split: str) -> None:
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
     kept one as [=original]. On a terminal, A and B have different colours.
     """
-    from ..pipeline.auditing.decode import first_documents, first_instances
+    from rich.text import Text
+
+    from ..pipeline.auditing.decode import first_documents, first_instances, label_names
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.stage import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
@@ -57,44 +57,26 @@ def show(directory: str, num_rows: int, split: str) -> None:
     # One line of output per line of text, so that it can be searched and piped.
     console = make_console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):
-        documents = first_documents(directory, manifest, split, num_rows)
-        shown = (_document(document) for document in documents)
-    else:
-        vocabulary = read_vocabulary(directory)
-        instances = first_instances(directory, manifest, split, num_rows, vocabulary)
-        pairing = manifest.config.pairing
-        shown = (_instance(instance, pairing) for instance in instances)
-    for lines in shown:
-        for line in lines:
-            console.print(line)
+        for document in first_documents(directory, manifest, split, num_rows):
+            sentences = document["sentences"]
+            about = f"{document['language']}, {len(sentences)} sentences"
+            heading = f"{document['doc_id']}  {document['title']}  ({about})"
+            console.print(Text(printable(heading), "bold"))
+            for sentence in sentences[:MAX_SENTENCES]:
+                console.print(Text(printable(f"  {sentence}")))
+            console.print()
+        return
+    labels = label_names(manifest.config.pairing)
+    vocabulary = read_vocabulary(directory)
+    for instance in first_instances(directory, manifest, split, num_rows, vocabulary):
+        label = labels[instance.label != 0]
+        documents = f"documents {instance.document_a} and {instance.document_b}"
+        tokens = instance.tokens
+        heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
+        words = [Text(printable(_marked(token)), STYLES[token.role]) for token in tokens]
+        console.print(Text(printable(heading), "bold"))
+        console.print(Text(" ").join(words))
         console.print()
-
-
-def _document(row: dict[str, Any]) -> "list[Text]":
-    from rich.text import Text
-
-    sentences = row["sentences"]
-    about = f"{row['language']}, {len(sentences)} sentences"
-    lines = [Text(printable(f"{row['doc_id']}  {row['title']}  ({about})"), "bold")]
-    for sentence in sentences[:MAX_SENTENCES]:
-        lines.append(Text(printable(f"  {sentence}")))
-    return lines
-
-
-def _instance(instance: "Instance", pairing: str) -> "list[Text]":
-    from rich.text import Text
-
-    from ..pipeline.auditing.decode import label_names
-
-    label_0, label_1 = label_names(pairing)
-    label = label_0
-    if instance.label != 0:
-        label = label_1
-    documents = f"documents {instance.document_a} and {instance.document_b}"
-    tokens = instance.tokens
-    heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
-    words = [Text(printable(_marked(token)), STYLES[token.role]) for token in tokens]
-    return [Text(printable(heading), "bold"), Text(" ").join(words)]
 
 
 def _marked(token: "Token") -> str:

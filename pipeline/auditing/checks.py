@@ -2,23 +2,36 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+
+import numpy as np
 
 from .. import storage
 from ..counters import count_of
 from ..instances.balance import Z_JUDGED
-from ..manifests import InstancesManifest, InstancesShard, MixtureGroup
+from ..manifests import InstancesManifest
 from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
 from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
 from .label_checks import label_checks, origin_checks
-from .mask_checks import mask_checks, split_checks, top_tokens
 from .measures import MIN_MASKED_SPANS, Measures, measured_rows, read_batch
 from .origins import OriginMeasures, documents_of
-from .verdict import Audit, Check, at_most, exact, info, none, verdict_of
+from .verdict import (
+    TOO_LITTLE,
+    Z_SHOWN,
+    Audit,
+    Check,
+    Verdict,
+    at_most,
+    exact,
+    info,
+    none,
+    too_few,
+    verdict_of,
+)
 
 # Of the weight that was asked for.
 WEIGHT_TOLERANCE = 0.02
@@ -31,8 +44,21 @@ MIN_SEEN_SHARE = 0.5
 TEXT_PER_TOKEN = 50
 MAX_PADDING_SHARE = 0.05
 """In packed rows: a long document ends its row with the last sentence that fits."""
-NUM_TOP_TOKENS = 30
 NUM_SOURCES = 10
+MIN_WHOLE_WORD_BUDGET = 0.9
+"""Whole words cannot always fill the mask budget; using less than this share is a fault, unless
+words are long.
+"""
+
+MIN_RANDOM_TOKENS = 100
+"""With fewer, chi-squared is too far from its limiting distribution."""
+
+MAX_UNEVENNESS = 0.05
+"""Chi-squared per token may exceed 1 by this beyond chance: in a large corpus, any small deviation
+would be significant.
+"""
+
+NUM_TOP_SHOWN = 8
 # In a slice of rows; every measure needs a few arrays of 8 bytes a token.
 TOKENS_AT_ONCE = 1 << 20
 
@@ -66,6 +92,11 @@ def audit_instances(
     measures = Measures(vocabulary, manifest.config, num_rows)
     origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
+    footer = {
+        b"clozeworks.tokenizer": str(vocabulary.fingerprint).encode(),
+        b"clozeworks.max_length": str(manifest.config.max_length).encode(),
+        b"clozeworks.seed": str(manifest.config.seed).encode(),
+    }
     rows_at_once = max(1, TOKENS_AT_ONCE // manifest.config.max_length)
     for shard in manifest.shards:
         # What a model can learn about the label, it learns from the training rows.
@@ -79,7 +110,9 @@ def audit_instances(
                     origins.add(measured.rows)
             if is_training:
                 origins.end_shard(shard.name)
-            num_foreign += _is_foreign(file.schema_arrow.metadata or {}, measures)
+            # Absent is not a fault: a tool that rewrites a Parquet file may drop such metadata.
+            found = file.schema_arrow.metadata or {}
+            num_foreign += any(found.get(name, value) != value for name, value in footer.items())
 
     segments = (measures.lengths_a, measures.lengths_b)
     return Audit(
@@ -91,31 +124,13 @@ def audit_instances(
             *origin_checks(measures, origins, manifest),
             *mask_checks(measures),
             *split_checks(measures),
-            *_special_checks(measures),
-            *_token_checks(measures, manifest),
-            *_mixture_checks(manifest),
-            *_source_checks(manifest.shards),
+            *_text_checks(measures, manifest),
+            *_source_checks(manifest),
         ],
         lengths=measures.row_lengths.tolist(),
         segment_lengths=[histogram.sum(axis=0).tolist() for histogram in segments],
         mask_positions=measures.mask_positions.tolist(),
-        top_masked=top_tokens(measures, NUM_TOP_TOKENS),
-        shares_read=_shares_read(manifest.mixture),
     )
-
-
-def _is_foreign(footer: dict[bytes, bytes], measures: Measures) -> bool:
-    """Tell whether a shard's footer names another vocabulary, length or seed than the manifest."""
-    expected = {
-        b"clozeworks.tokenizer": measures.vocabulary.fingerprint,
-        b"clozeworks.max_length": measures.config.max_length,
-        b"clozeworks.seed": measures.config.seed,
-    }
-    for name, value in expected.items():
-        # Absent is not a fault: a tool that rewrites a Parquet file may drop such metadata.
-        if name in footer and footer[name] != str(value).encode():
-            return True
-    return False
 
 
 def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
@@ -132,7 +147,21 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     yield info("mean row length", mean_length, f"{mean_length:.1f} of {max_length}")
     padding = 1 - mean_length / max_length
     if measures.config.packs:
-        yield from _packing_checks(measures, padding, manifest.mixture)
+        # The last row of each pass over a shard holds what is left; with weights a pass is packed
+        # in several readings.
+        readings_per_pass = max([1, *(math.ceil(group.weight) for group in manifest.mixture)])
+        num_partial = len(measures.passes) * readings_per_pass
+        limit = MAX_PADDING_SHARE + num_partial / max(stored_rows, 1)
+        check = at_most("padding at fixed length", padding, limit, stored_rows)
+        if check.verdict == "bad":
+            # No packing does much better: two documents of 0.6 rows, say, cannot share one.
+            reason = "documents of these lengths leave rows of this one so empty"
+            check = check.explained(reason, "choose another `max_length`")
+        yield check
+        per_row = counts["rows"] / max(stored_rows, 1)
+        yield info("documents in a row", per_row, f"{per_row:.1f}")
+        mean_length = num_tokens / max(counts["rows"], 1)
+        yield info("mean length of a packed document", mean_length, f"{mean_length:.1f}")
     else:
         yield info("padding at fixed length", padding, f"{padding:.1%}")
 
@@ -143,31 +172,10 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     yield at_most(name, repeated_share, MAX_REPEATED_SHARE, num_hashed)
 
 
-def _packing_checks(
-    measures: Measures, padding: float, mixture: Sequence[MixtureGroup]
-) -> Iterator[Check]:
-    """Judge how full packed rows are, and show how long the documents in them."""
-    counts = measures.counts
-    num_sequences = counts["rows"]
-    stored_rows = counts["stored_rows"]
-    # The last row of each pass over a shard holds what is left; with weights a pass is packed in
-    # several readings.
-    readings_per_pass = max([1, *(math.ceil(group.weight) for group in mixture)])
-    num_partial = len(measures.passes) * readings_per_pass
-    limit = MAX_PADDING_SHARE + num_partial / max(stored_rows, 1)
-    check = at_most("padding at fixed length", padding, limit, stored_rows)
-    if check.verdict == "bad":
-        # No packing does much better: two documents of 0.6 rows, say, cannot share one.
-        reason = "documents of these lengths leave rows of this one so empty"
-        check = check.explained(reason, "choose another `max_length`")
-    yield check
-    per_row = num_sequences / max(stored_rows, 1)
-    yield info("documents in a row", per_row, f"{per_row:.1f}")
-    mean_length = counts["tokens"] / max(num_sequences, 1)
-    yield info("mean length of a packed document", mean_length, f"{mean_length:.1f}")
-
-
-def _special_checks(measures: Measures) -> Iterator[Check]:
+def _text_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
+    """Judge special and unknown tokens, and the number of tokens, over all passes, by the
+    manifest's counts for the documents.
+    """
     counts = measures.counts
     yield none("rows with misplaced [CLS] or [SEP]", counts["rows_without_specials"])
     yield none("special tokens in the text", counts["specials_in_text"])
@@ -190,33 +198,27 @@ def _special_checks(measures: Measures) -> Iterator[Check]:
         )
     yield check
 
-
-def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
-    """Compare the number of tokens in the rows with the manifest's counts for the documents, over
-    all passes.
-    """
-    name = "tokens in rows (documents minus tokens cut)"
     tokens_in = manifest.counts.get("tokens_in", 0)
     tokens_cut = manifest.counts.get("tokens_cut", 0)
-    tokens_used = measures.counts["text_tokens"]
+    tokens_used = counts["text_tokens"]
     cut_share = tokens_cut / max(tokens_in, 1)
-
     if measures.config.pairing == "bert":  # uses some text twice, and some not at all
         ratio = tokens_used / max(tokens_in, 1)
         yield info("tokens in rows per token in documents", ratio, f"{ratio:.3f}")
         yield info("tokens cut", cut_share, f"{cut_share:.3%}")
-        return
-    yield exact(name, tokens_used, tokens_in - tokens_cut)
-    yield at_most("tokens cut", cut_share, MAX_CUT_SHARE, measures.counts["rows"])
+    else:
+        name = "tokens in rows (documents minus tokens cut)"
+        yield exact(name, tokens_used, tokens_in - tokens_cut)
+        yield at_most("tokens cut", cut_share, MAX_CUT_SHARE, counts["rows"])
 
 
-def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
-    """Judge how often the documents of each origin are read, if weights were asked for."""
-    if not weights_of(manifest.mixture):
-        return
+def _source_checks(manifest: InstancesManifest) -> Iterator[Check]:
+    """Judge how often the documents of each origin are read, if weights were asked for; show each
+    source's share of the documents' tokens, largest first.
+    """
     passes = manifest.config.duplicates
     for group in manifest.mixture:
-        if not group.tokens:
+        if not group.tokens or not weights_of(manifest.mixture):
             continue
         # By tokens: a long document weighs more in training than a short one.
         times_read = group.tokens_built / group.tokens / passes
@@ -234,25 +236,114 @@ def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
         name = f"times read per pass: {group.source}, {group.language}"
         yield Check(name, measured, asked, verdict, times_read)
 
-
-def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
-    """Show each source's share of the documents' tokens, largest first."""
     tokens: Counter[str] = Counter()
-    for shard in shards:
+    for shard in manifest.shards:
         tokens.update(shard.source_tokens)
     for source, num_tokens in tokens.most_common(NUM_SOURCES):
         share = num_tokens / max(tokens.total(), 1)
         yield info(f"tokens from {source}", share, f"{share:.1%}")
 
 
-def _shares_read(mixture: Sequence[MixtureGroup]) -> list[dict[str, str | float]]:
-    """Return each origin's share of the training tokens, largest first."""
-    total = max(sum(group.tokens_built for group in mixture), 1)
-    largest_first = sorted(
-        mixture, key=lambda group: (-group.tokens_built, group.source, group.language)
-    )
+def mask_checks(measures: Measures) -> Iterator[Check]:
+    """Judge the number of masks, in all and in each row."""
+    counts = measures.counts
+    masks_words = measures.config.masking != "token"
+    num_tokens = max(counts["tokens"], 1)
+    share = counts["masked"] / num_tokens
+    asked_share = counts["masks_asked"] / num_tokens
+    measured = f"{share:.2%}"
+    asked = f"{asked_share:.2%}"
+    if masks_words:
+        # The rest of a row's budget may be too little for another word: on average a word's tokens
+        # but one, which in long words is more than `MIN_WHOLE_WORD_BUDGET` allows.
+        unused = counts["masks_asked"] - counts["masked"]
+        spare = counts["rows"] * (counts["text_tokens"] / max(counts["words"], 1) - 1)
+        enough = unused <= max((1 - MIN_WHOLE_WORD_BUDGET) * counts["masks_asked"], spare)
+        asked = f"at most {asked}, in whole words"
+    else:
+        enough = measured == asked  # fewer lost or added masks are left to the next check
+    yield Check("masked share", measured, asked, verdict_of(enough), share)
+    yield none("rows with the wrong number of masks", counts["rows_breaking_count"])
+    if masks_words:
+        yield none("partly masked words", counts["split_words"])
+
+    masked = max(counts["masked"], 1)
+    # Stable, so that equally frequent tokens come in the order of the vocabulary.
+    top = np.argsort(-measures.masked_tokens, kind="stable")[:NUM_TOP_SHOWN].tolist()
     shares = []
-    for group in largest_first:
-        share = group.tokens_built / total
-        shares.append({"source": group.source, "language": group.language, "share": share})
-    return shares
+    for token in top:
+        if share := measures.masked_tokens[token] / masked:
+            shares.append(f"{measures.vocabulary.readable[token]} {share:.1%}")
+    highest = float(measures.masked_tokens[top[0]] / masked)
+    yield info("most frequently masked", highest, "  ".join(shares))
+
+
+def split_checks(measures: Measures) -> Iterator[Check]:
+    """Judge the shares of [MASK], random and kept tokens among the masked ones.
+
+    They are corrected for random tokens that equal the original, and so look kept.
+    """
+    counts = measures.counts
+    masked = max(counts["masked"], 1)
+    titles = {
+        "mask": "masked tokens that are [MASK]",
+        "random": "… a random token",
+        "keep": "… kept",
+    }
+    observed = {kind: counts[f"masked_{kind}"] / masked for kind in titles}
+    # One in `num_ordinary` random tokens is the original by chance: those seen are the others.
+    num_ordinary = int(measures.vocabulary.is_ordinary.sum())
+    corrected = {**observed}
+    corrected["random"] = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
+    corrected["keep"] -= corrected["random"] - observed["random"]
+    for kind, percent in zip(titles, measures.config.mask_split, strict=True):
+        share = corrected[kind]
+        expected = percent / 100
+        # The interval shown is about the observed share. In few tokens, that share and its variance
+        # may be near 0 by chance; so the verdict takes the variance about the share that should be
+        # observed, the expected one before its correction.
+        shown_error = _standard_error(observed[kind], masked)
+        correction = share - observed[kind]
+        judged_error = _standard_error(expected - correction, masked)
+        low = max(share - Z_SHOWN * shown_error, 0.0)
+        high = min(share + Z_SHOWN * shown_error, 1.0)
+        unjudged = too_few(Z_JUDGED * judged_error, counts["rows"])
+        verdict: Verdict = "unjudged"
+        if not unjudged:
+            verdict = verdict_of(abs(share - expected) <= Z_JUDGED * judged_error)
+        measured = f"{max(share, 0.0):.2%} ({low:.2%} to {high:.2%})"
+        asked = unjudged or f"{percent}%"
+        yield Check(titles[kind], measured, asked, verdict, share, (low, high))
+    if counts["masked_random"]:
+        yield _uniform_check(measures)
+
+
+def _standard_error(share: float, masked: int) -> float:
+    """Return the standard error of a share of `masked` tokens, which are drawn independently."""
+    # At least one token: where none is of the kind, the variance is 0, but the share is not exact.
+    variance = max(masked * share * (1 - share), 1.0)
+    return math.sqrt(variance) / masked
+
+
+def _uniform_check(measures: Measures) -> Check:
+    """Judge by chi-squared whether random tokens are uniform over the ordinary ones other than the
+    original.
+    """
+    name = "spread of random tokens (chi-squared per token)"
+    num_random = measures.counts["masked_random"]
+    if num_random < MIN_RANDOM_TOKENS:
+        return Check(name, f"{num_random} tokens", TOO_LITTLE, "unjudged", None)
+    is_ordinary = measures.vocabulary.is_ordinary
+    times_drawn = measures.random_tokens[is_ordinary]
+    # A token is seen as random only where it is not the original.
+    original_shares = measures.masked_tokens[is_ordinary] / measures.counts["masked"]
+    expected = 1 - original_shares
+    expected *= times_drawn.sum() / expected.sum()
+    freedom = max(len(times_drawn) - 1, 1)
+    squared_errors = (times_drawn - expected) ** 2
+    chi_squared = float((squared_errors / expected).sum())
+    ratio = chi_squared / freedom
+    # Chi-squared per degree of freedom has mean 1 and variance 2 / freedom.
+    limit = 1 + Z_JUDGED * math.sqrt(2 / freedom) + MAX_UNEVENNESS
+    asked = f"at most {limit:.2f}"
+    return Check(name, f"{ratio:.3f}", asked, verdict_of(ratio <= limit), ratio)

@@ -138,9 +138,7 @@ class Audit:
     """All checks, and the histograms that the report draws.
 
     `lengths` counts rows by length in tokens, one list per label; `segment_lengths` does so for
-    segments A and B; `mask_positions` counts masked tokens by position in the row; `top_masked`
-    holds the most frequently masked tokens with their counts. `shares_read` has the share of each
-    source and language in the training tokens of all passes.
+    segments A and B; `mask_positions` counts masked tokens by position in the row.
     """
 
     config: dict[str, Any]
@@ -148,8 +146,6 @@ class Audit:
     lengths: list[list[int]]
     segment_lengths: list[list[int]]
     mask_positions: list[int]
-    top_masked: list[tuple[str, int]]
-    shares_read: list[dict[str, str | float]]
 
     @property
     def failed(self) -> list[Check]:

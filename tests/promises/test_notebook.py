@@ -32,8 +32,8 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     parameter = notebook.cells[1]
     assert parameter.source.startswith("INSTANCES = ")
     parameter.source = f"INSTANCES = {str(write_instances(tmp_path / 'instances'))!r}"
-    document = {"doc_id": "a", "source": "books", "language": "en", "title": ""}
-    document["sentences"] = ["See <b>www.example.org</b>.", "No end"]
+    text = {"title": "", "sentences": ["See <b>www.example.org</b>.", "No end"]}
+    document = {"doc_id": "a", "source": "books", "language": "en", **text}
     (tmp_path / "documents").mkdir()
     table = pa.Table.from_pylist([document], DOCUMENTS)
     pq.write_table(table, tmp_path / "documents" / "train-00000-of-00001.parquet")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from clozeworks.pipeline.auditing.mask_checks import mask_checks, split_checks
+from clozeworks.pipeline.auditing.checks import mask_checks, split_checks
 from clozeworks.pipeline.auditing.measures import Measures
 from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict, wilson_interval
 from clozeworks.pipeline.config import BuildConfig
@@ -129,7 +129,7 @@ def test_an_origin_that_gives_away_the_label_fails(tmp_path, negatives: str):
     ],
 )
 def test_the_verdict_names_what_fails_and_what_was_not_judged(checks, verdict, sentence):
-    audited = Audit({}, [check(*values) for values in checks], [], [], [], [], [])
+    audited = Audit({}, [check(*values) for values in checks], [], [], [])
     assert (audited.verdict, audited.sentence) == (verdict, sentence)
 
 
@@ -140,7 +140,7 @@ def test_the_verdict_says_what_to_do():
     sentence = (
         "1 check fails: IsNext 9% (expected 50%; ingest with a larger `validation_share`); 0 hold."
     )
-    assert Audit({}, [failing], [], [], [], [], []).sentence == sentence
+    assert Audit({}, [failing], [], [], []).sentence == sentence
     assert failing.measured_and_advice == "9%; ingest with a larger `validation_share`"
 
 
