@@ -84,7 +84,7 @@ class ModelConfig(Shape):
     def activation_bytes(self) -> float:
         """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16.
 
-        As `torch.compile` saves them: see the tests of the traced GPU.
+        As `torch.compile` saves them (benchmarks/results/2026-11-23-gpu-traced.md).
         """
         # Two bytes each: input, queries, keys, values, attention's output, the sum before each
         # LayerNorm, the states between both halves; before and after GELU. A byte for each of two
