@@ -22,11 +22,6 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 @click.argument("data", type=click.Path(), metavar="DATA")
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch, for instances.")
-@click.option(
-    "--pair-columns",
-    metavar="GOOD,BAD",
-    help="Columns of minimal pairs; the default is sentence_good,sentence_bad.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @device_option
 def evaluate(
@@ -34,7 +29,6 @@ def evaluate(
     data: str,
     split: str | None,
     batch_size: int | None,
-    pair_columns: str | None,
     as_json: bool,
     device: str,
 ) -> CommandSummary | None:
@@ -53,9 +47,9 @@ def evaluate(
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
-        if split or batch_size or pair_columns:
+        if split or batch_size:
             raise UserError(
-                "--split, --batch-size and --pair-columns are for pre-trained models, but "
+                "--split and --batch-size are for pre-trained models, but "
                 f"{model} is a fine-tuned model."
             )
         from ..model.finetuning.evaluate import evaluate_task
@@ -70,10 +64,7 @@ def evaluate(
                 raise UserError(
                     f"--split and --batch-size are for instances, but {data} holds minimal pairs."
                 )
-            columns = _columns(pair_columns)
-            measured = _evaluate_pairs(model, data, columns, device)
-        elif pair_columns:
-            raise UserError(f"--pair-columns is for minimal pairs, but {data} holds instances.")
+            measured = _evaluate_pairs(model, data, device)
         else:
             measured = _evaluate_instances(model, data, split, device, batch_size)
     if as_json:
@@ -92,26 +83,15 @@ def _are_pairs(data: str) -> bool:
     return "manifest.json" not in names and any(name.endswith(".jsonl") for name in names)
 
 
-def _columns(pair_columns: str | None) -> tuple[str, str]:
-    from ..model.scoring.minimal_pairs import COLUMNS
-
-    if pair_columns is None:
-        return COLUMNS
-    names = pair_columns.split(",")
-    if len(names) != 2:
-        raise UserError(f"--pair-columns {pair_columns} is not two names with a comma between.")
-    return names[0], names[1]
-
-
-def _evaluate_pairs(model: str, data: str, columns: tuple[str, str], device: str) -> dict[str, Any]:
-    from ..model.scoring.minimal_pairs import evaluate_minimal_pairs
+def _evaluate_pairs(model: str, data: str, device: str) -> dict[str, Any]:
+    from ..model.minimal_pairs import evaluate_minimal_pairs
 
     with training_progress() as report:
 
         def show(num_done: int, num_sentences: int) -> None:
             report({"stage": "sentences", "step": num_done, "steps": num_sentences})
 
-        return evaluate_minimal_pairs(model, data, device, columns=columns, progress=show)
+        return evaluate_minimal_pairs(model, data, device, show)
 
 
 def _evaluate_instances(

@@ -19,27 +19,13 @@ from .summary import CommandSummary
     help="Number of candidates per [MASK].",
 )
 @click.option(
-    "--score",
-    is_flag=True,
-    help="Instead print how likely TEXT is: its pseudo-log-likelihood, the sum of the logarithms "
-    "of each token's probability when it is masked.",
-)
-@click.option(
     "--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON."
 )
-def fill(run: str, text: str, top: int, score: bool, as_json: bool) -> CommandSummary | None:
+def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
     """Print the most likely tokens for each [MASK] in TEXT, according to the model in RUN."""
     # Bytes of an argument that are not UTF-8 come as halves of surrogate pairs.
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise UserError("TEXT is not UTF-8.")
-    if score:
-        from ..model.scoring.likelihood import SentenceScorer
-
-        (value,) = SentenceScorer(run).scores([text])
-        if as_json:
-            click.echo(json.dumps({"score": value}))
-            return None
-        return CommandSummary("fill", run, [("text", text), ("score", f"{value:.3f}")])
     from ..model.pretraining.fill import fill as run_fill
 
     masks = run_fill(run, text, top)

@@ -161,11 +161,8 @@ def test_options_for_the_other_kind_of_model_are_refused(run, instances, tmp_pat
     with pytest.raises(SystemExit):
         main(["evaluate", str(run), instances, "--metric", "korquad"])
     assert "Error: --metric is for a fine-tuned model" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(run), instances, "--pair-columns", "a,b"])
-    assert "Error: --pair-columns is for minimal pairs" in capsys.readouterr().err
     (tmp_path / "task.json").write_text("{}")
-    expected = "Error: --split, --batch-size and --pair-columns are for pre-trained"
+    expected = "Error: --split and --batch-size are for pre-trained"
     for option in ("--split=train", "--batch-size=3"):
         with pytest.raises(SystemExit):
             main(["evaluate", str(tmp_path), instances, option])

@@ -1,0 +1,200 @@
+"""Measure an encoder on minimal pairs, such as BLiMP (arXiv 1912.00582), as it is: of two sentences
+that differ in little, the acceptable one should have the higher score.
+
+A sentence's score is its pseudo-log-likelihood: each token is masked once, and the logarithms of
+its probabilities given the rest are added up (arXiv 1910.14659). A token of a word of several
+tokens is easy to guess from the others, so such words would score too high. Therefore the tokens of
+the same word to its right are masked too (PLL-word-l2r, arXiv 2305.10588):
+
+    tokens      [CLS] the sou ##ven ##ir [SEP]
+    rows        [CLS] [M] sou ##ven ##ir [SEP]      -> the
+                [CLS] the [M] [M]   [M]  [SEP]      -> sou
+                [CLS] the sou [M]   [M]  [SEP]      -> ##ven
+                [CLS] the sou ##ven [M]  [SEP]      -> ##ir
+
+A left-to-right encoder needs a single row: a token's probability given those before it.
+
+Shapes: R rows, L tokens of a row, V tokens in the vocabulary.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.stats import binomtest
+
+from ..pipeline.errors import UserError
+from .checkpoint import Checkpoint
+from .copies import local_copy
+from .tasks.tables import read_rows
+from .training.device import find_device
+
+COLUMNS = ("sentence_good", "sentence_bad")
+GROUPS = ("field", "linguistics_term", "phenomenon")
+"""Columns by which accuracy is reported, where a file has them; BLiMP has the first two."""
+SENTENCES_AT_ONCE = 1000
+TOKENS_AT_ONCE = (2048, 65536)
+"""On a CPU, and on a GPU."""
+
+
+def evaluate_minimal_pairs(
+    run: str | Path,
+    data: str | Path,
+    device: str = "auto",
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Return the `accuracy` over ``all`` pairs, and for each column of `GROUPS` in the data that of
+    each of its values.
+
+    `data` is a table with the columns `COLUMNS`, or a folder of JSON Lines. `progress` is called
+    with the number of sentences scored and that of all. Raises `UserError` if a column is missing,
+    and as `SentenceScorer`.
+    """
+    pairs = list(read_minimal_pairs(data))
+    if not pairs:
+        raise UserError(f"{data} has no pairs.")
+    scorer = SentenceScorer(run, device)
+    sentences = [sentence for good, bad, _ in pairs for sentence in (good, bad)]
+    scores = np.zeros(len(sentences))
+    for first in range(0, len(sentences), SENTENCES_AT_ONCE):
+        some = sentences[first : first + SENTENCES_AT_ONCE]
+        scores[first : first + len(some)] = scorer.scores(some)
+        if progress:
+            progress(first + len(some), len(sentences))
+    is_right_N = (scores[::2] > scores[1::2]).tolist()
+    by_group: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for (_, _, groups), is_right in zip(pairs, is_right_N, strict=True):
+        for column, value in groups.items():
+            by_group[column][value].append(is_right)
+    measured: dict[str, Any] = {"all": accuracy(is_right_N)}
+    for column, answers in by_group.items():
+        measured[column] = {value: accuracy(answers[value]) for value in sorted(answers)}
+    return measured
+
+
+def accuracy(is_right: Sequence[bool]) -> dict[str, float]:
+    """Return the number of ``pairs``, the share in which the acceptable sentence has the higher
+    score, and the ends of its 95% interval (Wilson's), ``low`` and ``high``.
+    """
+    num_right, num_pairs = sum(is_right), len(is_right)
+    low, high = binomtest(num_right, num_pairs).proportion_ci(method="wilson")
+    share = num_right / num_pairs
+    return {"pairs": num_pairs, "accuracy": share, "low": float(low), "high": float(high)}
+
+
+def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield the acceptable and the other sentence of each pair of a table, or of all JSON Lines in
+    a folder, by name; and its kinds, by column.
+    """
+    files = [local_copy(data)]
+    if files[0].is_dir():
+        files = sorted(files[0].glob("*.jsonl"))
+        if not files:
+            raise UserError(f"The folder {data} has no .jsonl files.")
+    for file in files:
+        for row in read_rows(file):
+            for column in COLUMNS:
+                if column not in row.values:
+                    raise UserError(
+                        f"{row.where}: there is no column {column}, only {', '.join(row.values)}. "
+                        "Minimal pairs need two columns of sentences; labelled examples need a "
+                        "model that is fine-tuned."
+                    )
+            good, bad = map(row.text, COLUMNS)
+            yield good, bad, {name: row.text(name) for name in GROUPS if row.values.get(name)}
+
+
+class _MaskedRow(NamedTuple):
+    sentence: int
+    ids_L: np.ndarray
+    position: int
+    token_id: int
+    """Of the predicted token."""
+
+
+class SentenceScorer:
+    """Scores sentences with the model in a directory.
+
+    Raises `UserError` without a model, or without [MASK] in its vocabulary.
+    """
+
+    def __init__(self, run: str | Path, device: str = "auto") -> None:
+        self._run = run
+        self._device = find_device(device)
+        checkpoint = Checkpoint.open(run)
+        self._model = checkpoint.pretrain_model().eval().to(self._device)
+        self._tokenizer = checkpoint.tokenizer()
+        # "[MASK]" in a sentence is text.
+        self._tokenizer.encode_special_tokens = True
+        mask_id = self._tokenizer.token_to_id("[MASK]")
+        if mask_id is None:
+            raise UserError(f"The vocabulary in {run} has no [MASK].")
+        self._mask_id: int = mask_id
+
+    def scores(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (N,); 0 for a
+        sentence without tokens.
+
+        Raises `UserError` for a sentence that is longer than the model reads.
+        """
+        # Rows of one length need no padding. Equal ones are computed once: where the sentences of a
+        # pair differ in one word, the rows that mask it are equal.
+        rows_by_length: dict[int, dict[bytes, list[_MaskedRow]]] = defaultdict(dict)
+        for row in self._rows(sentences):
+            equal_rows = rows_by_length[len(row.ids_L)].setdefault(row.ids_L.tobytes(), [])
+            equal_rows.append(row)
+        scores_N = np.zeros(len(sentences))
+        most_tokens = TOKENS_AT_ONCE[self._device.type == "cuda"]
+        for length, groups_by_ids in rows_by_length.items():
+            groups = list(groups_by_ids.values())
+            rows_at_once = max(1, most_tokens // length)
+            for first in range(0, len(groups), rows_at_once):
+                self._add_scores(groups[first : first + rows_at_once], scores_N)
+        return scores_N
+
+    def _rows(self, sentences: Sequence[str]) -> Iterator[_MaskedRow]:
+        limit = self._model.config.max_position_embeddings
+        for sentence, encoding in enumerate(self._tokenizer.encode_batch(list(sentences))):
+            ids_L = np.array(encoding.ids, dtype=np.int64)
+            if len(ids_L) > limit:
+                raise UserError(
+                    f"A sentence has {len(ids_L)} tokens, but the model in {self._run} reads at "
+                    f"most {limit}: {sentences[sentence][:60]!r} …"
+                )
+            words = encoding.word_ids
+            for position, word in enumerate(words):
+                if word is None:  # a special token
+                    continue
+                row_L = ids_L
+                if not self._model.config.is_decoder:
+                    row_L = ids_L.copy()
+                    end = position
+                    while words[end] == word:
+                        end += 1
+                    row_L[position:end] = self._mask_id
+                yield _MaskedRow(sentence, row_L, position, int(ids_L[position]))
+
+    @torch.inference_mode()
+    def _add_scores(self, groups: Sequence[list[_MaskedRow]], scores_N: np.ndarray) -> None:
+        """Add the tokens' log-probabilities, for groups of equal rows of one length, to the scores
+        of their sentences.
+        """
+        ids_RL = torch.from_numpy(np.stack([group[0].ids_L for group in groups]))
+        sentences: list[int] = []
+        index: list[int] = []
+        token_ids: list[int] = []
+        for number, group in enumerate(groups):
+            for row in group:
+                # A left-to-right model predicts a token from the one before.
+                position = row.position - int(self._model.config.is_decoder)
+                sentences.append(row.sentence)
+                index.append(number * ids_RL.shape[1] + position)
+                token_ids.append(row.token_id)
+        hidden_RLD = self._model.encoder(ids_RL.to(self._device))
+        logits_MV = self._model.mlm_logits(hidden_RLD, torch.tensor(index, device=self._device))
+        token_ids_M1 = torch.tensor(token_ids, device=self._device)[:, None]
+        chosen_M1 = logits_MV.float().log_softmax(-1).gather(1, token_ids_M1)
+        np.add.at(scores_N, sentences, chosen_M1.squeeze(1).cpu().numpy())

@@ -1,0 +1,126 @@
+"""Sentences are scored as a plain loop over `transformers`' model scores them, and minimal pairs
+are counted by which scores higher.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from clozeworks.cli.main import main
+from clozeworks.model.minimal_pairs import (
+    SentenceScorer,
+    accuracy,
+    evaluate_minimal_pairs,
+    read_minimal_pairs,
+)
+from clozeworks.pipeline.errors import UserError
+from scipy.stats import binomtest
+from tokenizers import Tokenizer
+from transformers import BertForMaskedLM
+
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+
+SAMPLE = Path(__file__).parents[1] / "fixtures" / "minimal_pairs.jsonl"
+SENTENCES = ["the film was very good", "films was very good", "a films , not bad books !", "films"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("run") / "model")
+
+
+@pytest.fixture(scope="module")
+def speller(tmp_path_factory) -> Path:
+    """A model that knows all letters."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [*letters, *(f"##{letter}" for letter in letters), "'", ".", ",", "?"]
+    return make_checkpoint(tmp_path_factory.mktemp("speller") / "model", words)
+
+
+def loop_over_tokens(run: Path, sentence: str) -> float:
+    """Return the PLL-word-l2r of a sentence, a forward pass a token."""
+    model = BertForMaskedLM.from_pretrained(run).eval()
+    tokenizer = Tokenizer.from_file(str(run / "tokenizer.json"))
+    encoding = tokenizer.encode(sentence)
+    mask = tokenizer.token_to_id("[MASK]") or 0
+    score = 0.0
+    for position, token_id in enumerate(encoding.ids):
+        if encoding.special_tokens_mask[position]:
+            continue
+        ids = torch.tensor([encoding.ids])
+        ids[0, position] = mask
+        for later in range(position + 1, len(encoding.ids)):
+            if not encoding.tokens[later].startswith("##"):
+                break
+            ids[0, later] = mask
+        with torch.no_grad():
+            score += model(ids).logits[0, position].log_softmax(-1)[token_id].item()
+    return score
+
+
+def test_scores_are_those_of_a_plain_loop(run):
+    assert "##s" in Tokenizer.from_file(str(run / "tokenizer.json")).encode("films").tokens
+    wanted = [loop_over_tokens(run, sentence) for sentence in SENTENCES]
+    np.testing.assert_allclose(SentenceScorer(run, "cpu").scores(SENTENCES), wanted, atol=1e-4)
+
+
+def test_a_score_depends_on_neither_batch_nor_order(run, monkeypatch):
+    scorer = SentenceScorer(run, "cpu")
+    together = scorer.scores(SENTENCES)
+    monkeypatch.setattr("clozeworks.model.minimal_pairs.TOKENS_AT_ONCE", (1, 1))
+    np.testing.assert_allclose(scorer.scores(SENTENCES[::-1])[::-1], together, atol=1e-5)
+
+
+def test_a_mask_in_a_sentence_is_text_and_an_empty_one_scores_0(run):
+    scorer = SentenceScorer(run, "cpu")
+    assert scorer.scores(["the [MASK]"]) != scorer.scores(["the film"])
+    assert scorer.scores([""]) == [0.0]
+
+
+def test_a_sentence_that_is_too_long_is_refused(run):
+    with pytest.raises(UserError, match=r"A sentence has 72 tokens, but .* reads at most 64"):
+        SentenceScorer(run, "cpu").scores(["the film was " + "very " * 67])
+
+
+def test_accuracy_is_that_of_the_scores_by_group(speller, monkeypatch):
+    pairs = list(read_minimal_pairs(SAMPLE))
+    scorer = SentenceScorer(speller, "cpu")
+    good = scorer.scores([good for good, _, _ in pairs])
+    bad = scorer.scores([bad for _, bad, _ in pairs])
+    monkeypatch.setattr("clozeworks.model.minimal_pairs.SENTENCES_AT_ONCE", 100)
+    measured = evaluate_minimal_pairs(speller, SAMPLE, "cpu")
+    assert measured["all"]["pairs"] == len(pairs) == 120
+    assert measured["all"]["accuracy"] == np.mean(good > bad)
+    for column in ("field", "phenomenon"):
+        assert sum(group["pairs"] for group in measured[column].values()) == 120
+    binding = np.array([groups["phenomenon"] == "binding" for _, _, groups in pairs])
+    assert measured["phenomenon"]["binding"]["accuracy"] == np.mean((good > bad)[binding])
+
+
+@pytest.mark.parametrize(("right", "pairs"), [(0, 10), (7, 10), (680, 1000), (10, 10)])
+def test_the_interval_is_wilsons(right: int, pairs: int):
+    measured = accuracy([True] * right + [False] * (pairs - right))
+    low, high = binomtest(right, pairs).proportion_ci(method="wilson")
+    assert (measured["low"], measured["high"]) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_a_folder_is_read_and_a_missing_column_is_named(tmp_path):
+    pair = {"sentence_good": "a", "sentence_bad": "b"}
+    (tmp_path / "b.jsonl").write_text(json.dumps({**pair, "field": "x"}) + "\n")
+    (tmp_path / "a.jsonl").write_text(json.dumps(pair) + "\n")
+    assert list(read_minimal_pairs(tmp_path)) == [("a", "b", {}), ("a", "b", {"field": "x"})]
+    with pytest.raises(UserError, match=r"has no \.jsonl files"):
+        list(read_minimal_pairs(tmp_path.parent))
+    (tmp_path / "a.jsonl").write_text('{"yes": "a", "no": "b"}\n')
+    with pytest.raises(UserError, match="there is no column sentence_good, only yes, no"):
+        list(read_minimal_pairs(tmp_path))
+
+
+def test_the_command_prints_accuracy_by_kind(speller, capsys):
+    main(["evaluate", str(speller), str(SAMPLE), "--device", "cpu"])
+    shown = capsys.readouterr().out
+    assert "120 pairs" in shown and "… subject-verb agreement" in shown
+    main(["evaluate", str(speller), str(SAMPLE), "--device", "cpu", "--json"])
+    assert json.loads(capsys.readouterr().out)["field"]["morphology"]["pairs"] == 40
