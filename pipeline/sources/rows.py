@@ -25,10 +25,11 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from ..text import gutenberg
+from ..text.books import is_wrapped
 from ..text.extracted import article_paragraphs, find_remains
 from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
-from .books import WRAP_WIDTH, read_book
+from .books import read_book
 from .records import InputRange, RawDocument
 
 URL = "url"
@@ -43,9 +44,6 @@ _JUDGED_ROWS = 100
 _LONGEST_SENTENCE = 1000
 
 _ONE_BOOK = IngestConfig(documents="file")
-# Hard-wrapped text has at least that many lines, most of them nearly as long as the longest.
-_MIN_WRAPPED_LINES = 20
-_MIN_WRAP_WIDTH = 40
 _HEAD_CHARACTERS = 1 << 14
 _SEARCHED_CHARACTERS = 1 << 20
 
@@ -360,7 +358,7 @@ def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterat
             paragraphs = article_paragraphs(
                 paragraphs, article.title, counters, article.language, remains=here
             )
-        elif article.is_gutenberg or _is_wrapped(paragraphs):
+        elif article.is_gutenberg or is_wrapped(paragraphs):
             # A line is not a paragraph: the text is read like the file of a book. A very long one
             # is cut into several documents; here they are one again.
             file = io.BytesIO(article.text.encode("utf-8", "replace"))
@@ -433,19 +431,6 @@ def _joined_documents(
             id_before = row_id
         lines.append(text)
         num_characters += len(text)
-
-
-def _is_wrapped(lines: list[str]) -> bool:
-    """Return whether the lines of a text are cut at some width."""
-    if len(lines) < _MIN_WRAPPED_LINES:
-        return False
-    lengths = sorted(map(len, lines))
-    # Not the longest: a table or an address may be wider.
-    width = lengths[len(lengths) * 95 // 100]
-    if not _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH:
-        return False
-    median_length = lengths[len(lengths) // 2]
-    return median_length >= 0.75 * width
 
 
 class _WikiName(NamedTuple):

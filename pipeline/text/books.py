@@ -1,0 +1,345 @@
+"""The paragraphs of a plain text or book: hard-wrapped lines are joined; headings, rulers, tables
+and lists with page numbers are left out.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from ..counters import Counters
+from . import gutenberg
+from .gutenberg import Block
+from .sentences import ends_sentence
+
+LONGEST_BLOCK_LINES = 5000
+LONGEST_WRAPPED_LINE = 10_000
+LONGEST_PARAGRAPH = 1_000_000
+WRAP_WIDTH = 100
+LINES_OF_PART = 200
+LONGEST_PART = 100_000
+"""A book's lines are judged in parts, because some may be wrapped and others not."""
+MOST_HEADINGS = 0.03
+"""The share of a book that headings may be, before they are warned about."""
+FEW_HEADINGS = 2000
+"""Characters; a short text may be half title."""
+
+# Share of the lines that end a sentence: nearly all if each is a sentence, few if they are wrapped.
+_MOST_ENDS_IN_WRAPPED = 0.6
+_MOST_ENDS_IN_UNEVEN = 0.3
+_SHORTEST_WRAPPING = 50
+
+_SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
+# "CHAPTER IV. The Storm", "Book the Second", "* EPILOGUE *"
+_HEADING = re.compile(
+    r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza"
+    r"|epilogue|prologue|preface)"
+    r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+"
+    r"|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
+    r"|twenty\W?\w*|thirty\W?\w*|forty\W?\w*)\b"
+    r".{0,60})?\W*$",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"\s*(?:[-–*•]|\d{1,2}[.)])\s")
+_SMALL_START = re.compile(r"[\W_]*[a-z]")
+_NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
+# As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
+_PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
+_NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
+_ENDS_PROSE = tuple(":;,\"'”’»)]—–-*」")
+# A blank between two Chinese or Japanese characters is where lines were joined.
+_CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
+_WORD = re.compile(r"[^\W_]")
+_DIGIT = re.compile(r"\d")
+# Three columns, set apart by more than the two spaces of old typists.
+_TABLE_ROW = re.compile(r"\S {3,}\S.*\S {3,}\S")
+_DEEP_INDENT = " " * 20
+LONGEST_HEADING = 120
+# Hard-wrapped text has at least that many lines, most of them nearly as long as the longest.
+_MIN_WRAPPED_LINES = 20
+_MIN_WRAP_WIDTH = 40
+
+
+def is_wrapped(lines: Sequence[str]) -> bool:
+    """Return whether the lines of a text are cut at some width."""
+    if len(lines) < _MIN_WRAPPED_LINES:
+        return False
+    lengths = sorted(map(len, lines))
+    # Not the longest: a table or an address may be wider.
+    width = lengths[len(lengths) * 95 // 100]
+    if not _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH:
+        return False
+    median_length = lengths[len(lengths) // 2]
+    return median_length >= 0.75 * width
+
+
+def wrap_width(lines: Sequence[str]) -> int:
+    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph
+    or sentence.
+    """
+    lines = [line.rstrip() for line in lines if line.strip()]
+    if not lines:
+        return 0
+    lengths = sorted(map(len, lines))
+    median = lengths[len(lengths) // 2]
+    # Not the longest: a table or an address may be wider.
+    width = lengths[len(lengths) * 95 // 100]
+    # Wrapping cuts sentences anywhere: few of its lines end with one.
+    share_of_ends = sum(map(ends_sentence, lines)) / len(lines)
+    if width <= WRAP_WIDTH:
+        return width if share_of_ends <= _MOST_ENDS_IN_WRAPPED else 0
+    # Some lines of an uneven wrapping, as of two lines joined where a page ends, are very long.
+    is_uneven = median <= WRAP_WIDTH and share_of_ends <= _MOST_ENDS_IN_UNEVEN
+    return median if is_uneven else 0
+
+
+def has_sentence_blocks(head: Sequence[str], *, continues: bool) -> bool:
+    """Return whether the file consists of blocks of lines, each a sentence, between blank lines.
+
+    If the documents are books, the first blank line may come after the head, in a file that
+    `continues`.
+    """
+    blocks = [list(block) for block in blank_line_blocks(head)]
+    lines = [line for block in blocks for line in block]
+    if len(blocks) <= 1 and not continues:
+        return False
+    if len(lines) < 3 * len(blocks):
+        return False
+    if sum(map(ends_sentence, lines)) < 0.8 * len(lines):
+        return False
+    num_with_several = sum(1 for line in lines if _SENTENCE_WITHIN.search(line))
+    return num_with_several <= 0.2 * len(lines)
+
+
+def blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
+    """Yield the lines between blank lines."""
+    for is_blank, block in groupby(lines, lambda line: not line or line.isspace()):
+        if not is_blank:
+            yield block
+
+
+def block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
+    """Yield the paragraphs of the lines between blank lines.
+
+    Each line is one, or all together if they are wrapped.
+    """
+    if not width:
+        yield from block
+        return
+    lines: list[str] = []
+    num_characters = 0
+    for line in block:
+        lines.append(line)
+        num_characters += len(line)
+        if num_characters > LONGEST_PARAGRAPH:
+            yield _joined(lines)
+            lines = []
+            num_characters = 0
+    if lines:
+        yield _joined(lines)
+
+
+def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False) -> Iterator[Block]:
+    """Split lines into paragraphs.
+
+    Wrapped lines are split at blank lines, at headings, and after short lines that end a sentence;
+    with `keeps_lines` after all short lines, and before the items of a list. If lines are not
+    wrapped (`width` is 0), each is a paragraph.
+    """
+    block: list[str] = []
+    gap = 0
+    for part_width, part in _with_widths(lines, width):
+        for line in part:
+            if not line or line.isspace():
+                if block:
+                    yield Block(block, gap)
+                    block = []
+                    gap = 0
+                gap += 1
+                continue
+            # A full line of wrapped text continues in the next, even if a sentence ends with it.
+            is_full = len(line) >= 0.75 * part_width
+            is_heading = not is_full and _HEADING.match(line) is not None
+            if is_heading and block and _SMALL_START.match(line):
+                # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
+                is_heading = False
+            begins_item = keeps_lines and _ITEM.match(line) is not None
+            if (is_heading or begins_item) and block:
+                yield Block(block, gap)
+                block = []
+                gap = 0
+            block.append(line)
+            if is_full:
+                ends_paragraph = not part_width or len(line) > LONGEST_WRAPPED_LINE
+            else:
+                ends_paragraph = is_heading or keeps_lines or ends_sentence(line)
+            if ends_paragraph or len(block) == LONGEST_BLOCK_LINES:
+                yield Block(block, gap)
+                block = []
+                gap = 0
+    if block:
+        yield Block(block, gap)
+
+
+def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the parts of a book whose lines are wrapped at `width`, each with its own width.
+
+    A part is judged on its own if its lines are much longer than in the beginning, or shorter.
+    """
+    for part in _parts(lines):
+        mean_length = sum(map(len, part)) / len(part)
+        is_as_before = mean_length <= WRAP_WIDTH if width else mean_length > WRAP_WIDTH
+        yield width if is_as_before else _width_of_part(part, width), part
+
+
+def _parts(lines: Iterable[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    num_characters = 0
+    for line in lines:
+        part.append(line)
+        num_characters += len(line)
+        if len(part) == LINES_OF_PART or num_characters > LONGEST_PART:
+            yield part
+            part = []
+            num_characters = 0
+    if part:
+        yield part
+
+
+def _width_of_part(lines: list[str], width: int) -> int:
+    """Return the width of a part; that of the book if there is no clear sign of another.
+
+    Verse and contents have short lines, too, so the lines of a wrapped part must be full.
+    """
+    own_width = wrap_width(lines)
+    if width:
+        return own_width and width
+    is_full = sum(map(len, lines)) > own_width * len(lines) / 2
+    return own_width if own_width > _SHORTEST_WRAPPING and is_full else 0
+
+
+def prose(
+    blocks: Iterable[Block], name: str, counters: Counters, *, keeps_lines: bool = False
+) -> Iterator[str]:
+    """Yield the blocks of a text that are prose, each as one line; count what is left out.
+
+    With `keeps_lines` nothing is left out as a heading or table.
+    """
+    within_table = False
+    num_kept = 0
+    num_in_headings = 0
+    for block in blocks:
+        within_table = _is_table(block.lines) or (within_table and _is_cell(block))
+        if within_table and not keeps_lines:
+            counters.leave_out("tables", block.lines)
+            continue
+        joined = _joined(block.lines)
+        # Many texts outside Gutenberg have its marks, too: _emphasis_, [1], [Illustration].
+        plain = gutenberg.plain(joined)
+        if len(plain) < len(joined):
+            counters.leave_out("marks", [joined], kept=plain)
+        if keeps_lines or _is_prose(plain, block.lines):
+            num_kept += len(plain)
+            yield plain
+            continue
+        num_in_headings += len(plain)
+        counters.leave_out("headings", [plain])
+        if _WORD.search(plain):
+            counters.count("headings_left_out")
+    num_characters = num_kept + num_in_headings
+    if num_in_headings > max(FEW_HEADINGS, MOST_HEADINGS * num_characters):
+        counters.note("books_with_many_headings", name)
+
+
+def _is_prose(text: str, lines: list[str]) -> bool:
+    """Return whether a paragraph is prose.
+
+    A heading, numeral, imprint or list is not, nor a text in capitals that nobody shouts.
+    """
+    text = text.strip()
+    if not _WORD.search(text):
+        return False
+    if _is_in_capitals(text) and text[-1] not in "!?\"'”’“‘»«":
+        return False
+    if gutenberg.is_imprint(text):
+        return False
+    if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
+        return False
+    ends_prose = ends_sentence(text) or text.endswith(_ENDS_PROSE)
+    if not ends_prose and _reads_like_a_title(text):
+        return False
+    # A table of contents has a page number at the end of most lines.
+    if not _has_page_number(lines[-1]):
+        return True
+    return sum(map(_has_page_number, lines)) <= len(lines) / 2
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Return whether half the lines are rows of a table with three columns or more.
+
+        Dec. 25. 7a.m.    29.10 739    50    50    Morning cool and clear.
+                 Noon.    29.20 -      72    68    Very clear, still, and
+                                                   hot. Slight breeze.
+
+    Further lines of a cell are as deep as the last column. A single row has a number: in some texts
+    three spaces stand for a dash.
+    """
+    if not any("   " in line.strip() for line in lines):
+        return False
+    rows: list[str] = []
+    num_cells = 0
+    for line in lines:
+        if len(line) <= WRAP_WIDTH and _TABLE_ROW.search(line) and _WORD.search(line):
+            rows.append(line)
+        elif line.startswith(_DEEP_INDENT):
+            num_cells += 1
+    if len(rows) == 1 and not _DIGIT.search(rows[0]):
+        return False
+    return len(rows) > 0 and len(rows) + num_cells >= len(lines) / 2
+
+
+def _is_cell(block: Block) -> bool:
+    """Return whether a block after a table continues one of its cells."""
+    return not block.gap and block.lines[0].startswith(_DEEP_INDENT)
+
+
+def _is_in_capitals(text: str) -> bool:
+    """Return whether a text is in capitals.
+
+    In a script without capitals, such as Korean, one acronym does not make it so.
+    """
+    if not text.isupper():  # it has a small letter, as most texts, and needs no count
+        return False
+    num_capitals = sum(map(str.isupper, text))
+    num_letters = sum(map(str.isalpha, text))
+    return num_capitals > num_letters / 2
+
+
+def _has_page_number(line: str) -> bool:
+    line_end = line[-12:]
+    last = line_end.rstrip().rstrip(".")[-1:]
+    # A cheap check first: few lines reach the regular expression.
+    if not last.isdigit() and last not in _NUMERAL_LETTERS:
+        return False
+    return _PAGE_NUMBER.search(line_end) is not None
+
+
+def _reads_like_a_title(text: str) -> bool:
+    """Return whether a text without a final full stop is a heading.
+
+    It may also be a sentence that a stray blank line cut.
+    """
+    if len(text) >= LONGEST_HEADING:
+        return False
+    # Some scripts have neither capitals nor full stops: only the length is left to judge by.
+    words = text.split()
+    num_capitals = sum(1 for word in words if word[0].isupper())
+    return len(words) <= 6 or num_capitals > len(words) / 3
+
+
+def _joined(lines: list[str]) -> str:
+    """Join the lines of a paragraph with spaces, except between Chinese or Japanese characters."""
+    text = " ".join(map(str.strip, lines))
+    if text.isascii():
+        return text
+    return _CJK_LINE_BREAK.sub("", text)
