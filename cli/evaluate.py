@@ -7,7 +7,6 @@ import click
 
 from ..pipeline.errors import UserError
 from ..pipeline.wording import in_words
-from .glossary import WORDS_OF_EVALUATE
 from .options import device_option
 from .summary import CommandSummary, figure, warn
 from .training_progress import training_progress
@@ -17,7 +16,7 @@ BASELINE = "baseline_"
 UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 
 
-@click.command(epilog=WORDS_OF_EVALUATE)
+@click.command()
 @click.argument("model", type=click.Path(), metavar="RUN")
 @click.argument("data", type=click.Path(), metavar="DATA")
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")

@@ -24,35 +24,6 @@ EXTRAS = {
 }
 """The packages that each extra of clozeworks installs, for advice when one is missing."""
 
-HINTS: dict[str, tuple[str, ...] | str] = {
-    "-o": ("--output",),
-    "--lr": ("--learning-rate", "--learning-rates"),
-    "--learning-rate": ("--learning-rate", "--learning-rates"),
-    "--epochs": ("--epochs", "--steps", "--tokens", "--hours"),
-    "--num-train-epochs": ("--epochs", "--steps", "--tokens", "--hours"),
-    "--max-steps": ("--epochs", "--steps", "--tokens", "--hours"),
-    "--train-batch-size": ("--batch-size",),
-    "--per-device-train-batch-size": ("--batch-size",),
-    "--max-seq-length": ("--max-length",),
-    "--vocab-size": ("--size",),
-    "--vocab-file": ("--vocab",),
-    "--dupe-factor": ("--duplicates",),
-    "--do-lower-case": ("--cased", "--uncased"),
-    "--mlm-probability": ("--mask-rate",),
-    "--warmup-ratio": ("--warmup-share", "--warmup-steps"),
-    "--output-dir": ("--output",),
-    "--model-name-or-path": ("--checkpoint",),
-    "--fp16": "--precision sets it; auto chooses by the device",
-    "--log-format": "It goes before the command: `clozeworks --log-format json ingest …`",
-    "--quiet": "It goes before the command: `clozeworks --quiet ingest …`",
-    "--resume": "Rerun the same command: it resumes",
-    "--data-dir": "The data are an argument, without an option's name",
-}
-"""By the names in google-research/bert and ``transformers`` that people type most, with hyphens for
-underscores: our options, the likeliest first (a command's message names those that it has), or a
-sentence, if there is no such option.
-"""
-
 
 def commands_of(ctx: click.Context) -> list[click.Command]:
     """Return all commands of the program that runs in `ctx`."""
@@ -109,42 +80,12 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
 
 
 def describe_usage_error(error: click.ClickException) -> str:
-    """Return click's message, with what was meant by an unknown option, and where to look."""
+    """Return click's message, and where to look."""
     message = error.format_message()
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        hint = _hint_for(error.option_name, error.ctx.command, commands_of(error.ctx))
-        # What click finds itself is a misspelt option of the same command.
-        if hint and (error.option_name in HINTS or not error.possibilities):
-            message = f"No such option '{error.option_name}'. {hint}"
     # Errors in the use of one command know its context; others have none.
     if ctx := getattr(error, "ctx", None):
         message += f" See `{ctx.command_path} --help`."
     return message
-
-
-def _hint_for(option: str, command: click.Command, commands: Iterable[click.Command]) -> str:
-    """Return a sentence that says what to type instead of an `option` that `command` does not have;
-    empty if unknown.
-    """
-    name = option.replace("_", "-")
-    hint = HINTS.get(name, (name,))
-    if isinstance(hint, str):
-        return f"{hint}."
-    own = [option for option in hint if option in _options_of(command)]
-    if own:
-        *others, last = own
-        return f"Give {', '.join(others)} or {last}." if others else f"Give {last}."
-    for option in hint:
-        others = [str(other.name) for other in commands if option in _options_of(other)]
-        others.sort(key=lambda name: name == "corpus")  # the stages themselves first
-        if others:
-            named = " and ".join(f"`clozeworks {other}`" for other in others[:2])
-            return f"{option} is an option of {named}."
-    return ""
-
-
-def _options_of(command: click.Command) -> list[str]:
-    return [name for parameter in command.params for name in parameter.opts]
 
 
 def _describe_missing_module(error: ModuleNotFoundError) -> str:

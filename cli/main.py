@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -31,7 +30,7 @@ from .results import results
 from .run import run
 from .show import show
 from .signals import Terminated, terminate
-from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries, warn
+from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
 from .threads import prepare_threads
 from .vocab import vocab
 
@@ -55,8 +54,6 @@ COMMANDS = (
 DATA_STAGES = ("corpus", "ingest", "vocab", "build")
 """The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
 
-VARIABLES = "CLOZEWORKS"
-"""Begins the names of variables of the environment that set options."""
 RANKS_WAIT_S = 5.0
 """Longer than torchrun takes to end the other ranks once the first has failed."""
 
@@ -96,7 +93,7 @@ class CommandsInOrder(click.Group):
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 120,
-        "auto_envvar_prefix": VARIABLES,
+        "auto_envvar_prefix": "CLOZEWORKS",
     },
 )
 @click.version_option(package_name="clozeworks")
@@ -124,20 +121,6 @@ def commands(log_format: str, quiet: bool) -> None:
     """
     settings.as_json = log_format == "json"
     settings.is_quiet = quiet
-    _warn_about_variables()
-
-
-def _warn_about_variables() -> None:
-    """Warn of variables of the environment that are meant for options, and set none."""
-    options = {f"{VARIABLES}_{option}" for option in ("LOG_FORMAT", "QUIET")}
-    for command in COMMANDS:
-        for parameter in command.params:
-            options.add(f"{VARIABLES}_{command.name}_{parameter.name}".upper())
-    for name in os.environ:
-        if name.startswith(f"{VARIABLES}_") and name not in options:
-            close = get_close_matches(name, options, n=1)
-            hint = f"; did you mean {close[0]}" if close else ""
-            warn(f"the variable {name} sets no option{hint}")
 
 
 @commands.result_callback()

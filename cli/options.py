@@ -3,7 +3,7 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, cast
 
@@ -11,9 +11,7 @@ import click
 
 from ..pipeline import storage
 from ..pipeline.config import MAX_BAD
-from ..pipeline.errors import UserError, did_you_mean
-from ..pipeline.parsing import read_toml
-from .failures import commands_of
+from ..pipeline.errors import UserError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Config = TypeVar("Config")
@@ -72,19 +70,17 @@ class GroupedCommand(click.Command):
 
 
 class CommaSeparated(click.ParamType):
-    """Numbers such as ``80,10,10``, or names."""
+    """Numbers such as ``80,10,10``, or names, as a tuple."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
-        self.name = "numbers"  # what --help shows
-        if kind is str:
-            self.name = "names"
+        self.name = "names" if kind is str else "numbers"  # what --help shows
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Any, ...]:
-        """Return the items as a tuple; a default, or a list in a TOML file, is not split."""
-        items = value if isinstance(value, list | tuple) else str(value).split(",")
+        """Return the items; a default is a tuple already."""
+        items = value if isinstance(value, tuple) else str(value).split(",")
         try:
             return tuple(self.kind(item) for item in items)
         except (TypeError, ValueError):
@@ -92,12 +88,12 @@ class CommaSeparated(click.ParamType):
 
 
 class ContentOfFile(click.ParamType):
-    """The name of a text file, whose content is the value."""
+    """The name of a text file, whose content is the value; the default is an empty one."""
 
     name = "file"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the content; the default is an empty one."""
+        """Return the content."""
         if not value:
             return ""
         try:
@@ -106,24 +102,28 @@ class ContentOfFile(click.ParamType):
             self.fail(f"{value} cannot be read as text: {error}", param, ctx)
 
 
-def config_options(*configs: type) -> Callable[[Command], Command]:
-    """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
+def config_options(*configs: type, without: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Add an option to a command per documented field of the dataclasses, but not for the fields in
+    `without`; a field that several have is one option.
+    """
+    options: dict[str, Callable[[Any], Any]] = {}
+    for config in configs:
+        # As types; a field's own `type` is text in modules that postpone annotations.
+        annotations = typing.get_type_hints(config)
+        for field in dataclasses.fields(config):
+            # A field without help, such as `beam_options`, is not set by an option.
+            if field.metadata and field.name not in without:
+                options.setdefault(field.name, _option(field, annotations[field.name]))
+
+    def check(**values: object) -> None:
+        for config in configs:
+            make_config(config, values)
 
     def decorate(command: Command) -> Command:
         # Backwards, because a decorator puts its option before those that were added already.
-        for config in reversed(configs):
-            # As types; a field's own `type` is text in modules that postpone annotations.
-            annotations = typing.get_type_hints(config)
-            for field in reversed(dataclasses.fields(config)):
-                # A field without help, such as `beam_options`, is not set by an option.
-                if field.metadata:
-                    command = _option(field, annotations[field.name])(command)
-
-        def check(**values: object) -> None:
-            for config in configs:
-                make_config(config, values)
-
-        return checked_by(check)(_config_option(command))
+        for add_option in reversed(options.values()):
+            command = add_option(command)
+        return checked_by(check)(command)
 
     return decorate
 
@@ -138,80 +138,43 @@ def checked_by(check: Callable[..., object]) -> Callable[[Command], Command]:
     return decorate
 
 
-def _config_option(command: Command) -> Command:
-    return click.option(
-        "--config",
-        type=click.Path(dir_okay=False),
-        is_eager=True,
-        expose_value=False,
-        callback=_read_defaults,
-        help="TOML file with defaults for the options: at the top level, and in a table named "
-        "after the command.",
-    )(command)
-
-
 def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[Command], Command]:
     """Return the decorator that adds the option of a field."""
     flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
+    kind = annotation
+    # `int | None` is a UnionType, but `Literal[...] | None` a Union.
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        kind = next(kind for kind in typing.get_args(annotation) if kind is not type(None))
     # By the annotation: `tuple[str, ...]` is `--weight a=2 --weight b=3`, a tuple otherwise is
     # `--mask-split 80,10,10`, a bool is `--cased`, a Literal `--pairing [balanced|bert]`.
-    settings: dict[str, Any]
+    settings: dict[str, Any] = {"type": kind}
     if annotation == tuple[str, ...]:
         # May be repeated. Names with commas between them are `tuple[str, ...] | None`.
         settings = {"multiple": True}
     elif field.metadata["is_content"]:
         settings = {"type": ContentOfFile()}
-    elif _value_type(annotation) is bool:
+    elif kind is bool:
         settings = {"is_flag": True}
-    else:
-        settings = {"type": _parameter_type(_value_type(annotation))}
+    elif typing.get_origin(kind) is Literal:
+        settings = {"type": click.Choice(typing.get_args(kind))}
+    elif typing.get_origin(kind) is tuple:
+        settings = {"type": CommaSeparated(typing.get_args(kind)[0])}
+    default = field.default
+    if isinstance(default, tuple) and default:
+        # As one would type it, which is also how --help shows it.
+        default = ",".join(f"{number:g}" for number in default)
+    # Not of a value that is absent, nor of a plain switch that is off.
+    is_shown = default not in (None, ()) and not (default is False and "/" not in flags)
     return click.option(
         *flags.split(),
         field.name,
         cls=GroupedOption,
         group=field.metadata["group"] or COMMON,
-        default=_default_text(field.default),
-        show_default=_has_visible_default(field.default, flags),
+        default=default,
+        show_default=is_shown,
         help=field.metadata["help"],
         **settings,
     )
-
-
-def _value_type(annotation: object) -> object:
-    """Return the type of a field's value if it is given: ``int`` for ``int | None``."""
-    # `int | None` is a UnionType, but `Literal[...] | None` a Union.
-    if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
-        return annotation
-    kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
-    return kinds[0]
-
-
-def _parameter_type(value_type: object) -> Any:
-    """Return click's type for the values of a field."""
-    origin = typing.get_origin(value_type)
-    arguments = typing.get_args(value_type)
-    if origin is Literal:
-        return click.Choice(arguments)
-    if origin is tuple:
-        return CommaSeparated(arguments[0])
-    return value_type
-
-
-def _default_text(default: object) -> object:
-    """Return a default as one would type it, which is also how ``--help`` shows it."""
-    if isinstance(default, tuple) and default:
-        numbers = [f"{number:g}" for number in default]
-        return ",".join(numbers)
-    return default
-
-
-def _has_visible_default(default: object, flags: str) -> bool:
-    """Return whether ``--help`` shows the default: not for a value that is absent, nor for a plain
-    switch that is off.
-    """
-    is_plain_switch_off = default is False and "/" not in flags
-    is_absent = default is None or default == ()
-    return not (is_absent or is_plain_switch_off)
 
 
 def check_suffix(option: str, path: str, suffix: str, what: str) -> None:
@@ -225,58 +188,3 @@ def make_config(config: type[Config], values: Mapping[str, object], **more: obje
     names = {field.name for field in dataclasses.fields(cast(Any, config))}
     fields = {name: value for name, value in values.items() if name in names}
     return config(**fields, **more)
-
-
-def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
-    """Make the values in a TOML file the defaults of the command that is being parsed.
-
-    The command's own table overrides the top level::
-
-        seed = 1          # for every command
-        [build]
-        seed = 2
-    """
-    if path is None:
-        return
-    command_name = str(ctx.command.name)
-    top_level, tables = read_tables(path, ctx)
-    defaults = top_level | tables.get(command_name, {})
-    fields = [str(parameter.name) for parameter in ctx.command.params]
-    check_names(defaults, fields, command_name, path)
-    # click looks values up here after the command line and before the option's own default.
-    ctx.default_map = {**(ctx.default_map or {}), **defaults}
-
-
-def read_tables(
-    path: str, ctx: click.Context
-) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """Return the values at the top level of a ``--config`` file, and its tables by command; the
-    values by field name.
-    """
-    commands = [str(command.name) for command in commands_of(ctx)]
-    top_level = {}
-    tables = {}
-    for name, value in read_toml(path, dict[str, object]).items():
-        if not isinstance(value, dict):
-            top_level[_field_name(name)] = value
-        elif name in commands:
-            tables[name] = {_field_name(key): entry for key, entry in value.items()}
-        else:
-            hint = did_you_mean(name, commands)
-            raise UserError(f"--config {path}: there is no command {name!r}{hint}.")
-    return top_level, tables
-
-
-def _field_name(key: str) -> str:
-    return key.replace("-", "_")
-
-
-def check_names(
-    values: Mapping[str, object], fields: Iterable[str], command: str, path: str
-) -> None:
-    """Raise `UserError` if a value from the file at `path` is not one of a command's fields."""
-    options = sorted(field.replace("_", "-") for field in fields)
-    for name in sorted(name.replace("_", "-") for name in values):
-        if name not in options:
-            hint = did_you_mean(name, options)
-            raise UserError(f"--config {path}: {command} has no option {name!r}{hint}.")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.wording import in_words
-from .glossary import WORDS_OF_RESULTS
 from .output import make_console
 from .summary import is_detail
 
@@ -21,7 +20,7 @@ NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "best", "spread", "degen.")
 COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 
 
-@click.command(epilog=WORDS_OF_RESULTS)
+@click.command()
 @click.argument("directory", type=click.Path(), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")

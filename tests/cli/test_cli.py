@@ -206,28 +206,6 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
     assert inside in error_of(capsys, "ingest", str(tmp_path), "--output", inside, "--dry-run")
 
 
-def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
-    config = tmp_path / "c.toml"
-    line = f"build docs --vocab v --output {tmp_path}/out --config {config}"
-    arguments = line.split()
-    for content, fault in {
-        "[build]\nmask-rate = 0.9\n": "--mask-rate",
-        "mask-rate = 0.9\nseed = 1\n[build]\nseed = 2\n": "--mask-rate",
-        "mask-rate = 0.1\n[build]\nmask_rate = 0.9\n": "--mask-rate",
-        "mask_rat = 0.2\n": "'mask-rat'",
-        "mask-rat = 0.2\n[build]\nseed = 2\n": "'mask-rat'",
-        "build = 3\n": "'build'",
-        "[bulid]\nseed = 2\n": "'bulid'",
-        "[build\n": "c.toml",
-    }.items():
-        config.write_text(content)
-        assert fault in error_of(capsys, *arguments)
-    config.unlink()
-    assert "c.toml" in error_of(capsys, *arguments)
-
-
 @pytest.mark.parametrize(
     ("content", "fault"),
     [

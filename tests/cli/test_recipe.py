@@ -1,6 +1,5 @@
 """Recipes: variables, and what `clozeworks run` does with the stages."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -155,29 +154,3 @@ def test_a_failed_stage_ends_the_recipe(capfd: pytest.CaptureFixture[str], tmp_p
     printed = capfd.readouterr()
     assert ended.value.code == 2
     assert printed.out.count("clozeworks vocab") == printed.err.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
-    documents = (
-        {"id": str(index), "text": f"There are {index}. All of them are here."}
-        for index in range(9)
-    )
-    (tmp_path / "texts.jsonl").write_text(
-        "".join(json.dumps(document) + "\n" for document in documents)
-    )
-    (tmp_path / "c.toml").write_text(
-        "[build]\nseed = 1\n[ingest]\nlanguage = 'en'\nmin-characters = 1\nvalidation-share = 0.5\n"
-    )
-    ingest = (
-        f'command = "ingest"\narguments = ["{tmp_path}/texts.jsonl"]\noutput = "{tmp_path}/d"\n'
-        f'config = "{tmp_path}/c.toml"'
-    )
-    main(
-        [
-            "run",
-            write_recipe(tmp_path, ingest, f'command = "show"\narguments = ["{tmp_path}/d"]'),
-        ]
-    )
-    manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
-    assert manifest["config"]["validation_share"] == 0.5

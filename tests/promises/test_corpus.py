@@ -25,18 +25,14 @@ WAYS = pytest.mark.parametrize("beam_options", [(), DIRECT_RUNNER], ids=["worker
 INGEST = IngestConfig(shards=2, validation_share=0.1)
 VOCAB = VocabConfig(size=200)
 BUILD = BuildConfig(duplicates=2, max_length=32)
-CONFIG = """
-[ingest]
-shards = 2
-validation-share = 0.1
-[vocab]
-size = 200
-[build]
-duplicates = 2
-max-length = 32
-[pretrain]
-steps = 10
-"""
+OPTIONS = [
+    "--shards=2",
+    "--validation-share=0.1",
+    "--size=200",
+    "--duplicates=2",
+    "--max-length=32",
+    "--workers=1",
+]
 FOLDERS = ("documents", "vocab", "instances")
 
 
@@ -50,13 +46,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "copy.txt").write_text((folder / "3.txt").read_text())
     (folder / "cover.jpg").write_bytes(b"no text")
     return str(folder)
-
-
-@pytest.fixture(scope="module")
-def config(texts: str) -> str:
-    path = Path(texts).with_name("config.toml")
-    path.write_text(CONFIG)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +122,8 @@ def test_files_of_others_are_found_before_the_pipeline_starts(texts: str, tmp_pa
     assert (tmp_path / "instances" / "thesis.tex").read_text() == "mine"
 
 
-def typed_command(
-    texts: str, config: str, output: Path, beam_options: tuple[str, ...] = ()
-) -> list[str]:
-    command = [*CLI, "corpus", texts]
-    command += [f"--output={output}", f"--config={config}", "--workers=1"]
+def typed_command(texts: str, output: Path, beam_options: tuple[str, ...] = ()) -> list[str]:
+    command = [*CLI, "corpus", texts, f"--output={output}", *OPTIONS]
     if beam_options:
         command += ["--", *beam_options]
     return command
@@ -152,7 +138,6 @@ def start(typed: list[str]) -> "subprocess.Popen[str]":
 @WAYS
 def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes(
     texts: str,
-    config: str,
     stages: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -160,7 +145,7 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a killed run cannot clear away
     output = tmp_path / "corpus"
-    typed = typed_command(texts, config, output, beam_options)
+    typed = typed_command(texts, output, beam_options)
     moments = random.Random(5)
     first_of_stage = moments.choice(FOLDERS[:2])
     head = output / first_of_stage / ".work" / "head.json"
@@ -174,11 +159,11 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
 
 
 def test_an_interrupted_corpus_says_rerun(
-    texts: str, config: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     output = tmp_path / "corpus"
-    typed = typed_command(texts, config, output)
+    typed = typed_command(texts, output)
     process = start(typed)
     wait_until((output / "documents" / ".work" / "setup.json").exists, process)
     assert (
@@ -191,14 +176,13 @@ def test_an_interrupted_corpus_says_rerun(
 
 def test_warnings_and_what_was_made_are_shown(
     texts: str,
-    config: str,
     stages: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("COLUMNS", "400")  # so that the table cuts no path
-    assert run(texts, f"--output={tmp_path}", f"--config={config}", "--workers=1") == 0
+    assert run(texts, f"--output={tmp_path}", *OPTIONS) == 0
     shown = capfd.readouterr()
     assert "Warning: removed 1 exact duplicate; for example text:" in shown.err
     assert "Warning: skipped 1 file of unknown format, for example texts/cover.jpg" in shown.err
@@ -206,48 +190,20 @@ def test_warnings_and_what_was_made_are_shown(
         assert f"{tmp_path}/{name}" in shown.out
     assert digests(tmp_path) == digests(stages)
 
-    # Options on the line come before those of the file, and errors name their flags.
-    assert run(texts, f"--output={tmp_path}", f"--config={config}", "--size=150") == 2
+    # Errors name the flags.
+    assert run(texts, f"--output={tmp_path}", *OPTIONS, "--size=150") == 2
     reported = capfd.readouterr().err
     assert "size was 200, now 150" in reported
     assert "--overwrite" in reported
     assert reported.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["vocab", "build"])
 def test_a_mistake_found_in_a_later_stage_is_one_line(
-    texts: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
+    texts: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    path = tmp_path / "config.toml"
-    with_weight = f'[{command}]\nweight = ["fr=2"]\n'
-    path.write_text(CONFIG.replace(f"[{command}]\n", with_weight))
-    assert run(texts, f"--output={tmp_path}/corpus", f"--config={path}", "--workers=1") == 2
+    assert run(texts, f"--output={tmp_path}/corpus", *OPTIONS, "--weight=fr=2") == 2
     reported = capfd.readouterr().err
     assert reported.startswith("Error: --weight fr: no source or language has this name")
     assert reported.count("\n") == 1
     assert (tmp_path / "corpus" / "documents" / "manifest.json").exists()
     assert not (tmp_path / "corpus" / "instances" / "manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[vocabulary]\nsize = 200\n", "there is no command 'vocabulary'; did you mean vocab"),
-        ("[vocab]\nsizes = 200\n", "vocab has no option 'sizes'; did you mean"),
-        ("[build]\nmax-lenght = 64\n", "build has no option 'max-lenght'; did you mean"),
-        ('[vocab]\nsize = "large"\n', "is not valid (size: expected int"),
-        ("size = 200\n", "size is in none of the tables: put it under [ingest]"),
-        ("[vocab\n", "config.toml"),
-    ],
-)
-def test_a_config_that_is_not_understood_is_refused(
-    texts: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, message: str
-):
-    path = tmp_path / "config.toml"
-    path.write_text(content)
-    assert run(texts, f"--output={tmp_path}/corpus", f"--config={path}") == 2
-    reported = capfd.readouterr().err
-    assert message in reported
-    assert reported.startswith("Error: ")
-    assert reported.count("\n") == 1
-    assert not (tmp_path / "corpus").exists()

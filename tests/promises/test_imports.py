@@ -95,7 +95,6 @@ ALLOWED_IN_MODEL = {
 SHARED_BY_COMMANDS = {
     "cli.data_summary",
     "cli.failures",
-    "cli.glossary",
     "cli.options",
     "cli.output",
     "cli.signals",

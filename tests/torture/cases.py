@@ -26,7 +26,6 @@ MUTATIONS = {
     "Parquet": ("rows.parquet", INGEST),
     "WikiExtractor": ("wiki_00", INGEST),
     "recipe": ("recipe.toml", "run FILE --output out"),
-    "--config": ("options.toml", "vocab documents --output out --config FILE --workers 1"),
     "documents: manifest": (
         "documents/manifest.json",
         "vocab documents --output out --size 300 --workers 1",

@@ -151,9 +151,6 @@ def _write_tasks(folder: Path) -> None:
     recipe += "shards = 2\nvalidation-share = 0.1\nmin-characters = 50\n"
     recipe += '[[stage]]\ncommand = "results"\narguments = ["task"]\n'
     (folder / "recipe.toml").write_text(recipe)
-    (folder / "options.toml").write_text(
-        "[vocab]\nsize = 300\nmin-frequency = 2\ncased = false\n[build]\nseed = 1\n"
-    )
 
 
 def digest(path: Path) -> str:
