@@ -94,8 +94,8 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     from clozeworks.model.pretraining.setup import set_up
     from clozeworks.model.pretraining.start import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
-    from clozeworks.model.training.prefetch import prefetch
     from clozeworks.model.training.ranks import Ranks
+    from clozeworks.model.training.threads import prefetch
 
     config = PretrainConfig(
         model=arguments.model,

@@ -52,16 +52,15 @@ from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.pretraining.batches import make_batches, pack_batches
 from clozeworks.model.pretraining.packing import packs_rows
 from clozeworks.model.training import device as devices
-from clozeworks.model.training.compilation import (
+from clozeworks.model.training.device import (
     compiles,
     distinct_sizes,
     python_header,
     uncompiled,
 )
 from clozeworks.model.training.optim import make_optimizer
-from clozeworks.model.training.prefetch import prefetch
 from clozeworks.model.training.ranks import Ranks
-from clozeworks.model.training.snapshot import SnapshotWriter
+from clozeworks.model.training.threads import SnapshotWriter, prefetch
 from clozeworks.model.training.update import Loss, Updater
 from clozeworks.pipeline.instances.rows import Rows, select
 

@@ -79,7 +79,7 @@ def pretrain(
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
-    from ..model.training.curve import can_draw
+    from ..model.training.logs import can_draw
 
     stop = StopOnSignal()
     with training_progress() as report:

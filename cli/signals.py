@@ -3,7 +3,7 @@
 import signal
 from typing import Any, Self
 
-from ..model.training.stop import StopRequest
+from ..model.notices import StopRequest
 
 
 class Terminated(KeyboardInterrupt):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .finetuning.evaluate import evaluate_task
     from .finetuning.finetune import finetune
     from .finetuning.predict import predict
+    from .notices import StopRequest
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .tasks.splits import make_task
     from .tasks.squad import SpanClassifier, Squad
     from .tasks.task import Task
-    from .training.stop import StopRequest
 
 __all__ = [
     "BertForPreTraining",
@@ -75,7 +75,7 @@ _MODULES = {
     "SequenceClassifier": "tasks.label_head",
     "SpanClassifier": "tasks.squad",
     "Squad": "tasks.squad",
-    "StopRequest": "training.stop",
+    "StopRequest": "notices",
     "Task": "tasks.task",
     "TaskBatch": "tasks.batches",
     "TaskModel": "tasks.head",

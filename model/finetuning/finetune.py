@@ -29,7 +29,7 @@ from ..checkpoint import (
     files_digest,
 )
 from ..copies import refuse_remote
-from ..notices import print_notice
+from ..notices import StopRequest, print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
 from ..tasks.data import ExampleT
@@ -39,7 +39,6 @@ from ..tasks.task import Task
 from ..training.device import kept_generators
 from ..training.logs import ProgressCallback
 from ..training.ranks import SHARED, Ranks, join_ranks
-from ..training.stop import StopRequest
 from .card import task_card
 from .config import FinetuneConfig
 from .finetuned import load_finetuned

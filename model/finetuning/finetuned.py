@@ -16,9 +16,15 @@ from ..tasks.catalogue import read_task
 from ..tasks.head import TaskModel
 from ..tasks.task import Task
 from ..tokenizer import TextTokenizer
-from ..training.compilation import uncompiled
-from ..training.device import autocast, pinned_attention, product_dtype, trim_memory
-from ..training.transfers import fetch, one_behind
+from ..training.device import (
+    autocast,
+    fetch,
+    one_behind,
+    pinned_attention,
+    product_dtype,
+    trim_memory,
+    uncompiled,
+)
 
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256

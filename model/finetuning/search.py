@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from ..checkpoint import Checkpoint
+from ..notices import StopRequest
 from ..tasks.batches import Feature
 from ..tasks.class_report import ClassReport
 from ..tasks.head import Answer, TaskModel, prefixed
@@ -16,7 +17,6 @@ from ..tasks.splits import TaskSplits, dev_split
 from ..tasks.task import Task
 from ..training.logs import ProgressCallback
 from ..training.ranks import Ranks
-from ..training.stop import StopRequest
 from .config import FinetuneConfig
 from .finetuned import infer
 from .folder import SearchFolder

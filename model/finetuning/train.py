@@ -17,10 +17,11 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..checkpoint import load_tensors
+from ..notices import StopRequest
 from ..tasks.batches import Feature, TaskBatch
 from ..tasks.head import Recipe, Scores, TaskModel
-from ..training.compilation import compiles
 from ..training.device import (
+    compiles,
     drain_every,
     peak_memory,
     product_dtype,
@@ -30,7 +31,6 @@ from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work, train
 from ..training.optim import learning_rate, make_optimizer
 from ..training.ranks import Ranks
-from ..training.stop import StopRequest
 from ..training.threads import kept_threads, use_threads
 from ..training.update import Loss, Update, Updater
 from .batches import FinetuneBatch, batch_rows, loss_of, micro_batches

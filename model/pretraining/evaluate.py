@@ -13,8 +13,14 @@ from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
 from ..checkpoint import Checkpoint
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
-from ..training.compilation import uncompiled
-from ..training.device import autocast, find_device, oom_as_user_error, sum_dtype, trim_memory
+from ..training.device import (
+    autocast,
+    find_device,
+    oom_as_user_error,
+    sum_dtype,
+    trim_memory,
+    uncompiled,
+)
 from .batches import make_batches
 from .data import InstanceDirectory, open_instances, read_split
 

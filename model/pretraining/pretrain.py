@@ -19,7 +19,7 @@ from ...pipeline.storage.directory import (
 from ..card import CARD
 from ..config import PretrainConfig
 from ..copies import refuse_remote
-from ..notices import print_notice
+from ..notices import StopRequest, print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
@@ -32,9 +32,7 @@ from ..training.run import (
     delete_older_checkpoints,
     link_files,
 )
-from ..training.snapshot import SnapshotWriter
-from ..training.stop import StopRequest
-from ..training.threads import kept_threads, use_threads
+from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card, num_evaluated
 from .plan import make_plan
 from .setup import set_up

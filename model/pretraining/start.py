@@ -17,7 +17,7 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import print_notice
-from ..training.compilation import compiles
+from ..training.device import compiles
 from ..training.optim import make_optimizer
 from ..training.run import (
     OPTIMIZER,

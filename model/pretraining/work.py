@@ -13,18 +13,17 @@ import torch
 from ...pipeline.errors import UserError
 from ..checkpoint import ModelFiles
 from ..encoders.heads import PretrainBatch, PretrainModel
-from ..training.curve import draw_curve
+from ..notices import StopRequest
 from ..training.device import (
     drain_every,
     oom_as_user_error,
     peak_memory,
     update_flops,
 )
-from ..training.logs import Clock, ProgressCallback, RunLog
+from ..training.logs import Clock, ProgressCallback, RunLog, draw_curve
 from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
-from ..training.snapshot import SnapshotWriter
-from ..training.stop import StopRequest
+from ..training.threads import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .evaluate import NUM_SUMS, metrics, sum_losses
 from .plan import PretrainPlan

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..encoders.encoder import real_tokens
 from ..encoders.heads import IGNORED
 from ..tokenizer import TokenRow
-from ..training.transfers import send
+from ..training.device import send
 
 
 class Feature(NamedTuple):

@@ -1,23 +1,33 @@
-"""Know the device that a model runs on: its number format, its memory, and its greatest speed."""
+"""Know the device that a model runs on: its number format, its memory, its greatest speed, whether
+models are compiled for it, and how to copy to it without waiting.
+"""
 
 import os
 import re
 import resource
+import shutil
+import sys
+import sysconfig
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import torch.fx.experimental._config as fx_config
+from torch import Tensor
+from torch.utils._triton import has_triton
 
 from ...pipeline.errors import UserError
 from ...pipeline.memory import trim_heap
 from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 
+T = TypeVar("T")
 # Dense bf16 FLOPs per second (fp16 on those without bf16), by words of the device's name. From
 # NVIDIA's data sheets. The first whose words are all there counts: a card for PCIe is slower than
 # the module of the same name.
@@ -272,3 +282,90 @@ def trim_memory(device: torch.device, step: int) -> None:
     """
     if device.type == "cpu" and step % TRIM_EVERY == 0:
         trim_heap()
+
+
+def compiles(choice: bool | None, device: torch.device) -> bool:
+    """Return whether to compile a model: by default on a GPU that can. Raises `UserError` if it
+    cannot be compiled.
+    """
+    on_gpu = device.type == "cuda"
+    # Asked here, because without a compiler torch.compile fails only at the first update.
+    if on_gpu:
+        # Triton writes the kernels, and builds a launcher in C for each, a module of Python.
+        c_compilers = (os.environ.get("CC", "gcc"), "clang")
+        has_compiler = any(map(shutil.which, c_compilers))
+        can_compile = has_triton() and has_compiler and python_header().is_file()
+        needed = "Triton, a C compiler and Python.h; install gcc and python3-dev"
+    else:
+        cxx_compiler = os.environ.get("CXX", "g++")
+        can_compile = bool(shutil.which(cxx_compiler))
+        needed = "a C++ compiler; install g++"
+    if choice is None:
+        return on_gpu and can_compile
+    if choice and not can_compile:
+        raise UserError(f"`compile` needs {needed}, or leave the option out.")
+    return choice
+
+
+def python_header() -> Path:
+    """Return where this Python has its header for modules in C; on many systems it is a package of
+    its own, python3-dev.
+    """
+    return Path(sysconfig.get_path("include"), "Python.h")
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """Run what is compiled as plain PyTorch within the block: evaluation has other shapes, and no
+    gradients, for which everything would be compiled again.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()  # nothing is compiled, and importing it takes a second
+    return torch.compiler.set_stance("force_eager")
+
+
+def distinct_sizes() -> AbstractContextManager[object]:
+    """Compile within the block for sizes that vary one by one: two that are equal in the first
+    batch, such as its rows and a head's numbers, would else have to be equal in all, and the next
+    batch be compiled again ("duck shapes").
+    """
+    # Not an option of torch.compile; PyTorch's own messages advise this one.
+    settings: Any = fx_config
+    return settings.patch(use_duck_shape=False)
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a CPU's tensor on `device`, without waiting for a GPU."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    # Nothing is pinned twice. Before a copy from other memory the driver may wait for the GPU.
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def fetch(tensor: Tensor) -> Callable[[], Tensor]:
+    """Return a function that returns `tensor` on the CPU, and waits for a GPU only until it is
+    computed, not for what is queued later.
+    """
+    if tensor.device.type != "cuda":
+        return lambda: tensor
+    copy = tensor.to("cpu", non_blocking=True)  # into pinned memory
+    copied = torch.cuda.Event()
+    copied.record()
+
+    def wait() -> Tensor:
+        copied.synchronize()
+        return copy
+
+    return wait
+
+
+def one_behind(launched: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """Yield what each function in `launched` returns, when the next one is there: a GPU computes
+    one batch while the CPU looks at the batch before.
+    """
+    before: Callable[[], T] | None = None
+    for wait in launched:
+        if before:
+            yield before()
+        before = wait
+    if before:
+        yield before()

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import math
 import os
+import socket
 import sys
 import time
 import uuid
@@ -17,7 +18,6 @@ from typing import Any, Self
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import read_csv
-from .board import EventFile
 
 METRICS = (
     "step",
@@ -37,6 +37,11 @@ SPEED = (
     "mfu",
     "peak_memory_gb",
 )
+
+CURVE = "loss.png"
+DRAWN = {"mlm_loss": "masked-LM loss (nats)", "nsp_accuracy": "NSP accuracy"}
+SPLITS = (("train", "training", "-"), ("validation", "held out", "o-"))
+"""The splits in ``metrics.csv``, with their names and line styles in the legend."""
 
 ProgressCallback = Callable[[dict[str, Any]], None]
 """Called now and then during training with figures by name, such as ``step``, ``steps`` and
@@ -129,9 +134,7 @@ class RunLog:
         writer.writerow(key | logged)
         numbers = {f"{group}/{name}": float(value) for name, value in logged.items()}
         if self._board:
-            for tag, number in numbers.items():
-                self._board.add_scalar(tag, number, key["step"])
-            self._board.flush()
+            self._board.add_scalars(numbers, key["step"])
         if self._wandb:
             self._wandb.log(numbers, step=key["step"])
 
@@ -142,9 +145,6 @@ class RunLog:
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
-        # Not synchronised: a curve with a gap after a power cut does not change the run.
-        if self._board:
-            self._board.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -316,3 +316,92 @@ class Clock:
         if self.peak_flops:
             rates["mfu"] = self._flops / seconds / self.peak_flops
         return rates
+
+
+class EventFile:
+    """A new file for TensorBoard in `folder`, which hides what older files there have from
+    `first_step` on.
+
+    Not ``torch.utils.tensorboard``: its thread prints a traceback if the disk is full, where the
+    caller of this one gets the error.
+    """
+
+    def __init__(self, folder: Path, first_step: int):
+        # Imported here because it takes half a second, and only the first rank writes logs.
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        events: Any = event_pb2  # protocol buffers have no types
+        summaries: Any = summary_pb2
+        self._event = events.Event
+        self._summary = summaries.Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard finds files by this prefix, and reads them in the order of the first number.
+        prefix = f"events.out.tfevents.{int(time.time()):010d}"
+        name = f"{prefix}.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}"
+        self._file = (folder / name).open("wb")
+        self._records = RecordWriter(self._file)
+        # Every reader expects the version first.
+        self._add(step=first_step, file_version="brain.Event:2")
+        # A resumed run computes the steps after its checkpoint again. At a start, TensorBoard drops
+        # the points of older files from this step on, so that no curve runs back over itself.
+        self._add(step=first_step, session_log=events.SessionLog(status=events.SessionLog.START))
+
+    def add_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Add a point to each of these curves, and write them to disk."""
+        for tag, value in values.items():
+            point = self._summary.Value(tag=tag, simple_value=value)
+            self._add(step=step, summary=self._summary(value=[point]))
+        self._file.flush()
+
+    def _add(self, **fields: Any) -> None:
+        event = self._event(wall_time=time.time(), **fields)
+        self._records.write(event.SerializeToString())
+
+    def close(self) -> None:
+        """Write everything to disk and close the file, even if that fails."""
+        try:
+            self._file.flush()
+        finally:
+            # What could not be written stays in the buffer, which would try again, and print its
+            # error, when it is deleted.
+            self._file.raw.close()
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is installed: the extra ``[train]`` has it, but training works
+    without.
+    """
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw_curve(run: Path) -> None:
+    """Draw losses and accuracies over the steps; does nothing without matplotlib, or before the
+    first step.
+    """
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    if not can_draw() or lines[-1]["step"] == "0":
+        return
+    # Imported here because it takes a second. Not pyplot: this runs in a thread beside training,
+    # and pyplot keeps its figures in a global list that is not made for threads.
+    from matplotlib.figure import Figure
+
+    # A run without next sentences has no values for them, and gets one plot.
+    columns = [column for column in DRAWN if any(line[column] for line in lines)]
+    height = 3.2 * len(columns)
+    figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
+    rows_of_plots = figure.subplots(len(columns), sharex=True, squeeze=False)
+    for axes, column in zip(rows_of_plots[:, 0], columns, strict=True):
+        for split, name, style in SPLITS:
+            points = [line for line in lines if line["split"] == split and line[column]]
+            steps = [int(line["step"]) for line in points]
+            values = [float(line[column]) for line in points]
+            axes.plot(steps, values, style, label=name, linewidth=1, markersize=3)
+        axes.set(xlabel="step", ylabel=DRAWN[column])
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend()
+    # Another name first: somebody may be looking at the picture.
+    partial = run / f"{CURVE}.partial"
+    figure.savefig(partial, format="png")
+    partial.replace(run / CURVE)

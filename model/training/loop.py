@@ -9,11 +9,10 @@ from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from .compilation import distinct_sizes
-from .device import oom_as_user_error, pinned_attention, trim_memory
+from ..notices import StopRequest
+from .device import distinct_sizes, oom_as_user_error, pinned_attention, trim_memory
 from .logs import Clock
-from .prefetch import prefetch
-from .stop import StopRequest
+from .threads import prefetch
 from .update import BatchT, Loss, Update, Updater
 
 BatchT_co = TypeVar("BatchT_co", covariant=True)

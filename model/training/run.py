@@ -47,7 +47,7 @@ from ..checkpoint import (
     save_model,
     write_json,
 )
-from .curve import CURVE
+from .logs import CURVE
 from .ranks import SHARED, Ranks
 
 RUN = "run.json"

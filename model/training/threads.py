@@ -1,12 +1,24 @@
-"""Keep the number of threads of a run on a CPU."""
+"""Threads beside a training: one makes batches ahead of time, another writes snapshots; and how
+many compute on a CPU.
+"""
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Self, TypeVar
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from ..notices import print_notice
+
+T = TypeVar("T")
+
+MOST_WAITING = 2
+"""Snapshots in memory at once: the best model, and a checkpoint of the same step."""
 
 
 def use_threads(recorded: int | None, device: torch.device) -> int | None:
@@ -46,3 +58,84 @@ def kept_threads() -> Iterator[None]:
     finally:
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
+
+
+def prefetch(
+    make: Callable[[int], T], items: Iterable[int], depth: int = 4
+) -> Generator[T, None, None]:
+    """Yield ``make(item)`` for each of `items` in order, computed in one thread up to `depth` items
+    ahead.
+    """
+    pending: deque[Future[T]] = deque()
+    # One thread: a `RowSequence` caches the block it reads, which threads would take from each
+    # other. NumPy and Parquet do their work without the interpreter's lock, beside training.
+    pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
+    try:
+        for item in items:
+            pending.append(pool.submit(make, item))
+            if len(pending) > depth:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        # Also where the caller stops early and closes the generator: batches that nobody will take
+        # are not begun, and no thread reads on.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class SnapshotWriter:
+    """Copies tensors, and writes the copies in a thread, one after the other in their order.
+
+    An error of a write is raised by the next call. Leaving the ``with`` block waits for all writes.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
+        self._pending: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._pool.shutdown(wait=True)
+        if kind is None:  # else the other error is the reason
+            self.wait()
+
+    def submit(self, write: Callable[[T], None], values: T) -> None:
+        """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may
+        change as soon as this returns.
+        """
+        self._make_room()
+        copy = tree_map_only(Tensor, _copy_to_cpu, values)
+        # Copies from a GPU queue up on the stream of the training, between two updates: the next
+        # update cannot change a tensor before it is copied, and the CPU need not wait. The thread
+        # does, for this event, before it reads the copies.
+        copied = None
+        if torch.cuda.is_initialized():
+            copied = torch.cuda.Event()
+            copied.record()
+        self._pending.append(self._pool.submit(_write, write, copy, copied))
+
+    def _make_room(self) -> None:
+        """Wait until one more snapshot may be in memory; raise the errors of finished writes."""
+        while self._pending:
+            has_room = len(self._pending) < MOST_WAITING
+            if has_room and not self._pending[0].done():
+                return
+            self._pending.popleft().result()
+
+    def wait(self) -> None:
+        """Wait until everything is written."""
+        while self._pending:
+            self._pending.popleft().result()
+
+
+def _copy_to_cpu(tensor: Tensor) -> Tensor:
+    # With CUDA this is only queued, into pinned memory: an event tells when the copy is there.
+    return tensor.detach().to("cpu", non_blocking=tensor.is_cuda, copy=True)
+
+
+def _write(write: Callable[[T], None], copy: T, copied: "torch.cuda.Event | None") -> None:
+    if copied:
+        copied.synchronize()
+    write(copy)

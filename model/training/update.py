@@ -23,10 +23,9 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
-from .device import autocast
+from .device import autocast, send
 from .optim import MAX_GRADIENT_NORM, set_learning_rate
 from .ranks import GradientSum, Ranks
-from .transfers import send
 
 
 class MicroBatch(Protocol):

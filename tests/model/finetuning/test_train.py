@@ -20,12 +20,12 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
+from clozeworks.model.notices import StopRequest
 from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.head import Recipe, TaskModel
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.ranks import Ranks
-from clozeworks.model.training.stop import StopRequest
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
 

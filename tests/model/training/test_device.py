@@ -8,8 +8,8 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.pretraining.packing import packs_rows
 from clozeworks.model.training import device as device_module
-from clozeworks.model.training.compilation import compiles
 from clozeworks.model.training.device import (
+    compiles,
     drain_every,
     find_device,
     obstacle_to_gpu,
@@ -129,3 +129,35 @@ def test_an_untested_gpu_is_used_carefully_and_only_if_it_is_named(name, monkeyp
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="one process"), join_ranks(name, 8):
         pass
+
+
+@pytest.mark.parametrize(
+    "compilers, triton, header, expected",
+    [
+        (("g++", "gcc"), True, True, {CPU: "compiled if asked", GPU: "compiled"}),
+        (("g++", "gcc"), False, True, {CPU: "compiled if asked", GPU: "cannot"}),
+        (("g++", "gcc"), True, False, {CPU: "compiled if asked", GPU: "cannot"}),
+        (("clang",), True, True, {CPU: "cannot", GPU: "compiled"}),
+        ((), True, True, {CPU: "cannot", GPU: "cannot"}),
+    ],
+)
+def test_a_model_is_compiled_where_it_can_be(
+    compilers, triton, header, expected, monkeypatch, tmp_path
+):
+    (tmp_path / "Python.h").write_text("")
+    monkeypatch.setattr(
+        device_module, "python_header", lambda: tmp_path / ("Python.h" if header else "none")
+    )
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(device_module.shutil, "which", lambda name: name in compilers)
+    monkeypatch.setattr(device_module, "has_triton", lambda: triton)
+    for where, found in expected.items():
+        assert compiles(None, where) is (found == "compiled")
+        assert compiles(False, where) is False
+        if found == "cannot":
+            advice = r"install g(cc and python3-dev|\+\+), or leave the option out"
+            with pytest.raises(UserError, match=f"^`compile` needs .*; {advice}"):
+                compiles(True, where)
+        else:
+            assert compiles(True, where)

@@ -1,12 +1,60 @@
-"""Snapshots: copies taken at once, written in their order by a thread, errors passed on."""
+"""Batches made ahead, snapshots written behind, and the number of threads of a run."""
 
 import threading
 
 import pytest
 import torch
 from clozeworks.model.training.logs import Clock
-from clozeworks.model.training.snapshot import SnapshotWriter
+from clozeworks.model.training.threads import SnapshotWriter, kept_threads, prefetch, use_threads
 from clozeworks.pipeline.errors import UserError
+
+
+def test_prefetch_keeps_the_order_and_passes_errors_on():
+    assert list(prefetch(lambda item: item * item, range(20))) == [
+        item * item for item in range(20)
+    ]
+    stream = prefetch(lambda item: 1 // (3 - item), range(9))
+    assert [next(stream) for _ in range(3)] == [0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(stream)
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with kept_threads():
+        torch.set_num_threads(2)
+        yield
+
+
+def test_a_new_run_takes_the_threads_that_there_are(two_threads, capsys):
+    assert use_threads(None, CPU) == 2
+    assert use_threads(2, CPU) == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_a_resumed_run_goes_on_with_its_threads_and_says_so(two_threads, capsys):
+    with kept_threads():
+        assert use_threads(3, CPU) == torch.get_num_threads() == 3
+    assert torch.get_num_threads() == 2
+    assert capsys.readouterr().err == (
+        "The run began with 3 threads and goes on with them; this machine would take 2.\n"
+    )
+
+
+def test_the_users_number_of_threads_decides_and_a_line_says_what_changes(
+    two_threads, monkeypatch, capsys
+):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert use_threads(1, CPU) == torch.get_num_threads() == 2
+    assert "began with 1 thread and goes on with 2 (OMP_NUM_THREADS)" in capsys.readouterr().err
+
+
+def test_a_run_on_a_gpu_has_no_number_of_threads():
+    assert use_threads(3, torch.device("cuda")) is None
 
 
 def test_a_snapshot_holds_the_values_of_its_time():
