@@ -123,7 +123,7 @@ def test_a_row_is_read_at_both_its_ends(checkpoint):
 def test_a_token_of_a_left_to_right_encoder_sees_what_follows_through_the_lstm(checkpoint):
     model = make_model(TASKS[1], Checkpoint.open(checkpoint), NO_DROPOUT, seed=1)
     before, changed = feature(9), feature(9)
-    changed.rows[0].input_ids[7] += 1
+    changed.row.input_ids[7] += 1
     moved = (model(make_batch([before])) - model(make_batch([changed])))[0].abs().amax(1) > 1e-9
     assert moved.all()
 

@@ -106,9 +106,9 @@ def test_the_vector_of_a_text_is_that_of_transformers(published: Path, tmp_path:
     data = tmp_path / f"texts{suffix}"
     lines = texts if suffix == ".txt" else [json.dumps({"text": text}) for text in texts]
     data.write_text("".join(f"{line}\n" for line in lines))
-    config = FeaturesConfig(per="text", combine="sum", device="cpu")
+    config = FeaturesConfig(per="text", device="cpu")
     extract_features(published, data, tmp_path / "features.parquet", config)
-    found = pq.read_table(tmp_path / "features.parquet")["vector"].to_pylist()
+    found = pq.read_table(tmp_path / "features.parquet")["layer_2"].to_pylist()
     encoder = transformers.AutoModel.from_pretrained(published).eval()
     tokenizer_file = str(published / "tokenizer.json")
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=tokenizer_file)

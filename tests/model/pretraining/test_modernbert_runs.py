@@ -14,7 +14,7 @@ from clozeworks.model.checkpoint import Checkpoint, read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.features.config import FeaturesConfig
-from clozeworks.model.features.extractor import make_extractor
+from clozeworks.model.features.features import Extractor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.pretraining.evaluate import evaluate
@@ -159,7 +159,7 @@ def test_a_published_model_is_taken_as_a_checkpoint(published, instances, tmp_pa
         save_file(encoder, model / "model.safetensors", {"format": "pt"})
     peer = transformers.AutoModel.from_pretrained(model).eval()
     ids = torch.tensor([[2, 9, 8, 7, 3]])
-    extractor = make_extractor(Checkpoint.open(model), FeaturesConfig())
+    extractor = Extractor(Checkpoint.open(model), FeaturesConfig())
     with torch.no_grad():
         torch.testing.assert_close(
             extractor.encoder(ids), peer(ids).last_hidden_state, rtol=0, atol=1e-5
