@@ -58,7 +58,7 @@ def make_corpus(
     stages: list[Stage[Any, Any]] = [ingest, learn, build]
 
     check_runner(options, output)
-    ingest.find_inputs()  # a mistake in the sources is found before anything is deleted
+    first_plan = ingest.plan()  # a mistake in the sources is found before anything is deleted
     with ExitStack() as locks:
         # All three from the start: another command must not write to a later one in the meantime.
         for stage in stages:
@@ -72,12 +72,13 @@ def make_corpus(
         if not options.beam_options:
             on_workers = replace(options, overwrite=False)
             for stage in stages:
-                manifests.append(run_planned(stage, stage.plan(), on_workers, progress))
+                plan = first_plan if stage is ingest else stage.plan()
+                manifests.append(run_planned(stage, plan, on_workers, progress))
             return CorpusManifests(*manifests)
         for index, stage in enumerate(stages):
             # Those before it are finished, so it can be planned here and now. It begins here too,
             # so that most mistakes are found before the pipeline starts.
-            plan = stage.plan()
+            plan = first_plan if stage is ingest else stage.plan()
             _, manifest = open_stage(stage, plan, overwrite=False)
             if manifest is None:
                 fitted = fitting(stage, plan, options)

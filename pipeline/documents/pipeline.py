@@ -12,12 +12,12 @@ memory is bounded by a shard.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ..config import IngestConfig, RunOptions
-from ..counters import WORDS_LEFT_OUT, Counters, count_of, sum_counters
+from ..counters import WORDS_LEFT_OUT, count_of, sum_counters
 from ..errors import UserError
 from ..execution.estimate import STORED_SHARE
 from ..execution.phases import Phase
@@ -27,7 +27,7 @@ from ..execution.stages import Needs, Stage, StagePlan
 from ..execution.units import OpenedStage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
-from ..sources.formats import Input, find_inputs
+from ..sources.formats import find_inputs
 from ..sources.streams import is_compressed
 from ..storage import absolute
 from ..storage.stage import manifest_head
@@ -82,21 +82,10 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
 
     def plan(self) -> StagePlan[IngestSetup]:
         """Find the input files, and cut them into ranges."""
-        inputs, left_out = self.find_inputs()
-        num_bytes = sum(file.num_bytes for file in inputs)
-        layout = choose_layout(num_bytes, self.config)
-        return StagePlan(
-            head=manifest_head("ingest", self.config, fingerprints(inputs), *self._libraries()),
-            setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
-            units=plan_ranges(inputs, self.config),
-        )
-
-    def find_inputs(self) -> tuple[list[Input], Counters]:
-        """Return the files and data sets to read, and counts of those that are not read; raise
-        `UserError` if they or options are wrong.
-        """
         config = self.config
         stops_of(config.abbreviations, "")  # raises if the file is wrong
+        if config.keep_language:
+            check_languages(config.keep_language)
         inputs, left_out = find_inputs(self.sources, self.output, config)
         num_bytes = sum(file.num_bytes for file in inputs)
         # The size of a data set may be unknown: 0.
@@ -104,9 +93,12 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             raise UserError(
                 f"`shards` is {config.shards}, but the sources have {num_bytes} bytes: lower it."
             )
-        if config.keep_language:
-            check_languages(config.keep_language)
-        return inputs, left_out
+        layout = choose_layout(num_bytes, config)
+        return StagePlan(
+            head=manifest_head("ingest", config, fingerprints(inputs), *self._libraries()),
+            setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
+            units=plan_ranges(inputs, config),
+        )
 
     def _libraries(self) -> list[str]:
         """Return the libraries that the documents depend on."""
@@ -119,14 +111,14 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
 
     def needs(self, plan: StagePlan[IngestSetup]) -> Needs:
         """Estimate the documents, which are written twice: scattered first, then gathered."""
-        inputs, _ = self.find_inputs()
-        text_bytes = sum(source.num_bytes * _text_share(source) for source in inputs)
+        inputs = plan.head.inputs
+        text_bytes = sum(file["bytes"] * _text_share(file) for file in inputs)
         num_shards = self.config.shards or max(1, math.ceil(text_bytes / SHARD_TEXT_BYTES))
         stored_bytes = int(text_bytes * STORED_SHARE)
         return Needs(
             units=f"{count_of(len(plan.units), 'range')} of {count_of(len(inputs), 'file')}, "
             f"then {count_of(num_shards, 'shard')} and one for validation",
-            input_bytes=sum(source.num_bytes for source in inputs),
+            input_bytes=sum(file["bytes"] for file in inputs),
             output_bytes=stored_bytes,
             temporary_bytes=stored_bytes,
         )
@@ -194,14 +186,14 @@ def ingest(
     return run_stage(stage, options, progress)
 
 
-def _text_share(source: Input) -> float:
-    """Return the bytes of clean text per byte of a file, as measured on English and Latgalian
+def _text_share(file: Mapping[str, Any]) -> float:
+    """Return the bytes of clean text per byte of an input, as measured on English and Latgalian
     dumps, Gutenberg's books, Korean Wikipedia in Parquet, and English JSON Lines.
     """
-    compressed = is_compressed(source.name.lower())
-    if source.format == "wikipedia":
+    compressed = is_compressed(file["name"])
+    if file["format"] == "wikipedia":
         return 1.0 if compressed else 0.25
-    if source.format in ("parquet", "hf"):
+    if file["format"] in ("parquet", "hf"):
         return 3.2
     if compressed:
         return 2.8

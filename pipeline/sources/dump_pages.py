@@ -35,6 +35,7 @@ HEAD_BYTES = 1 << 18
 _STREAM_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 _STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
+_PAGE_OPEN_BEGINNINGS = tuple(_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
 _PAGE_CLOSE = b"</page>"
 _HEAD_CLOSE = b"</siteinfo>"
 _DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding=["']([\w.-]{1,40})["']""")
@@ -57,7 +58,11 @@ def read_pages(
         blocks = _blocks(file, input_range, counters)
     elif input_range.start == 0:
         whole = replace(input_range, stop=None)
-        blocks = _transcode(_blocks(file, whole, counters), encoding)
+        decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        blocks = (
+            (in_range, decoder.decode(block).encode("utf-8", "replace"))
+            for in_range, block in _blocks(file, whole, counters)
+        )
     else:
         return
     yield from _split_pages(blocks, input_range, counters)
@@ -104,14 +109,11 @@ def is_ascii_compatible(encoding: str) -> bool:
 
 def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Blocks:
     if input_range.name.lower().endswith(".bz2"):
-        return _bz2_blocks(file, input_range, counters)
+        yield from _bz2_blocks(file, input_range, counters)
+        return
     file.seek(input_range.start)
     # A dump may expand to any size; a page may not.
     stream = decompressed(file, input_range.name, counters, allowance=sys.maxsize)
-    return _plain_blocks(stream, input_range)
-
-
-def _plain_blocks(stream: BinaryIO, input_range: InputRange) -> Blocks:
     stop = input_range.stop
     if stop is None:
         stop = sys.maxsize
@@ -150,9 +152,13 @@ def _bz2_blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> 
         damage = counters if in_range else Counters()
         with counted_damage("corrupt_bz2_stream", location, damage):
             for _, piece in pieces:
-                # Raises EOFError if the stream ended in an earlier piece.
-                for block in _decompress(decompressor, piece):
+                # At most `READ_BYTES` at a time, however much a piece expands. Raises EOFError if
+                # the stream ended in an earlier piece.
+                while block := decompressor.decompress(piece, READ_BYTES):
                     yield in_range, block
+                    if decompressor.eof or decompressor.needs_input:
+                        break
+                    piece = b""
             if not decompressor.eof:
                 raise EOFError("it ends early")
             if decompressor.unused_data:
@@ -160,15 +166,6 @@ def _bz2_blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> 
                 raise EOFError("data follow its end")
     if input_range.start == 0 and num_streams == 1:
         counters.note("single_stream_files", input_range.name)
-
-
-def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[bytes]:
-    """Decompress a piece, at most `READ_BYTES` at a time, however much it expands."""
-    while block := decompressor.decompress(piece, READ_BYTES):
-        yield block
-        if decompressor.eof or decompressor.needs_input:
-            return
-        piece = b""
 
 
 def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
@@ -207,12 +204,6 @@ def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
             return
 
 
-def _transcode(blocks: Blocks, encoding: str) -> Blocks:
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    for in_range, block in blocks:
-        yield in_range, decoder.decode(block).encode("utf-8", "replace")
-
-
 def _split_pages(
     blocks: Blocks, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[bytes, str]]:
@@ -226,7 +217,8 @@ def _split_pages(
     for in_range, block in blocks:
         if not in_range and range_end is None:
             range_end = len(buffer)
-            if not _may_begin_page(buffer):
+            # A page may begin with the last bytes.
+            if _PAGE_OPEN not in buffer and not buffer.endswith(_PAGE_OPEN_BEGINNINGS):
                 return
         buffer += block
         begin = 0
@@ -278,11 +270,3 @@ def _unfinished(buffer: bytes) -> tuple[bytes, int]:
         return buffer[-len(_PAGE_OPEN) :], 0
     page = buffer[opening:]
     return page, max(0, len(page) - len(_PAGE_CLOSE))
-
-
-def _may_begin_page(text: bytes) -> bool:
-    """Return whether a page begins in `text` or may begin with its last bytes."""
-    if _PAGE_OPEN in text:
-        return True
-    beginnings = (_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
-    return any(text.endswith(beginning) for beginning in beginnings)

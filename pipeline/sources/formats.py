@@ -223,22 +223,14 @@ def _sniffed_format(path: str) -> str | None:
     # Parquet cannot be read as a stream.
     if head.startswith(b"PAR1") and not is_compressed(path):
         return "parquet"
-    if _begins_with_object(head):
-        return "jsonl"
-    return None
-
-
-def _begins_with_object(head: bytes) -> bool:
-    """Return whether a file's first line is a JSON object.
-
-    A line that is longer than the file's `head` only has to begin like one.
-    """
     line, line_break, _ = head.partition(b"\n")
     try:
-        return isinstance(json.loads(line), dict)
+        is_object = isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
+        # A line that is longer than the head only has to begin like an object.
         is_cut = not line_break and len(head) > _SNIFFED_BYTES // 2
-        return is_cut and re.match(rb'\{\s*"', line) is not None
+        is_object = is_cut and re.match(rb'\{\s*"', line) is not None
+    return "jsonl" if is_object else None
 
 
 def _name_of(path: str, source: str) -> str:
@@ -292,26 +284,23 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
     path_by_real_path: dict[str, str] = {}
     path_by_name: dict[str, str] = {}
     for file in inputs:
-        path = _absolute(file.path)
-        real_path = path
-        if file.format != "hf" and not storage.is_remote(path):
-            real_path = os.path.realpath(path)  # two links may lead to one file
-        twin = path_by_real_path.get(real_path)
-        if twin:
-            if _absolute(twin) == path:
-                subject = f"{file.path} is"
-            else:
-                subject = f"{twin} and {file.path} are the same file,"
-            raise UserError(f"{subject} listed twice among the sources: list it once.")
+        real_path = file.path
+        if file.format != "hf" and not storage.is_remote(file.path):
+            real_path = os.path.realpath(file.path)  # two links may lead to one file
+        if real_path in path_by_real_path:
+            raise UserError(
+                f"{file.path} is listed twice among the sources, first as "
+                f"{path_by_real_path[real_path]}: list it once."
+            )
         path_by_real_path[real_path] = file.path
         # Names are part of the documents' ids: the second file would be taken for a copy of the
         # first.
-        namesake = path_by_name.setdefault(file.name, path)
-        if namesake != path:
+        if file.name in path_by_name:
             raise UserError(
-                f"{namesake} and {path} have the same name, {file.name}: "
+                f"{path_by_name[file.name]} and {file.path} have the same name, {file.name}: "
                 "give the folder that contains both."
             )
+        path_by_name[file.name] = file.path
 
 
 def choose_range_bytes(total_bytes: int) -> int:

@@ -143,27 +143,29 @@ def _read_ingested(
 
 
 def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Return the ranges of a data set that `hub` opens.
+    """Return the ranges of a data set that `hub` opens: of rows if it was saved to disk, else its
+    shards, one each.
 
     Raise `UserError` if it has no text in the text column. If the data set does not declare its
     columns, a few of its first rows are read.
     """
     opened = hub.open_set(data_set.path)
-    ranges = data_set.cut(_data_set_starts(opened))
+    if opened.is_on_disk:
+        num_rows = len(opened.rows)
+        num_ranges = min(num_rows, opened.rows.data.nbytes // RANGE_BYTES + 1)
+        starts = [num_rows * index // num_ranges for index in range(num_ranges)]
+    else:
+        starts = list(range(opened.rows.num_shards))
+    ranges = data_set.cut(starts)
     schema = opened.schema
     if schema is None and ranges:
-        schema = _first_schema(opened, ranges[0])
+        for shard in _shards(opened, ranges[0], None):
+            for _, batch in _shard_batches(shard, data_set.name, Counters()):
+                schema = batch.schema
+                break
     if schema is not None:
         _columns_to_read(schema, data_set.name, Columns.of(config))
     return ranges
-
-
-def _first_schema(data_set: hub.DataSet, input_range: InputRange) -> pa.Schema | None:
-    """Return the columns of the first rows of a range; None if it has none."""
-    for shard in _shards(data_set, input_range, None):
-        for _, batch in _shard_batches(shard, input_range.name, Counters()):
-            return batch.schema
-    return None
 
 
 def read_data_set(
@@ -195,18 +197,6 @@ def read_data_set(
         yield from _documents(batches, data_set.schema, table, counters)
 
 
-def _data_set_starts(data_set: hub.DataSet) -> list[int]:
-    """Return where the ranges of a data set begin.
-
-    They begin at rows if it was saved to disk, else at its shards, one each.
-    """
-    if not data_set.is_on_disk:
-        return list(range(data_set.rows.num_shards))
-    num_rows = len(data_set.rows)
-    num_ranges = min(num_rows, data_set.rows.data.nbytes // RANGE_BYTES + 1)
-    return [num_rows * index // num_ranges for index in range(num_ranges)]
-
-
 class _Shard(NamedTuple):
     """A part of a data set that is read by itself."""
 
@@ -226,7 +216,7 @@ def _shards(
     if columns:
         rows = rows.select_columns(list(columns))
     rows = rows.with_format("arrow")
-    # A range of rows if the data set was saved to disk, else of shards: see `_data_set_starts`.
+    # A range of rows if the data set was saved to disk, else of shards: see `plan_data_set`.
     start = input_range.start
     stop = input_range.stop
     if data_set.is_on_disk:
@@ -245,14 +235,13 @@ def _shards(
 def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatches:
     """Yield the rows of a shard, a few at a time; `counters` gets ``unreadable_shard``."""
     location = f"{name}, shard {shard.number}"
-    batches = _small_batches(shard.rows)
+    batches = (
+        small
+        for table in shard.rows.iter(batch_size=BATCH_ROWS)
+        for batch in table.to_batches()
+        for small in cut_batch(batch)
+    )
     return _numbered(batches, shard.first_row, "unreadable_shard", location, counters)
-
-
-def _small_batches(rows: Any) -> Iterator[pa.RecordBatch]:
-    for table in rows.iter(batch_size=BATCH_ROWS):
-        for batch in table.to_batches():
-            yield from cut_batch(batch)
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

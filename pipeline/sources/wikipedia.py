@@ -156,9 +156,11 @@ def _document(
     if revisions:
         text = revisions[-1].findtext("text") or ""
     identity = (page.findtext("id") or title).strip()
-    if len(text) > _SAVED_CHARACTERS and _count_structures(text) > _MAX_STRUCTURES:
-        counters.skip("oversized_page", f"{site.database}:{identity}")
-        return None
+    if len(text) > _SAVED_CHARACTERS:
+        num_structures = sum(text.count(opening) for opening in ("{{", "[[", "{|"))
+        if num_structures > _MAX_STRUCTURES:
+            counters.skip("oversized_page", f"{site.database}:{identity}")
+            return None
     words_left_out_before = counters.num_words_left_out
     model = revisions[-1].findtext("model") if revisions else None
     other_kind = _other_kind(page, title, text, model, site)
@@ -183,10 +185,6 @@ def _document(
         language=site.language,
         paragraphs=paragraphs,
     )
-
-
-def _count_structures(text: str) -> int:
-    return sum(text.count(opening) for opening in ("{{", "[[", "{|"))
 
 
 def _other_kind(

@@ -132,8 +132,9 @@ def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, nam
     else:
         path.write_text("\n".join(lines))
     counters = Counters()
-    (raw,) = read_documents(str(path), counters=counters)
-    sentences = select_sentences(raw, IngestConfig(), counters)
+    config = IngestConfig(documents="sentence" if name == "sentences.parquet" else "auto")
+    (raw,) = read_documents(str(path), config, counters)
+    sentences = select_sentences(raw, config, counters)
     assert sentences == [line.replace("\ufffc", "") for line in lines]
     assert counters.counts["sentences_with_gaps"] == 0
 

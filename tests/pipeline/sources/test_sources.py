@@ -135,7 +135,7 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/*.txt", "all"], "is listed twice among the sources"),
         (
             ["all/a.txt", "link.txt"],
-            "all/a.txt and link.txt are the same file, listed twice among the sources",
+            "link.txt is listed twice among the sources, first as all/a.txt",
         ),
         (["saved", "hf:saved"], "saved:train is listed twice among the sources"),
         (
