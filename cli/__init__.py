@@ -2,5 +2,5 @@
 is their own.
 
 One module per command; `main` is the entry point, `options` turns config fields into options,
-`summary` prints the closing table, `training_progress` the live line of a run.
+`output` prints, `progress` shows how far a command is, `process` sets up the process.
 """

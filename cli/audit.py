@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
-from .failures import with_flags
 from .options import check_suffix
-from .output import print_table, settings, tell
-from .summary import CommandSummary, print_summaries
+from .output import CommandSummary, print_summaries, print_table, settings, tell, with_flags
 
 if TYPE_CHECKING:
     from ..pipeline.auditing.verdict import Audit

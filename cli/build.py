@@ -5,8 +5,8 @@ import click
 from ..pipeline.config import BuildConfig, RunOptions
 from .data_summary import summarize_dry_run, summarize_instances
 from .options import GroupedCommand, config_options, make_config
-from .summary import CommandSummary
-from .terminal import data_stage_terminal
+from .output import CommandSummary
+from .progress import data_stage_terminal
 
 
 @click.command(cls=GroupedCommand)

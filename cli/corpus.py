@@ -5,8 +5,8 @@ import click
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .data_summary import summarize_documents, summarize_instances, summarize_vocabulary
 from .options import GroupedCommand, config_options, make_config, max_bad_option
-from .summary import CommandSummary
-from .terminal import data_stage_terminal
+from .output import CommandSummary
+from .progress import data_stage_terminal
 
 
 @click.command(cls=GroupedCommand)

@@ -13,8 +13,7 @@ from ..pipeline.text.wikitext.repair import (
     most_costly_templates,
 )
 from ..pipeline.wording import in_words
-from .failures import with_flags
-from .summary import ALREADY_FINISHED, CommandSummary, byte_size, warn
+from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn, with_flags
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimate import Estimate

@@ -8,8 +8,8 @@ import click
 from ..pipeline.errors import UserError
 from ..pipeline.wording import in_words
 from .options import device_option
-from .summary import CommandSummary, figure, warn
-from .training_progress import training_progress
+from .output import CommandSummary, figure, warn
+from .progress import training_progress
 
 BASELINE = "baseline_"
 """Begins the names of what constant answers reach."""

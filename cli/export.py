@@ -4,7 +4,7 @@ import os
 
 import click
 
-from .summary import CommandSummary
+from .output import CommandSummary
 
 
 @click.command()

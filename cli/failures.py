@@ -1,12 +1,8 @@
 """Describe an error in one line for the command line, with an exit code."""
 
-import re
-from collections.abc import Iterable
-
 import click
 
 from ..pipeline.errors import RunError, UserError
-from ..pipeline.storage.remote import SCHEMES
 
 EXTRAS = {
     "data": (
@@ -23,39 +19,6 @@ EXTRAS = {
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy", "matplotlib"),
 }
 """The packages that each extra of clozeworks installs, for advice when one is missing."""
-
-
-def commands_of(ctx: click.Context) -> list[click.Command]:
-    """Return all commands of the program that runs in `ctx`."""
-    root = ctx.find_root().command
-    if isinstance(root, click.Group):
-        return list(root.commands.values())
-    return [root]  # a command that a test runs by itself
-
-
-def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
-    """Return a library's message with options and remote files as typed on the command line.
-
-    The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
-    ``lower --max-bad``. Other words in backticks stay. A local copy of a remote file, such as
-    ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
-    """
-    flags = {}
-    for command in commands:
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                flags[parameter.name] = parameter.opts[0]
-    message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
-    return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)
-
-
-def with_flags(message: str) -> str:
-    """Return a library's message with its fields as flags of the command that is running."""
-    # Outside of a command, as in a test of a function that prints, nothing is known of flags.
-    ctx = click.get_current_context(silent=True)
-    if ctx is None:
-        return message
-    return fields_as_flags(message, commands_of(ctx))
 
 
 def describe_failure(error: Exception) -> tuple[str, int] | None:

@@ -4,8 +4,8 @@ import click
 
 from ..model.features.config import FeaturesConfig
 from .options import GroupedCommand, check_suffix, config_options, make_config
-from .summary import CommandSummary, byte_size
-from .training_progress import training_progress
+from .output import CommandSummary, byte_size
+from .progress import training_progress
 
 
 @click.command(cls=GroupedCommand)

@@ -5,7 +5,7 @@ import json
 import click
 
 from ..pipeline.errors import UserError
-from .summary import CommandSummary
+from .output import CommandSummary
 
 
 @click.command()

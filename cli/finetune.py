@@ -8,9 +8,9 @@ from ..model.finetuning.config import FinetuneConfig
 from ..model.tasks.options import TaskOptions, check_task
 from ..pipeline.wording import in_words
 from .options import GroupedCommand, checked_by, config_options, make_config
-from .signals import StopOnSignal
-from .summary import CommandSummary, figure, is_detail
-from .training_progress import training_progress
+from .output import CommandSummary, figure, is_detail
+from .process import StopOnSignal
+from .progress import training_progress
 
 CLASS_METRICS = ("precision", "recall", "f1")
 MAX_CLASSES = 20

@@ -2,14 +2,10 @@
 
 import gc
 import logging
-import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from io import TextIOWrapper
-from typing import NoReturn
 
 import click
 
@@ -18,20 +14,26 @@ from .build import build
 from .corpus import corpus
 from .evaluate import evaluate
 from .export import export
-from .failures import describe_failure, fields_as_flags
+from .failures import describe_failure
 from .features import features
 from .fill import fill
 from .finetune import finetune
 from .ingest import ingest
-from .output import settings, tell
+from .output import (
+    CommandSummary,
+    NoticeHandler,
+    fields_as_flags,
+    is_first_rank,
+    print_summaries,
+    settings,
+    tell,
+)
 from .predict import predict
 from .pretrain import pretrain
+from .process import Terminated, abandon, prepare_streams, prepare_threads, terminate
 from .results import results
 from .run import run
 from .show import show
-from .signals import Terminated, terminate
-from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
-from .threads import prepare_threads
 from .vocab import vocab
 
 COMMANDS = (
@@ -142,7 +144,7 @@ def main(args: Sequence[str] | None = None) -> None:
     SIGTERM interrupts as Ctrl-C does, and a failed run ends the process at once (see `abandon`),
     unless `args` are given: then it is the caller's.
     """
-    _prepare_streams()
+    prepare_streams()
     prepare_threads()
     if args is None:
         signal.signal(signal.SIGTERM, terminate)
@@ -183,21 +185,6 @@ def main(args: Sequence[str] | None = None) -> None:
             gc.freeze()
 
 
-def _prepare_streams() -> None:
-    """Point closed standard streams (``2>&-``) at the null device, and show what the encoding of an
-    open one lacks (``PYTHONIOENCODING=ascii``) as ``\\u2588``.
-
-    The first data file to be opened would get a closed one's descriptor, and messages would go into
-    it.
-    """
-    for name in ("stdin", "stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
-        elif isinstance(stream, TextIOWrapper) and name != "stdin":
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _report(message: str, exit_code: int) -> None:
     if exit_code in (1, 2) and not is_first_rank():
         # Under torchrun all processes usually hit the same failure. The first reports it, and
@@ -212,20 +199,6 @@ def _leave(exit_code: int, *, owns_process: bool) -> None:
     if owns_process and exit_code != 2:
         abandon(exit_code)
     sys.exit(exit_code)
-
-
-def abandon(exit_code: int) -> NoReturn:
-    """End this process at once, though threads of a failed run may still be at work; these would
-    keep it alive. Worker processes follow within two seconds.
-    """
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # `os._exit` skips the clean-up that deletes local copies of remote files. Looked up instead of
-    # imported: if no command has imported it, there are no copies.
-    if copies := sys.modules.get("clozeworks.model.copies"):
-        copies.delete_copies()
-    os._exit(exit_code)
 
 
 if __name__ == "__main__":

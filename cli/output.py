@@ -1,14 +1,20 @@
-"""Print what a command has to say, as people or programs read it; what a terminal would obey, in
-text that came from anywhere, is shown instead.
+"""Print what a command has to say, as people or programs read it: notices, warnings, errors, and
+the table at its end. What a terminal would obey, in text that came from anywhere, is shown instead.
 """
 
 import json
+import logging
+import os
 import re
 import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import click
+
+from ..pipeline.storage.remote import SCHEMES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +27,7 @@ PLAIN_EVERY_S = 60.0
 """Between two lines of progress, without a terminal."""
 LEAST_WIDTH = 80
 """Columns of a table."""
+ALREADY_FINISHED = "already finished, nothing to do"
 
 
 @dataclass
@@ -95,3 +102,115 @@ def print_table(columns: "Iterable[str | Column]", rows: "Iterable[Iterable[str 
     for row in rows:
         table.add_row(*row)
     make_console().print(table)
+
+
+def commands_of(ctx: click.Context) -> list[click.Command]:
+    """Return all commands of the program that runs in `ctx`."""
+    root = ctx.find_root().command
+    if isinstance(root, click.Group):
+        return list(root.commands.values())
+    return [root]  # a command that a test runs by itself
+
+
+def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
+    """Return a library's message with options and remote files as typed on the command line.
+
+    The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
+    ``lower --max-bad``. Other words in backticks stay. A local copy of a remote file, such as
+    ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
+    """
+    flags = {}
+    for command in commands:
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                flags[parameter.name] = parameter.opts[0]
+    message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
+    return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)
+
+
+def with_flags(message: str) -> str:
+    """Return a library's message with its fields as flags of the command that is running."""
+    # Outside of a command, as in a test of a function that prints, nothing is known of flags.
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return message
+    return fields_as_flags(message, commands_of(ctx))
+
+
+@dataclass(frozen=True)
+class CommandSummary:
+    """What one command wrote, and where: rows of (name, value)."""
+
+    command: str
+    where: str
+    rows: list[tuple[str, str]]
+    exit_code: int = 0
+    """Of the process, once the stages of a recipe that follow are done too."""
+
+
+def is_first_rank() -> bool:
+    """Return whether this process prints; under torchrun only one does."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def print_summaries(summaries: list[CommandSummary]) -> None:
+    """Print a table of what the commands wrote to standard output."""
+    if not is_first_rank() or settings.is_quiet:
+        return
+    from rich.table import Column
+    from rich.text import Text
+
+    rows: list[list[str | Text]] = []
+    for summary in summaries:
+        rows.append([Text(summary.command, "bold"), "where", summary.where])
+        for name, value in summary.rows:
+            rows.append(["", name, value])
+    # Folded, not cut: paths are copied from here.
+    print_table(["stage", "", Column(overflow="fold")], rows)
+
+
+def warn(message: str) -> None:
+    """Print a one-line warning to standard error."""
+    if is_first_rank():
+        tell("warning", f"{with_flags(message)}.")
+
+
+class NoticeHandler(logging.Handler):
+    """Prints what the libraries log for the user: plain lines, with fields as flags."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a notice."""
+        tell("notice", with_flags(record.getMessage()))
+
+
+def duration(seconds: float) -> str:
+    """Format a time, such as 45 s, 10 min or 2.5 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def figure(value: float) -> str:
+    """Format a count such as 12,345 or a measured value such as 0.843."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.3f}"
+
+
+def is_detail(metric: str) -> bool:
+    """Return whether a table leaves out a metric, one of SQuAD 2.0's many."""
+    return metric.startswith("best_") or metric.endswith(("Ans_exact", "_at_tau_0", "total"))
+
+
+def byte_size(num_bytes: int) -> str:
+    """Format a size.
+
+    >>> byte_size(12), byte_size(3400), byte_size(1_200_000), byte_size(25 * 10**11)
+    ('12 B', '3.4 kB', '1.2 MB', '2,500.0 GB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes} B"

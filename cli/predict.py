@@ -3,7 +3,7 @@
 import click
 
 from .options import device_option
-from .summary import CommandSummary
+from .output import CommandSummary
 
 
 @click.command()

@@ -13,16 +13,15 @@ from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from .options import GroupedCommand, config_options, make_config
-from .signals import StopOnSignal
-from .summary import (
+from .output import (
     ALREADY_FINISHED,
     CommandSummary,
     byte_size,
     print_summaries,
     warn,
 )
-from .threads import wait_for_width
-from .training_progress import training_progress
+from .process import StopOnSignal, wait_for_width
+from .progress import training_progress
 
 if TYPE_CHECKING:
     from ..model.pretraining.state import Summary

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.wording import in_words
-from .output import make_console
-from .summary import is_detail
+from .output import is_detail, make_console
 
 if TYPE_CHECKING:
     from ..model.finetuning.results import ResultLine

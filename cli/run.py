@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from ..pipeline.parsing import read_toml
-from .failures import commands_of, describe_usage_error
-from .summary import CommandSummary, duration
+from .failures import describe_usage_error
+from .output import CommandSummary, commands_of, duration
 
 Scalar = bool | int | float | str
 # Names begin with a letter, so that braces in a regular expression, `a{2}`, stay as they are.

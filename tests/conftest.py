@@ -13,7 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from clozeworks.cli.summary import NoticeHandler
+from clozeworks.cli.output import NoticeHandler
 
 ROOT = str(Path(__file__).parents[1])
 sys.path.insert(0, ROOT)  # for `tests.fixtures`, in subprocesses as well

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.failures import fields_as_flags
 from clozeworks.cli.main import COMMANDS, commands, main
-from clozeworks.cli.summary import CommandSummary, print_summaries, warn
+from clozeworks.cli.output import CommandSummary, fields_as_flags, print_summaries, warn
 from clozeworks.pipeline.languages import check_language
 
 from tests.fixtures.command_fixture import error_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.cli.signals import StopOnSignal
+from clozeworks.cli.process import StopOnSignal
 from clozeworks.model.finetuning import train
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from clozeworks.cli.threads import prepare_threads, wait_for_width
+from clozeworks.cli.process import prepare_threads, wait_for_width
 
 VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "MKL_CBWR", "MKL_DYNAMIC")
 MAIN = (

@@ -97,11 +97,8 @@ SHARED_BY_COMMANDS = {
     "cli.failures",
     "cli.options",
     "cli.output",
-    "cli.signals",
-    "cli.summary",
-    "cli.terminal",
-    "cli.threads",
-    "cli.training_progress",
+    "cli.process",
+    "cli.progress",
 }
 
 

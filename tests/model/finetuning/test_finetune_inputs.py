@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
-from clozeworks.cli.summary import figure
+from clozeworks.cli.output import figure
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune

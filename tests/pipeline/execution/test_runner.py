@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.main import abandon
-from clozeworks.cli.signals import terminate
+from clozeworks.cli.process import abandon, terminate
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import runner

@@ -1,4 +1,4 @@
-"""Set up standard error and the environment for a data stage; libraries leave them alone."""
+"""Show how far a data stage or a training is; keep what libraries print beside it in a log."""
 
 import logging
 import os
@@ -6,14 +6,14 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..pipeline.errors import RunError
-from .output import PLAIN_EVERY_S, settings, tell
+from .output import PLAIN_EVERY_S, duration, is_first_rank, settings, tell
 
 if TYPE_CHECKING:
     from ..pipeline.execution.progress import Progress, ShowProgress
@@ -130,3 +130,74 @@ def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]
         # Only a failed run needs it: of a user's mistake the message says enough.
         if not is_needed:
             Path(log).unlink(missing_ok=True)
+
+
+# Most important first: a narrow terminal cuts off the rest.
+SHOWN = {
+    "loss": "loss {:.3f}",
+    "mlm_loss": "MLM loss {:.3f}",
+    "nsp_loss": "NSP loss {:.3f}",
+    "mlm_accuracy": "MLM accuracy {:.1%}",
+    "nsp_accuracy": "NSP accuracy {:.1%}",
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "examples_per_second": "{:,.0f} examples/s",
+    "mfu": "MFU {:.1%}",
+    "learning_rate": "rate {:.1e}",
+    "data_wait": "wait {:.1%}",
+    "peak_memory_gb": "{:.1f} GB",
+}
+Report = Callable[[Mapping[str, Any]], None]
+_Started = dict[str, tuple[int, float]]
+"""The first step that was reported of each part of the work, and when."""
+
+
+@contextmanager
+def training_progress() -> Iterator[Report]:
+    """Show the latest numbers of a run and the time left on standard error.
+
+    On a terminal this is one live line, elsewhere (``nohup``, CI) and as JSON a line every
+    `PLAIN_EVERY_S`, so short runs print nothing. Yield a function that takes the numbers: ``step``,
+    ``steps`` and those in `SHOWN`; a new ``stage`` (a string) has a time left of its own.
+    """
+    # Imported late: `clozeworks --help` imports this module.
+    from rich.console import Console
+    from rich.text import Text
+
+    if not is_first_rank() or settings.is_quiet:
+        yield lambda numbers: None
+        return
+    console = Console(stderr=True)
+    is_live = console.is_terminal and not settings.as_json
+    started = _Started()
+    last_line_s = time.monotonic()
+    with console.status("") if is_live else nullcontext() as status:
+
+        def report(numbers: Mapping[str, Any]) -> None:
+            nonlocal last_line_s
+            now = time.monotonic()
+            line = _line(numbers, started, now)
+            if status:
+                # `Text`, in which brackets are not rich's markup.
+                status.update(Text(line))
+            elif now - last_line_s >= PLAIN_EVERY_S:
+                last_line_s = now
+                tell("progress", line, **numbers)
+
+        yield report
+
+
+def _line(numbers: Mapping[str, Any], started: _Started, now: float) -> str:
+    # "12 of 400" and the time left are those of one part of the work, such as one fine-tuning run.
+    part = numbers.get("stage", "training")
+    step = numbers["step"]
+    steps = numbers["steps"]
+    shown = [f"{step:,} of {steps:,}"]
+    # Steps from before a resume must not count towards the time left.
+    first_step, first_time = started.setdefault(part, (step, now))
+    if step > first_step:
+        seconds_per_step = (now - first_time) / (step - first_step)
+        shown.append(f"{duration((steps - step) * seconds_per_step)} left")
+    for name, form in SHOWN.items():
+        if name in numbers:
+            shown.append(form.format(numbers[name]))
+    return f"{part}: {', '.join(shown)}"

@@ -3,7 +3,7 @@ them.
 """
 
 import pytest
-from clozeworks.cli import training_progress as module
+from clozeworks.cli import progress as module
 
 
 class Clock:

@@ -1,0 +1,119 @@
+"""Set up this process, which libraries leave to their caller: how threads compute and wait, the
+standard streams, Ctrl-C and SIGTERM, and its end.
+
+OpenMP and MKL read the environment once, when PyTorch loads them, so it is set before any import of
+it. What the user has set stays.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import Any, NoReturn, Self
+
+from ..model.notices import StopRequest
+
+# At the end of each operation the threads wait for the slowest. By default libgomp, which PyTorch's
+# wheels for Linux bundle, then spins for milliseconds: beside other work, often for a thread whose
+# core the spinning keeps busy. After a thousand rounds a thread sleeps instead, which costs nothing
+# that was measured on an idle machine (benchmarks/results/2026-11-23-contention.md).
+SPIN_COUNT = "1000"
+# The operations of a wide model last so long that its threads would sleep through the beginning of
+# the next one: with a thousand rounds `base` is 14% slower alone, with these about 4%.
+WIDE_SPIN_COUNT = "20000"
+WIDE = 768
+WAIT_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+# Intel's two conditions for the same bits in every process: the same code path whatever the
+# memory's alignment, and a fixed number of threads ("Conditional Numerical Reproducibility").
+SAME_BITS = {"MKL_CBWR": "AUTO", "MKL_DYNAMIC": "FALSE"}
+
+
+def prepare_threads() -> None:
+    """Set the environment of this process for PyTorch, unless PyTorch is there already."""
+    if "torch" in sys.modules:
+        return
+    for name, value in SAME_BITS.items():
+        os.environ.setdefault(name, value)
+    if not any(name in os.environ for name in WAIT_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
+
+
+def wait_for_width(hidden_size: int) -> None:
+    """Let the threads of a wide model wait longer, after `prepare_threads` and before PyTorch.
+
+    A setting of the user's own stays.
+    """
+    if "torch" in sys.modules or hidden_size < WIDE:
+        return
+    # Only what `prepare_threads` set is replaced (or the same number, if the user set that).
+    if os.environ.get("GOMP_SPINCOUNT") == SPIN_COUNT:
+        os.environ["GOMP_SPINCOUNT"] = WIDE_SPIN_COUNT
+
+
+def prepare_streams() -> None:
+    """Point closed standard streams (``2>&-``) at the null device, and show what the encoding of an
+    open one lacks (``PYTHONIOENCODING=ascii``) as ``\\u2588``.
+
+    The first data file to be opened would get a closed one's descriptor, and messages would go into
+    it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
+        elif isinstance(stream, TextIOWrapper) and name != "stdin":
+            stream.reconfigure(errors="backslashreplace")
+
+
+class Terminated(KeyboardInterrupt):
+    """An interrupt by SIGTERM, after which a command ends with another code than after Ctrl-C."""
+
+
+def terminate(number: int, frame: object) -> None:
+    """Interrupt this process, as the handler of SIGTERM."""
+    raise Terminated
+
+
+class StopOnSignal(StopRequest):
+    """Asks a training to stop at the first SIGINT or SIGTERM; a second one acts as without this.
+
+    Only while a training loop runs, which can save what it did: elsewhere the first signal ends the
+    command at once.
+    """
+
+    was_terminated = False
+
+    def interrupt(self) -> KeyboardInterrupt:
+        """Return the interrupt that the training was asked to stop by."""
+        return Terminated() if self.was_terminated else KeyboardInterrupt()
+
+    def __enter__(self) -> Self:
+        self._handlers_before: dict[int, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._handlers_before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: object) -> None:
+        self.request()
+        self.was_terminated = number == signal.SIGTERM
+        # The next one acts as it would without a training: who asks twice will not wait.
+        signal.signal(number, self._handlers_before[number])
+
+
+def abandon(exit_code: int) -> NoReturn:
+    """End this process at once, though threads of a failed run may still be at work; these would
+    keep it alive. Worker processes follow within two seconds.
+    """
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # `os._exit` skips the clean-up that deletes local copies of remote files. Looked up instead of
+    # imported: if no command has imported it, there are no copies.
+    if copies := sys.modules.get("clozeworks.model.copies"):
+        copies.delete_copies()
+    os._exit(exit_code)
