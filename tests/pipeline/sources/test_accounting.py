@@ -64,6 +64,7 @@ def test_words_of_books(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["", URL])
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_words_of_rows(tmp_path: Path, form: str, url: str) -> None:
@@ -82,6 +83,7 @@ def test_words_of_rows(tmp_path: Path, form: str, url: str) -> None:
     assert bool(url) == (counters.counts["words_left_out_as_lines"] > 1000)
 
 
+@pytest.mark.slow
 def test_words_of_extracted_articles(tmp_path: Path) -> None:
     path = tmp_path / "wiki_00"
     path.write_text(
@@ -122,6 +124,7 @@ def pages_of(path: Path) -> list[bytes]:
     return re.findall(rb"<page>.*?</page>", content, re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", DUMPS)
 def test_words_of_a_dump(path: Path) -> None:
     """Those of its markup too, whether or not a page is an article; down to the sentences of the
@@ -153,6 +156,7 @@ def test_words_of_a_dump(path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_reasons_of_a_dump() -> None:
     """Notes and tables against the words that regular expressions find of them; little is left out
     as markup.

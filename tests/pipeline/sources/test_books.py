@@ -183,6 +183,7 @@ def test_a_few_bad_bytes_become_replacement_characters() -> None:
     assert counters.counts["text_lines_with_invalid_utf8"] == 1
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_text_that_changes_its_encoding_is_left_out() -> None:
     counters = Counters()
     russian = "Все счастливые семьи похожи друг на друга.\n\n"
@@ -225,6 +226,7 @@ def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents", ["auto", "file", "blank-line"])
 def test_sentences_without_blank_lines_make_documents_of_the_size_of_books(documents: str) -> None:
     """The form of bookcorpus/bookcorpus."""
@@ -276,6 +278,7 @@ def test_compressed_books(suffix: str) -> None:
     assert counters.bad["corrupt_file"] == 1
 
 
+@pytest.mark.slow
 def test_a_compressed_text_that_expands_beyond_measure() -> None:
     counters = Counters()
     (document,) = read_text(
@@ -338,6 +341,7 @@ def test_a_giant_file_is_read_as_it_is_needed() -> None:
     assert [next(documents).id for _ in range(3)] == ["endless#0", "endless#1", "endless#2"]
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=300), st.sampled_from(["auto", "file", "blank-line", "line"]))
 def test_any_bytes_are_read_or_counted(content: bytes, documents: str) -> None:
     counters = Counters()
@@ -397,6 +401,7 @@ def test_the_sample_text_of_bert_is_three_documents() -> None:
     assert [len(document.paragraphs) for document in documents] == [3, 13, 15]
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_novels_keep_their_words() -> None:
     with tarfile.open(fileobj=gzip.open(DATA / "books" / "novels.tar.gz")) as archive:

@@ -95,6 +95,7 @@ def test_what_save_to_disk_wrote(saved: str):
     )
 
 
+@pytest.mark.slow
 def test_a_data_set_that_was_replaced_is_read_anew(saved: str, tmp_path: Path):
     assert len(list(read_documents(saved))) == 10
     digest = hub.open_set(saved).digest

@@ -34,6 +34,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_corpus_that_grows_is_the_corpus_of_all_its_sources(tmp_path: Path, seed: int):
     numbers = random.Random(seed).sample(range(40), 40)
@@ -63,6 +64,7 @@ def test_documents_are_read_in_their_sentences(tmp_path: Path):
     ]
 
 
+@pytest.mark.slow
 def test_sentences_stay_although_they_would_be_cut_otherwise(tmp_path: Path):
     folder = tmp_path / "texts"
     folder.mkdir()

@@ -62,6 +62,7 @@ def test_rows_become_documents(tmp_path: Path):
     assert not counters.bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("range_bytes", [1, 50, 137, 1000])
 def test_every_range_gives_the_same_documents(tmp_path: Path, range_bytes: int):
     path = written(tmp_path, *({"text": f"{PROSE} {i} " * (i % 7 + 1)} for i in range(40)))

@@ -119,6 +119,7 @@ def test_empty_streams_are_valid(suffix: str):
     assert not counters.bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_cut_off_file_is_read_up_to_the_cut(suffix: str):
     rng = random.Random(0)
@@ -160,6 +161,7 @@ def test_an_oversized_line_costs_only_itself(suffix: str):
     assert counters.to_record()["examples"] == {"oversized_line": [f"{name}, byte 4"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_compressed_file_that_expands_beyond_measure_is_read_no_further(suffix: str):
     content = COMPRESS[suffix](b"one\n" + b"x" * 40_000_000 + b"\ntwo\n")

@@ -50,6 +50,7 @@ def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     assert not counters.bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
 def test_a_dictionary_of_one_long_text_is_a_bomb(tmp_path: Path, kind: pa.DataType) -> None:
     numbers = pa.array([0] * 5000, pa.int32())
@@ -242,6 +243,7 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
         Source("parquet", tmp_path / "note.parquet", "note").plan()
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_real_korean_articles() -> None:
     counters = Counters()

@@ -119,6 +119,7 @@ def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
     assert counters.bad == {"oversized_article": 1}
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_real_articles():
     counters = Counters()

@@ -353,6 +353,7 @@ def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
         assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not counters.bad
 
 
+@pytest.mark.slow
 def test_a_page_of_one_long_line_is_read() -> None:
     # It takes about a second; if anything were quadratic, hours.
     text = "Some words stand here. " * 450_000
@@ -502,6 +503,7 @@ def read_file(name: str, num_ranges: int) -> tuple[list[RawDocument], Counters]:
     return read((DATA / "wikipedia" / name).read_bytes(), name, num_ranges)
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_a_real_wiki_is_the_same_in_any_split() -> None:
     name = "ltgwiki-pages-articles-multistream.xml.bz2"
@@ -514,6 +516,7 @@ def test_a_real_wiki_is_the_same_in_any_split() -> None:
     assert whole == read_file(name, 2)[0] == read_file(name, 7)[0]
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_real_single_and_multistream_hold_the_same_articles() -> None:
     single, counters = read_file("enwiki-pages-articles-excerpt.xml.bz2", 1)
@@ -525,6 +528,7 @@ def test_real_single_and_multistream_hold_the_same_articles() -> None:
     )
 
 
+@pytest.mark.slow
 @needs_shared_data
 @pytest.mark.parametrize(
     ("name", "source", "bad"),

@@ -207,6 +207,7 @@ def test_a_long_text_with_prices_is_not_a_publishers_list() -> None:
     assert len(paragraphs_of(text)) > 1700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

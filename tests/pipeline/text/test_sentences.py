@@ -289,6 +289,7 @@ def test_a_sentence_never_spans_two_paragraphs() -> None:
     assert split_sentences(["No full stop", "here", "", " \x00 "], "en") == ["No full stop", "here"]
 
 
+@pytest.mark.slow
 def test_a_long_sentence_is_kept_and_unclosed_quotes_take_linear_time() -> None:
     long = "word " * 3000 + "end."
     assert split_sentences([long + " Next."], "en") == [long, "Next."]
@@ -489,6 +490,7 @@ def test_language_codes_of_projects() -> None:
     assert [language_code(code) for code in codes] == [*["zh"] * 6, "de", "lt", "et", "ro"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "piece"),
     [
@@ -603,6 +605,7 @@ def test_words_are_judged_by_their_own_document() -> None:
     assert len(split_sentences([paragraph, "A fig is sweet, and this fig was ripe."], "en")) == 3
 
 
+@pytest.mark.slow
 def test_a_document_is_asked_about_few_words() -> None:
     # Quadratic if each of the words were searched in the whole text.
     words = "".join(f"x{chr(97 + index % 26) * (index // 26 + 1)}. Abc " for index in range(3000))
