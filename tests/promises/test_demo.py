@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.model.pretraining.fill import fill
+from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
+from clozeworks.pipeline.storage.stage import read_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "demo"
@@ -57,3 +59,23 @@ def test_the_document_and_its_instance():
     vocabulary = (DEMO / "instances" / "vocab.txt").read_text(encoding="utf-8").splitlines()
     wanted = [vocabulary.index(token) for token in tokens]
     assert wanted in column("instances", "input_ids")
+
+
+def test_the_outputs_of_the_three_commands():
+    documents = read_manifest(str(DEMO / "documents"), DocumentsManifest)
+    assert documents.words_kept == number(in_readme(r"words kept ([\d,]+) of")[1])
+    fertility = json.loads((DEMO / "vocab" / "manifest.json").read_bytes())["report"]["validation"]
+    assert f"{fertility['tokens_per_word']:.3f}" == in_readme(r"tokens per word ([\d.]+)")[1]
+    instances = read_manifest(str(DEMO / "instances"), InstancesManifest)
+    [shard] = [shard for shard in instances.shards if shard.split == "train"]
+    assert shard.rows == number(in_readme(r"train ([\d,]+) rows")[1])
+    assert shard.sha256.startswith(in_readme(r"(\w+)…  ?corpus/instances")[1])
+    summary = json.loads((DEMO / "model" / "summary.json").read_bytes())
+    for name, metric in (("loss", "mlm_loss"), ("accuracy", "mlm_accuracy")):
+        shown = in_readme(rf"masked-LM {name}, held out ([\d.]+) before, ([\d.]+) after").groups()
+        measured = [summary[when][metric] for when in ("initial", "final")]
+        assert [float(each) for each in shown] == pytest.approx(measured, rel=0.03, abs=0.001)
+
+
+def number(shown: str) -> int:
+    return int(shown.replace(",", ""))

@@ -26,9 +26,9 @@ EXAMPLES = [
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the `clozeworks` commands in a page's blocks; one may follow a pipe."""
+    """Return the `clozeworks` commands in a page's blocks; one may follow a pipe, or `timeout`."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    return re.findall(r"^\$ (?:.*\| )?clozeworks (.+)$", text, re.MULTILINE)
+    return re.findall(r"^\$ (?:.*\| |timeout -s KILL \d )?clozeworks (.+)$", text, re.MULTILINE)
 
 
 def parse(line: str) -> None:
