@@ -37,8 +37,8 @@ from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks import metrics
 from clozeworks.model.tasks.batches import Feature
+from clozeworks.model.tasks.classify import TextExample
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
     from .tasks.batches import Feature, TaskBatch
-    from .tasks.classify import Classification
-    from .tasks.head import TaskModel
-    from .tasks.label_head import SequenceClassifier
+    from .tasks.classify import Classification, SequenceClassifier
     from .tasks.ner import EntityRecognition
     from .tasks.splits import make_task
     from .tasks.squad import SpanClassifier, Squad
-    from .tasks.task import Task
+    from .tasks.task import Task, TaskModel
 
 __all__ = [
     "BertForPreTraining",
@@ -72,13 +70,13 @@ _MODULES = {
     "ModernBertConfig": "encoders.modernbert_config",
     "ModernBertForMaskedLM": "encoders.modernbert",
     "PretrainConfig": "config",
-    "SequenceClassifier": "tasks.label_head",
+    "SequenceClassifier": "tasks.classify",
     "SpanClassifier": "tasks.squad",
     "Squad": "tasks.squad",
     "StopRequest": "notices",
     "Task": "tasks.task",
     "TaskBatch": "tasks.batches",
-    "TaskModel": "tasks.head",
+    "TaskModel": "tasks.task",
     "collate": "pretraining.dataset",
     "evaluate": "pretraining.evaluate",
     "evaluate_task": "finetuning.evaluate",

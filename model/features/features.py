@@ -35,8 +35,8 @@ from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder
 from ..notices import print_notice
 from ..tasks.batches import Feature, make_batch
+from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
-from ..tasks.text_table import TEXT_COLUMNS
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.device import (
     autocast,

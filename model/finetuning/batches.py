@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...pipeline.seeding import rng_for
 from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
-from ..tasks.head import TaskModel
+from ..tasks.task import TaskModel
 from ..training.device import rows_per_micro_batch, sum_dtype
 from ..training.ranks import Ranks
 from ..training.update import Loss

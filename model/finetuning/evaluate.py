@@ -12,13 +12,11 @@ from ..checkpoint import files_digest
 from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
-from ..tasks.data import report_cut
-from ..tasks.head import prefixed
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
-from ..tasks.task import Task
+from ..tasks.task import Task, prefixed, report_cut
 from ..training.device import find_device
 from .finetuned import Finetuned, infer, load_finetuned
 from .records import SearchSummary, read_summary

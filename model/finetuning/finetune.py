@@ -32,10 +32,8 @@ from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.data import ExampleT
-from ..tasks.head import Scores, prefixed
 from ..tasks.splits import TaskSplits, read_data
-from ..tasks.task import Task
+from ..tasks.task import ExampleT, Scores, Task, prefixed
 from ..training.device import kept_generators
 from ..training.logs import ProgressCallback
 from ..training.ranks import SHARED, Ranks, join_ranks

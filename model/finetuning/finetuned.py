@@ -13,8 +13,7 @@ from ..checkpoint import TASK, Checkpoint
 from ..copies import local_copy
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
-from ..tasks.head import TaskModel
-from ..tasks.task import Task
+from ..tasks.task import Task, TaskModel
 from ..tokenizer import TextTokenizer
 from ..training.device import (
     autocast,

@@ -16,12 +16,10 @@ from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_f
 from ..copies import local_copy
 from ..tasks.batches import num_cut
 from ..tasks.conll import has_columns
-from ..tasks.data import ExampleT, TaskData, report_cut
-from ..tasks.head import Answer
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import split_of
 from ..tasks.tables import check_file, open_text, text_lines
-from ..tasks.task import Task
+from ..tasks.task import Answer, ExampleT, Task, report_cut
 from ..training.device import find_device
 from .finetuned import Finetuned, infer, load_finetuned
 
@@ -128,7 +126,7 @@ def _answered(
     report_cut(task, where, num_examples_cut, num_examples)
 
 
-def _examples(task: TaskData[ExampleT], data: str) -> Iterator[ExampleT]:
+def _examples(task: Task[ExampleT], data: str) -> Iterator[ExampleT]:
     path = Path(data)
     if data == "-":
         # A stream cannot be sampled, so its encoding is not detected: it is UTF-8.
@@ -141,14 +139,14 @@ def _examples(task: TaskData[ExampleT], data: str) -> Iterator[ExampleT]:
         yield from task.read(path, labelled=False)
 
 
-def _has_plain_lines(task: TaskData[Any], path: Path) -> bool:
+def _has_plain_lines(task: Task[Any], path: Path) -> bool:
     if not path.name.endswith(".txt"):
         return False
     # Data sets of named entities are often called .txt, too.
     return not (isinstance(task, EntityRecognition) and has_columns(path))
 
 
-def _parse_lines(task: TaskData[ExampleT], file: BinaryIO, data: str) -> Iterator[ExampleT]:
+def _parse_lines(task: Task[ExampleT], file: BinaryIO, data: str) -> Iterator[ExampleT]:
     for where, line in text_lines(file, _name(data)):
         yield task.parse_line(line, where)
 

@@ -13,12 +13,9 @@ from ..checkpoint import Checkpoint
 from ..notices import print_notice
 from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.data import report_cut
-from ..tasks.head import Recipe, TaskHead
-from ..tasks.repeats import find_repeats
-from ..tasks.splits import TaskSplits, dev_split
+from ..tasks.splits import TaskSplits, dev_split, find_repeats
 from ..tasks.tables import shown
-from ..tasks.task import Task
+from ..tasks.task import Recipe, Task, report_cut
 from ..tokenizer import TextTokenizer
 from .config import FinetuneConfig
 from .records import Trial
@@ -117,9 +114,7 @@ def report_oddities(splits: TaskSplits, features: Features) -> None:
         )
 
 
-def chosen_recipe(
-    task: TaskHead[Any], config: FinetuneConfig, trial: Trial | None = None
-) -> Recipe:
+def chosen_recipe(task: Task[Any], config: FinetuneConfig, trial: Trial | None = None) -> Recipe:
     """Return the task's hyperparameters, with what the user chose for all runs, and what a `trial`
     has of its own.
     """
@@ -130,7 +125,7 @@ def chosen_recipe(
     return task.recipe._replace(**chosen)
 
 
-def make_grid(task: TaskHead[Any], config: FinetuneConfig) -> list[Trial]:
+def make_grid(task: Task[Any], config: FinetuneConfig) -> list[Trial]:
     """Return the runs of a search."""
     choices = {
         "learning_rate": chosen_recipe(task, config).learning_rates,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
-from ..tasks.class_report import ClassReport
+from ..tasks.options import ClassReport
 
 SUMMARY = "summary.json"  # as in `run`, which needs torch
 RUNS = "runs"

@@ -11,10 +11,9 @@ from msgspec import structs
 from ..checkpoint import Checkpoint
 from ..notices import StopRequest
 from ..tasks.batches import Feature
-from ..tasks.class_report import ClassReport
-from ..tasks.head import Answer, TaskModel, prefixed
+from ..tasks.options import ClassReport
 from ..tasks.splits import TaskSplits, dev_split
-from ..tasks.task import Task
+from ..tasks.task import Answer, Task, TaskModel, prefixed
 from ..training.logs import ProgressCallback
 from ..training.ranks import Ranks
 from .config import FinetuneConfig

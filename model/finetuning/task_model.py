@@ -9,8 +9,7 @@ from ...pipeline.seeding import rng_for
 from ..checkpoint import TASK, Checkpoint, save_model, write_json
 from ..encoders.encoder import initialise
 from ..tasks.catalogue import task_settings
-from ..tasks.head import TaskModel
-from ..tasks.task import Task
+from ..tasks.task import Task, TaskModel
 from .config import FinetuneConfig
 
 

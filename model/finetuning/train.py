@@ -19,7 +19,7 @@ from ...pipeline.errors import UserError
 from ..checkpoint import load_tensors
 from ..notices import StopRequest
 from ..tasks.batches import Feature, TaskBatch
-from ..tasks.head import Recipe, Scores, TaskModel
+from ..tasks.task import Recipe, Scores, TaskModel
 from ..training.device import (
     compiles,
     drain_every,

@@ -12,7 +12,6 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
 from .classify import Classification, read_classify
 from .glue import GLUE
-from .multilabel import MultiLabel, read_multilabel
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
 from .options import Size, TaskOptions
 from .squad import Squad, read_squad
@@ -38,7 +37,6 @@ def _glue(task: Classification) -> TaskEntry:
 TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify),
-    "multilabel": TaskEntry(MultiLabel, read_multilabel),
     "squad": TaskEntry(Squad, read_squad),
     "ner": TaskEntry(EntityRecognition, read_ner),
     "pos": TaskEntry(WordClasses, read_pos),

@@ -1,152 +1,475 @@
-"""Classify single texts and pairs, or score them; the classes follow from the user's own table."""
+"""Classify texts and pairs, or score them: one class, any number of classes, or a score for each
+row of a table. The classes follow from the user's own table.
 
+Shapes: N examples, B rows, K classes (1 for regression).
+"""
+
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch.nn.functional as F
+from scipy.special import expit, softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..notices import print_notice
-from .class_report import ClassReport
-from .head import Answer, Scores, hf_labels
-from .label_head import LabelHead, SequenceClassifier
-from .metrics import label_report
-from .multilabel import MultiLabel, read_multilabel
-from .options import TaskOptions
-from .tables import TableRow, UnusableRowError, shown
-from .text_table import TextExample, TextTable, read_own_table
-from .word_baseline import classes_by_words
+from ..tokenizer import TextTokenizer
+from .batches import Feature, TaskBatch
+from .metrics import class_figures, label_report, measure
+from .options import ClassReport, Size, TaskOptions
+from .squad_windows import window_spans
+from .tables import TableRow, UnusableRowError, class_name, listed, read_rows, shown, usable
+from .task import Answer, LinearHead, Outputs, Scores, Task, hf_labels
 
+TEXT_COLUMNS = ("text", "sentence")
+MAX_CLASSES = 5000
+"""Of lists of labels; more are a mistake: the words of a text instead of its labels."""
+MAX_BASELINE_TEXTS = 20_000
+"""Of more training texts a part is enough for the model of words, which should be quick."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
+class TextExample(NamedTuple):
+    """One text or pair."""
+
+    text: str
+    text_pair: str | None
+    target: Any
+    """Index of the class, tuple of several, or score; None without a label."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Classification(TextTable, LabelHead[TextExample]):
-    """A class, or a score, for each row of a table."""
+class GlueForm:
+    """What a task of GLUE has beside a table of one's own."""
+
+    metrics: tuple[str, ...] = ("accuracy",)
+    """The first one chooses between runs."""
+    headerless: tuple[str, ...] = ()
+    """Columns of a TSV without a header line."""
+    max_short_share: float = 0.0
+    """Share of a TSV's lines that may lack columns and are left out: QQP was published damaged."""
+    server_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of the files for GLUE's server, by split."""
+    server_words: bool = False
+    """The server expects the names of the classes instead of their indices."""
+
+
+class SequenceClassifier(LinearHead):
+    """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``."""
+
+    hf_name = "ForSequenceClassification"
+
+    def forward(self, batch: TaskBatch) -> Tensor:
+        """Return logits (B, K)."""
+        return self.classify(self.pooled(batch))
+
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
+        """Return the mean cross-entropy; for targets (B, K), a yes or no for each class, the mean
+        binary cross-entropy; the mean squared error if there is one output.
+        """
+        assert batch.target is not None
+        if batch.target.ndim > 1:
+            return F.binary_cross_entropy_with_logits(outputs.float(), batch.target)
+        if outputs.shape[1] > 1:
+            return super().loss(outputs, batch)
+        return F.mse_loss(outputs.squeeze(1), batch.target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Task[TextExample]):
+    """A class, several classes, or a score, for each row of a table.
+
+    A column is a tuple of alternative names, since published forms of a data set differ; the first
+    one present is used.
+    """
 
     name: str
+    text: tuple[str, ...]
+    text_pair: tuple[str, ...] = ()
+    label: tuple[str, ...] = ("label",)
+    labels: tuple[str, ...] = ()
+    """Names of the classes, in order; none if labels are scores."""
+    has_lists: bool = False
+    """Whether each row has a list of labels: an independent yes or no for each class."""
+    max_length: Size = 128
+    stride: Size | None = None
+    """Tokens from the start of a text's window to the start of the next; None cuts long texts."""
+    glue: GlueForm | None = None
+    """For the tasks of GLUE only."""
 
     @property
-    def metrics(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """GLUE's, or those of any table."""
+    def metrics(self) -> tuple[str, ...]:
+        """GLUE's, or those of any table; of lists, over all decisions and as a mean of classes."""
         if self.glue:
             return self.glue.metrics
+        if self.has_lists:
+            return "micro_f1", "macro_f1"
         if self.labels:
             return "accuracy", "macro_f1"
         return "spearman", "pearson"
 
-    def _target(self, row: TableRow) -> float:
-        column = row.first_column(self.label) or self.label[0]
-        if not self.labels:
-            return row.number(column)
-        return self.class_index(row.label(column), row)
+    def settings(self) -> dict[str, Any]:
+        """Return the content of ``task.json``: what a table of the user's own needs."""
+        settings = super().settings()
+        settings.pop("glue", None)
+        return settings
 
-    def _as_array(self, target: Any) -> np.ndarray:
-        # As the losses need it: cross-entropy takes indices, the squared error numbers.
-        if self.labels:
-            return np.array(target, dtype=np.int64)
-        return np.array(target, dtype=np.float32)
+    def hf_settings(self) -> dict[str, Any]:
+        """Return the kind of problem and the classes for ``config.json``."""
+        kind = "single_label_classification" if self.labels else "regression"
+        if self.has_lists:
+            kind = "multi_label_classification"
+        return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",))}
+
+    def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
+        """Yield the examples in a table; raises `UserError` naming file and line.
+
+        Labelled rows without a text, without a label and of an unknown class are left out and
+        counted.
+        """
+        max_short_share = 0.0
+        headerless: tuple[str, ...] = ()
+        if self.glue:
+            headerless = self.glue.headerless
+            # The server expects a prediction for every line of a test file.
+            max_short_share = self.glue.max_short_share if labelled else 0.0
+        rows = read_rows(path, headerless, max_short_share)
+        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+
+    def _example(self, row: TableRow, labelled: bool) -> TextExample:
+        text = row.text(row.first_column(self.text) or self.text[0])
+        text_pair = None
+        if self.text_pair:
+            text_pair = row.text(row.first_column(self.text_pair) or self.text_pair[0])
+        if not labelled:
+            return TextExample(text, text_pair, None)
+        is_empty = not text.strip() and not (text_pair or "").strip()
+        # GLUE's files are taken as they are.
+        if is_empty and not self.glue:
+            raise UnusableRowError(f"{row.where}: the text is empty.", "without a text")
+        column = row.first_column(self.label) or self.label[0]
+        if self.has_lists:
+            names = _labels_of(row, column)
+            target = tuple(sorted({self._class_index(name, row) for name in names}))
+        elif self.labels:
+            target = self._class_index(row.label(column), row)
+        else:
+            target = row.number(column)
+        return TextExample(text, text_pair, target)
+
+    def _class_index(self, label: str, row: TableRow) -> int:
+        """Return the index of the class named `label`; raises `UnusableRowError` if unknown."""
+        if label in self.labels:
+            return self.labels.index(label)
+        # Published forms of GLUE give classes by name or by index.
+        if self.glue and label.isdecimal() and int(label) < len(self.labels):
+            return int(label)
+        raise UnusableRowError(
+            f"{row.where}: the label {shown(label)} in {row.first_column(self.label)} is not one "
+            f"of {listed(self.labels)}.",
+            "of a class that is not in the training data",
+        )
+
+    def parse_line(self, line: str, where: str) -> TextExample:
+        """Return the example on a line of plain text; a tab separates the texts of a pair."""
+        if not self.text_pair:
+            return TextExample(line, None, None)
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise UserError(f"{where}: write two texts, separated by a tab.")
+        return TextExample(texts[0], texts[1], None)
+
+    def group(self, example: TextExample) -> str:
+        """Return the first text."""
+        return example.text
+
+    def stratum(self, example: TextExample) -> float | None:
+        """Return the index of the class; a regression has none, and most sets of labels are too
+        rare for a share of each to be held out.
+        """
+        return example.target if self.labels and not self.has_lists else None
+
+    def texts(self, example: TextExample) -> dict[str, str]:
+        """Return the text, or both texts of a pair."""
+        if example.text_pair is None:
+            return {"text": example.text}
+        return {"text": example.text, "text_pair": example.text_pair}
 
     def truth(self, example: TextExample) -> Any:
-        """Return the name of the class, or the score."""
+        """Return the name of the class, the names of several, or the score."""
         if example.target is None or not self.labels:
             return example.target
+        if self.has_lists:
+            return [self.labels[index] for index in example.target]
         return self.labels[int(example.target)]
+
+    def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> list[Feature]:
+        """Return one feature per example, or per window of a long text."""
+        tokens_a = tokenizer.token_ids([example.text for example in examples])
+        tokens_b: Sequence[list[int] | None] = [None] * len(examples)
+        if self.text_pair:
+            tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
+        features = []
+        for index, example in enumerate(examples):
+            target = None
+            if example.target is not None:
+                target = self._as_array(example.target)
+            windows = [tokens_a[index]]
+            if self.stride is not None:
+                room = self.max_length - 2  # without [CLS] and [SEP]
+                spans = window_spans(len(tokens_a[index]), room, self.stride)
+                windows = [tokens_a[index][start:end] for start, end in spans]
+            for window in windows:
+                row = tokenizer.row(window, tokens_b[index], self.max_length)
+                features.append(Feature(row, target, index))
+        return features
+
+    def _as_array(self, target: Any) -> np.ndarray:
+        """Return a target as its loss needs it: an index, a yes or no for each class, a number."""
+        if self.has_lists:
+            target_K = np.zeros(len(self.labels), dtype=np.float32)
+            target_K[list(target)] = 1
+            return target_K
+        return np.array(target, dtype=np.int64 if self.labels else np.float32)
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new linear layer."""
         return SequenceClassifier(config, len(self.labels) or 1)
 
-    def class_report(
-        self, answers: Sequence[Answer], examples: Sequence[TextExample]
-    ) -> ClassReport:
-        """Return the figures of each class, and up to `MAX_CONFUSION` classes which is taken for
-        which.
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
+    ) -> list[Answer]:
+        """Return each example's label and the probability of each class, or its score; of lists the
+        labels whose probability is above 0.5.
         """
+        logits_NK = example_logits(outputs, features)
         if not self.labels:
-            return super().class_report(answers, examples)
-        truths = [self.truth(example) for example in examples]
-        given = [answer["label"] for answer in answers]
-        return label_report(self.labels, truths, given)
+            return [{"score": float(logits_K[0])} for logits_K in logits_NK]
+        answers: list[Answer] = []
+        for logits_K in logits_NK:
+            # In float64, so that the probabilities in the file sum to 1.
+            to_probabilities = expit if self.has_lists else softmax
+            probabilities_K = to_probabilities(logits_K.astype(np.float64)).tolist()
+            probabilities = dict(zip(self.labels, probabilities_K, strict=True))
+            if self.has_lists:
+                chosen = [label for label, share in probabilities.items() if share > 0.5]
+                answers.append({"labels": chosen, "probabilities": probabilities})
+            else:
+                label = self.labels[logits_K.argmax()]
+                answers.append({"label": label, "probabilities": probabilities})
+        return answers
+
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
+    ) -> Scores:
+        """Return the task's metrics; `outputs` are logits (K,)."""
+        logits_NK = example_logits(outputs, features)
+        if self.has_lists:
+            return self._measured(logits_NK > 0, examples)
+        if self.labels:
+            return self._measured(logits_NK.argmax(1), examples)
+        return self._measured(logits_NK[:, 0], examples)
+
+    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
+        """Return the metrics on `examples` of always predicting the most frequent class of `train`.
+
+        For a regression this is its mean score.
+        """
+        targets = self._targets(train)
+        if self.has_lists:
+            given_NK = np.zeros((len(examples), len(self.labels)), dtype=bool)
+            given_NK[:, targets.sum(0).argmax()] = True
+            return self._measured(given_NK, examples)
+        constant = np.bincount(targets).argmax() if self.labels else targets.mean()
+        return self._measured(np.full(len(examples), constant), examples)
 
     def word_baseline(
         self, train: Sequence[TextExample], examples: Sequence[TextExample]
     ) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF of words, for classes of single
-        texts.
+        """Return the metrics of logistic regression on TF-IDF of words, for one class for each
+        single text: an encoder should beat it.
         """
-        classes = [example.target for example in train]
-        if not self.labels or self.text_pair or len(set(classes)) < 2:
+        if not self.labels or self.text_pair or self.has_lists:
             return {}
-        train_texts = [example.text for example in train]
-        texts = [example.text for example in examples]
-        return self.measured(classes_by_words(train_texts, classes, texts), examples)
+        # A file may be sorted by class, so the examples are taken from all over it.
+        some = train[:: math.ceil(len(train) / MAX_BASELINE_TEXTS)]
+        classes = [example.target for example in some]
+        if len(set(classes)) < 2:
+            return {}
+        # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is
+        # left out by default.
+        words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
+        model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
+        model.fit([example.text for example in some], classes)
+        return self._measured(model.predict([example.text for example in examples]), examples)
+
+    def _targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return the classes or scores (N,), or whether each class is given (N, K)."""
+        if self.has_lists:
+            return np.stack([self._as_array(example.target) for example in examples]) > 0
+        targets_N = np.array([example.target for example in examples], dtype=np.float64)
+        return targets_N.astype(np.int64) if self.labels else targets_N
+
+    def _measured(self, predictions: np.ndarray, examples: Sequence[TextExample]) -> Scores:
+        """Return the metrics of predictions that have the form of `_targets`."""
+        targets = self._targets(examples)
+        return {name: measure(name, predictions, targets) for name in self.metrics}
+
+    def class_report(
+        self, answers: Sequence[Answer], examples: Sequence[TextExample]
+    ) -> ClassReport:
+        """Return the figures of each class and, of single labels of up to `MAX_CONFUSION` classes,
+        which is taken for which.
+        """
+        if not self.labels:
+            return ClassReport()
+        if self.has_lists:
+            given_NK = np.array(
+                [[label in answer["labels"] for label in self.labels] for answer in answers]
+            )
+            return ClassReport(
+                classes=class_figures(self.labels, self._targets(examples), given_NK)
+            )
+        truths = [self.truth(example) for example in examples]
+        given = [answer["label"] for answer in answers]
+        return label_report(self.labels, truths, given)
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str
     ) -> dict[str, bytes]:
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
-        if self.glue is None:
+        if self.glue is None or split not in self.glue.server_files:
             return {}
-        return self.glue.official(answers, self.labels, split)
+        lines = ["index\tprediction"]
+        for index, answer in enumerate(answers):
+            if not self.labels:
+                value = f"{min(max(answer['score'], 0.0), 5.0):.3f}"  # the range of STS-B
+            elif self.glue.server_words:
+                value = answer["label"]
+            else:
+                value = str(self.labels.index(answer["label"]))
+            lines.append(f"{index}\t{value}")
+        return {self.glue.server_files[split]: ("\n".join(lines) + "\n").encode()}
 
-    def hf_settings(self) -> dict[str, Any]:
-        """Return the kind of problem and the classes for ``config.json``."""
-        kind = "single_label_classification" if self.labels else "regression"
-        return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",))}
+
+def example_logits(outputs: Outputs, features: Sequence[Feature]) -> np.ndarray:
+    """Return the logits (N, K) of the examples; of a long text, the mean over its windows."""
+    windows: dict[int, list[np.ndarray]] = {}
+    for feature, logits_K in zip(features, outputs, strict=False):
+        windows.setdefault(feature.example, []).append(logits_K)
+    if len(windows) == len(features):  # one each
+        return np.stack(outputs)
+    return np.stack([np.mean(logits, axis=0) for logits in windows.values()])
 
 
-def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification | MultiLabel:
+# A table of the user's own
+# --------------------------------------------------------------------------------------------------
+
+
+def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification:
     """Return the task that the training `files`, a table of the user's own, define.
 
     Labels that are words or whole numbers are classes; labels with fractions make it a regression.
     Lists of labels are any number of classes for each text. Raises `UserError` for missing columns,
     and for labels that cannot be classes.
     """
-    table = read_own_table(files, options)
-    if table.has_lists:
-        return read_multilabel(files, options)
-    label = table.label
+    rows = chain.from_iterable(map(read_rows, files))
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{files[0]} contains no rows.")
+    text = options.text or first.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0]
+    columns = text.split(",")
+    if len(columns) > 2:
+        raise UserError(f"`text` is {text}; give one column, or both of a pair.")
+    label = options.label or "label"
+    for name in (*columns, label):
+        if name not in first.values:
+            raise UserError(
+                f"{files[0]} has no column {shown(name)}, only {listed(first.values)}; choose with "
+                "`text` and `label`."
+            )
+    if options.stride and len(columns) > 1:
+        raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
+    has_lists = isinstance(first.values[label], list)
+    # The first row is read already, so it goes before the others again.
+    rows = chain([first], rows)
+    if has_lists:
+        labels = _classes_in_lists(rows, label, str(files[0]))
+    else:
+        labels = _classes(rows, label, str(files[0]))
+    return Classification(
+        name="classify",
+        text=tuple(columns[:1]),
+        text_pair=tuple(columns[1:]),
+        label=(label,),
+        labels=labels,
+        has_lists=has_lists,
+        **options.given("max_length", "stride"),
+    )
+
+
+def _labels_of(row: TableRow, column: str) -> list[str]:
+    """Return the list of labels in a row; raises `UnusableRowError` if there is none."""
+    value = row.value(column)
+    if value is None:
+        raise UnusableRowError(
+            f"{row.where}: the labels in {column} are missing.", "without labels"
+        )
+    if not isinstance(value, list):
+        raise UserError(f"{row.where}: the labels in {column} are {shown(value)}, not a list.")
+    names = [class_name(part) for part in value if part is not None]
+    return [name for name in names if name]
+
+
+def _classes_in_lists(rows: Iterator[TableRow], column: str, where: str) -> tuple[str, ...]:
+    names: Counter[str] = Counter()
+    for row in rows:
+        with suppress(UnusableRowError):  # `usable` counts them
+            names.update(_labels_of(row, column))
+    if not 2 <= len(names) <= MAX_CLASSES:
+        raise UserError(
+            f"{where}: {column} holds {len(names):,} different labels; training needs 2 to "
+            f"{MAX_CLASSES:,}."
+        )
+    return tuple(sorted(names))
+
+
+def _classes(rows: Iterator[TableRow], column: str, where: str) -> tuple[str, ...]:
+    """Return the names of the classes, in order; none if the labels are scores."""
     num_rows = 0
     # Of each label the place of its first row, for messages.
     first_seen: dict[str, str] = {}
-    for row in table.rows:
+    for row in rows:
         with suppress(UnusableRowError):  # `usable` counts them
-            name = row.label(label)
+            name = row.label(column)
             num_rows += 1
             first_seen.setdefault(name, row.where)
-    labels = _labels(first_seen, num_rows, label, str(files[0]))
-    if not labels:
-        print_notice(f"{label} holds numbers with fractions: they are scores (a regression).")
-    elif _is_number(labels[0]):
-        print_notice(
-            f"{label} holds whole numbers: they are {len(labels)} classes; scores have fractions, "
-            "0.8 for 4 of 5."
-        )
-    return Classification(name="classify", labels=labels, **table.settings)
-
-
-def _labels(
-    first_seen: Mapping[str, str], num_rows: int, column: str, where: str
-) -> tuple[str, ...]:
-    """Return the names of the classes, in order; none if the labels are scores."""
     if not first_seen:
         raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
     # Neither read as a number, as 1,234 may be a thousand, nor taken for the name of a class.
     if all(map(_DECIMAL_COMMA.fullmatch, first_seen)):
         raise UserError(
             f"{where}: {column} holds {shown(next(iter(first_seen)))}; write scores with a decimal "
-            "point, or choose the task multilabel if these are several labels."
+            "point, or several labels as a list (JSON Lines, Parquet)."
         )
     if _are_numbers(first_seen, column):
         if not all(float(text).is_integer() for text in first_seen):
+            print_notice(f"{column} holds numbers with fractions: they are scores (a regression).")
             return ()
         labels = _sorted_numbers(first_seen, column)
     else:
@@ -162,15 +485,20 @@ def _labels(
             f"{where}: {column} holds {len(labels):,} labels in {num_rows:,} rows; is it "
             "the column of the label?"
         )
+    if _NUMBER.fullmatch(labels[0]):
+        print_notice(
+            f"{column} holds whole numbers: they are {len(labels)} classes; scores have fractions, "
+            "0.8 for 4 of 5."
+        )
     return labels
 
 
 def _are_numbers(first_seen: Mapping[str, str], column: str) -> bool:
     """Return whether the labels are all numbers; raises `UserError` if only some of them are."""
     first = next(iter(first_seen))
-    are_numbers = _is_number(first)
+    are_numbers = _NUMBER.fullmatch(first) is not None
     for text, where in first_seen.items():
-        if _is_number(text) != are_numbers:
+        if (_NUMBER.fullmatch(text) is not None) != are_numbers:
             raise UserError(
                 f"{where}: the label {shown(text)} in {column} follows {shown(first)}; give labels "
                 "that are all words or all numbers."
@@ -192,7 +520,3 @@ def _sorted_numbers(first_seen: Mapping[str, str], column: str) -> tuple[str, ..
                 f"{shown(other)}; write each class in one way."
             )
     return tuple(text_of_number[number] for number in sorted(text_of_number))
-
-
-def _is_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None

@@ -6,8 +6,7 @@ or JSON Lines); classes have its names and numbers. The server expects a table o
 ``prediction``, the class's index for some tasks and its name for others.
 """
 
-from .classify import Classification
-from .glue_form import GlueForm
+from .classify import Classification, GlueForm
 
 _COLA = Classification(
     name="cola",

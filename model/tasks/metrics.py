@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
-from .class_report import ClassReport
+from .options import ClassReport
 
 ZERO: Any = 0.0
 """What is undefined counts as 0; scikit-learn's stubs know only words."""
@@ -18,11 +18,12 @@ MAX_CONFUSION = 100
 
 
 def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the metric `name` of arrays (N,) of class indices or scores.
+    """Return the metric `name` of arrays (N,) of class indices or scores, or bool (N, K): which of
+    the classes each example has.
 
-    It is ``accuracy``, ``f1`` (of class 1 of two), ``macro_f1``, ``matthews``, ``pearson`` or
-    ``spearman``; 0 if it is undefined because all predictions or all labels are equal, or there is
-    only one.
+    It is ``accuracy``, ``f1`` (of class 1 of two), ``macro_f1`` (the mean of the classes'),
+    ``micro_f1`` (of all decisions), ``matthews``, ``pearson`` or ``spearman``; 0 if it is undefined
+    because all predictions or all labels are equal, or there is only one.
     """
     # The libraries warn about constant predictions, which any degenerate run produces.
     with warnings.catch_warnings():
@@ -32,8 +33,11 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
                 value = sklearn_metrics.accuracy_score(labels, predictions)
             case "f1":
                 value = sklearn_metrics.f1_score(labels, predictions, pos_label=1)
-            case "macro_f1":
-                value = sklearn_metrics.f1_score(labels, predictions, average="macro")
+            case "macro_f1" | "micro_f1":
+                average = name.removesuffix("_f1")
+                value = sklearn_metrics.f1_score(
+                    labels, predictions, average=average, zero_division=ZERO
+                )
             case "matthews":
                 value = sklearn_metrics.matthews_corrcoef(labels, predictions)
             case _ if len(labels) < 2:

@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from ...pipeline.errors import UserError
 from .batches import Feature
-from .class_report import ClassReport
 from .conll import (
     ANY_TAGS,
     ENTITY_TAGS,
@@ -24,12 +23,12 @@ from .conll import (
     lines_in_bio,
     read_conll,
 )
-from .head import Answer, Outputs, Scores
-from .options import Size, TaskOptions
+from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample
 from .spans import sentence_of_text, span_of
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores
 from .tagging import WordTagging
+from .task import Answer, Outputs, Scores
 
 
 @dataclass(frozen=True, kw_only=True)

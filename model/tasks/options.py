@@ -1,9 +1,11 @@
-"""The options that a task is made from, and which tasks take them; needs no PyTorch."""
+"""What needs no PyTorch: the options that a task is made from, which tasks take them, and the
+figures of each class.
+"""
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ...pipeline.config import check, option
 from ...pipeline.errors import UserError, did_you_mean
@@ -15,6 +17,19 @@ Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 
 _SMALLEST = {"max_length": 8, "stride": 1, "max_question_length": 1, "max_answer_length": 1}
 _OWN_DATA = "Your own data (classify)"
+
+
+class ClassReport(Struct, frozen=True, kw_only=True):
+    """How well a model answers each class."""
+
+    classes: dict[str, dict[str, int | float]] = {}
+    """By the class's name: ``precision``, ``recall``, ``f1``, and ``count``, how many examples have
+    the class. Empty if the task has no classes.
+    """
+    confusion: list[list[int]] = []
+    """How many examples of a class (the row) are taken for which (the column), in the order of
+    `classes`; empty if that is not counted.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +91,6 @@ _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ()),
     "classify": ("text", "label", "stride"),
-    "multilabel": ("text", "label", "stride"),
     "squad": ("stride", "max_question_length", "max_answer_length"),
     "ner": (),
     "pos": (),

@@ -1,21 +1,26 @@
-"""Find a task's training, development and test files by their names, and read their examples."""
+"""Find a task's training, development and test files by their names, read their examples, and count
+those that repeat or contradict others.
+"""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Generic
 
+import numpy as np
+
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..copies import local_copy
+from ..tokenizer import TextTokenizer
 from .catalogue import TASKS
-from .data import ExampleT, TaskData
 from .options import TaskOptions, check_task
 from .tables import SUFFIXES, hub_split, is_hub
-from .task import Task
+from .task import ExampleT, Task
 
 HELD_OUT_SHARE = 0.1
 BACKUPS = ("~", ".bak", ".orig")
@@ -197,7 +202,7 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
     return [value in held_out for value in hashes]
 
 
-def group_keys(task: TaskData[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
+def group_keys(task: Task[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
     """Return the key of each example for `hold_out`: its group's, or that of an earlier example
     with the same texts.
 
@@ -325,9 +330,90 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     return task_data
 
 
-def read_labelled(task: TaskData[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
+def read_labelled(task: Task[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
     """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:
         raise UserError(f"{files[0]} contains no rows.")
     return examples
+
+
+# Texts that occur twice
+# --------------------------------------------------------------------------------------------------
+
+_Key = tuple[str | bytes, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats:
+    """Examples with the same texts as others."""
+
+    repeated: int
+    """Training examples that repeat an earlier one: the same texts and label."""
+    contradictory: int
+    """Training examples whose texts have several labels."""
+    example: str
+    """The text of one of those; empty if there are none."""
+    shared: int
+    """Dev examples whose texts are also in the training examples."""
+
+
+def find_repeats(
+    task: Task[ExampleT],
+    train: Sequence[ExampleT],
+    dev: Mapping[str, Sequence[ExampleT]],
+    tokenizer: TextTokenizer | None = None,
+) -> Repeats:
+    """Return how many examples share their texts with others.
+
+    Texts are the same if they have the same tokens: case and spacing may differ. Without a
+    `tokenizer` they are compared as they are. A dev example is shared even if the texts of its pair
+    are in the other order in training. Tasks whose examples have no texts, or more than texts
+    (`Task.depends_on_texts_alone`), have none.
+    """
+    labels: dict[_Key, list[Hashable]] = defaultdict(list)
+    first_texts: dict[_Key, str] = {}
+    for key, example in zip(_keys(task, train, tokenizer), train, strict=True):
+        if key:
+            labels[key].append(_label(task, example))
+            first_texts.setdefault(key, next(iter(task.texts(example).values())))
+    repeated = 0
+    contradictory = 0
+    first = ""
+    for key, found in labels.items():
+        num_labels = len(set(found))
+        repeated += len(found) - num_labels
+        if num_labels > 1:
+            contradictory += len(found)
+            first = first or first_texts[key]
+    trained = {frozenset(key) for key in labels}
+    shared = 0
+    for examples in dev.values():
+        keys = _keys(task, examples, tokenizer)
+        shared += sum(frozenset(key) in trained for key in keys if key)
+    return Repeats(repeated=repeated, contradictory=contradictory, example=first, shared=shared)
+
+
+def _keys(
+    task: Task[ExampleT], examples: Sequence[ExampleT], tokenizer: TextTokenizer | None
+) -> Iterator[_Key]:
+    """Yield the tokens of each example's texts; nothing for one that depends on more."""
+    if not task.depends_on_texts_alone:
+        yield from ((),) * len(examples)
+        return
+    texts = [tuple(task.texts(example).values()) for example in examples]
+    if tokenizer is None:
+        yield from texts
+        return
+    ids = iter(tokenizer.token_ids(list(chain.from_iterable(texts))))
+    for of_example in texts:
+        # As bytes, which take less memory than numbers.
+        yield tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
+
+
+def _label(task: Task[ExampleT], example: ExampleT) -> Hashable:
+    """Return the label, or the set of labels; None for pairs that have none."""
+    truth = task.truth(example)
+    if isinstance(truth, list):
+        return tuple(truth)
+    return truth

@@ -29,7 +29,6 @@ from ..encoders.encoder import with_sigma
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
-from .head import Answer, Outputs, Recipe, Scores, TaskModel
 from .options import Size, TaskOptions
 from .squad_files import TABLES, GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
@@ -44,7 +43,7 @@ from .squad_windows import (
     window_target,
 )
 from .tables import notice_once
-from .task import Task
+from .task import Answer, Outputs, Recipe, Scores, Task, TaskModel
 
 
 class SpanClassifier(TaskModel):

@@ -20,14 +20,13 @@ from ..encoders.config import EncoderConfig
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
-from .class_report import ClassReport
 from .conll import TagForm, read_conll
-from .head import Answer, LinearHead, Outputs, Recipe, Scores, TaskModel, hf_labels
 from .metrics import label_report
+from .options import ClassReport
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .tables import listed, notice_once
 from .tagged import Sentence, split_words
-from .task import Task
+from .task import Answer, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels
 
 
 class TokenClassifier(LinearHead):

@@ -142,7 +142,7 @@ def test_an_option_that_does_not_exist(capsys):
         (
             "finetune reviews.csv --checkpoint c --output o",
             "There is no task 'reviews.csv'; choose from cola, sst2, mrpc, qqp, stsb, mnli, qnli, "
-            "rte, wnli, classify, multilabel, squad, ner, pos.",
+            "rte, wnli, classify, squad, ner, pos.",
         ),
         ("run keys.toml", "keys.toml: a recipe has no key 'stages'; did you mean stage."),
         (

@@ -22,10 +22,9 @@ from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.head import LinearHead
 from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.squad import SpanClassifier, Squad
-from clozeworks.model.tasks.task import Task
+from clozeworks.model.tasks.task import LinearHead, Task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 

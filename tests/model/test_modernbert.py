@@ -16,10 +16,10 @@ from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.tasks.batches import TaskBatch
-from clozeworks.model.tasks.head import TaskModel
-from clozeworks.model.tasks.label_head import SequenceClassifier
+from clozeworks.model.tasks.classify import SequenceClassifier
 from clozeworks.model.tasks.squad import SpanClassifier
 from clozeworks.model.tasks.tagging import TokenClassifier
+from clozeworks.model.tasks.task import TaskModel
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel

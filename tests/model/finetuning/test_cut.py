@@ -10,12 +10,12 @@ from clozeworks.cli.main import main
 from clozeworks.model.finetuning import predict as predictor
 from clozeworks.model.notices import print_notice
 from clozeworks.model.tasks.batches import num_cut
-from clozeworks.model.tasks.data import report_cut
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.tagged import split_words
+from clozeworks.model.tasks.task import report_cut
 
 from tests.fixtures.degenerate import may_be_degenerate
 from tests.fixtures.task_files import write_lines

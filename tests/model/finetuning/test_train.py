@@ -23,7 +23,7 @@ from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.notices import StopRequest
 from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.head import Recipe, TaskModel
+from clozeworks.model.tasks.task import Recipe, TaskModel
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError

@@ -157,10 +157,7 @@ def test_fill_needs_a_mask_and_an_embedding_for_each_token(run, tmp_path):
         fill(run, "w7")
 
 
-def test_options_for_the_other_kind_of_model_are_refused(run, instances, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(run), instances, "--metric", "korquad"])
-    assert "Error: --metric is for a fine-tuned model" in capsys.readouterr().err
+def test_options_for_the_other_kind_of_model_are_refused(instances, tmp_path, capsys):
     (tmp_path / "task.json").write_text("{}")
     expected = "Error: --split and --batch-size are for pre-trained"
     for option in ("--split=train", "--batch-size=3"):

@@ -18,14 +18,16 @@ from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import restore_task
-from clozeworks.model.tasks.classify import read_classify
-from clozeworks.model.tasks.multilabel import MultiLabel, read_multilabel
+from clozeworks.model.tasks.classify import Classification, read_classify
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 
 OPTIONS = TaskOptions()
+TASK = Classification(
+    name="classify", text=("text",), labels=("anger", "joy", "love"), has_lists=True
+)
 # In the form of GoEmotions, with some of its classes.
 ROWS = (
     {"text": "good film", "label": ["joy", "love"]},
@@ -41,20 +43,13 @@ def write_rows(path: Path, rows: Any) -> Path:
     return path
 
 
-def test_labels_are_a_list_or_separated(tmp_path):
+def test_labels_are_a_list(tmp_path):
     listed = write_rows(tmp_path / "a.jsonl", ROWS)
-    task = read_multilabel([listed], TaskOptions())
+    task = read_classify([listed], TaskOptions())
     assert task.labels == ("anger", "joy", "love")
     targets = [example.target for example in task.read(listed, labelled=True)]
     assert targets == [(1, 2), (0,), (), (1,)]
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
-    separated = tmp_path / "a.tsv"
-    lines = [f"{row['text']}\t{', '.join(row['label'])}\n" for row in ROWS]
-    separated.write_text("text\tlabel\n" + "".join(lines))
-    chosen = read_multilabel([separated], TaskOptions())
-    assert chosen.labels == task.labels
-    assert read_classify([listed], TaskOptions()) == task
-    assert [example.target for example in chosen.read(separated, labelled=True)] == targets
 
 
 def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
@@ -66,7 +61,7 @@ def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
     saved = datasets.Dataset.from_list(rows, features=features)
     datasets.DatasetDict({"train": saved}).save_to_disk(tmp_path / "set")
     (path,) = find_splits(f"hf:{tmp_path / 'set'}")["train"]
-    task = read_multilabel([path], OPTIONS)
+    task = read_classify([path], OPTIONS)
     assert task.labels == tuple(names)
     assert [example.target for example in task.read(path, labelled=True)] == [
         (1, 2),
@@ -77,7 +72,7 @@ def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
 
 
 def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
-    task = MultiLabel(text=("text",), labels=("anger", "joy"))
+    task = Classification(name="classify", has_lists=True, text=("text",), labels=("anger", "joy"))
     rows = [*ROWS, {"text": "a", "label": None}, {"text": "", "label": []}]
     path = write_rows(tmp_path / "dev.jsonl", rows)
     assert [example.target for example in task.read(path, labelled=True)] == [(0,), (), (1,)]
@@ -85,14 +80,20 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
     assert "Left out 1 of 6 rows (without labels); the first: " in told
     assert "Left out 1 of 6 rows (without a text); the first: " in told
     assert f"{path}, line 1: the label 'love' in label is not one of anger, joy." in told
-    with pytest.raises(UserError, match="line 1: the labels in label are 3, neither a list nor te"):
-        read_multilabel([write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}])], OPTIONS)
+    with pytest.raises(UserError, match="line 1: the labels in label are 3, not a list"):
+        list(task.read(write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}]), True))
     with pytest.raises(UserError, match="label holds 1 different labels; training needs 2"):
-        read_multilabel([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": "b"}])], OPTIONS)
+        read_classify([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": ["b"]}])], OPTIONS)
 
 
 def test_the_loss_is_that_of_transformers(checkpoint):
-    task = MultiLabel(text=("text",), labels=("anger", "joy", "love"), max_length=16)
+    task = Classification(
+        name="classify",
+        has_lists=True,
+        text=("text",),
+        labels=("anger", "joy", "love"),
+        max_length=16,
+    )
     examples = [task.parse_line(row["text"], "")._replace(target=(0, 2)) for row in ROWS]
     batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
     model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), 0).eval()
@@ -106,7 +107,9 @@ def test_the_loss_is_that_of_transformers(checkpoint):
 
 
 def test_metrics_are_those_of_scikit_learn_and_a_label_needs_half_the_probability():
-    task = MultiLabel(text=("text",), labels=("anger", "joy", "love"))
+    task = Classification(
+        name="classify", has_lists=True, text=("text",), labels=("anger", "joy", "love")
+    )
     examples = [
         task.parse_line("a", "")._replace(target=target) for target in ((0, 1), (), (2,), (1,))
     ]
@@ -143,7 +146,7 @@ def test_it_learns_loads_in_transformers_and_shows_its_mistakes(tmp_path, checkp
         max_length=16, batch_size=8, epochs=15, learning_rates=(1e-3,), device="cpu"
     )
     output = tmp_path / "model"
-    summary = finetune("multilabel", tmp_path / "data", checkpoint, output, config)
+    summary = finetune("classify", tmp_path / "data", checkpoint, output, config)
     assert summary["best"]["scores"]["micro_f1"] > 0.8
     measured = evaluate_task(output, tmp_path / "data/dev.jsonl", "cpu")
     assert measured["macro_f1"] == summary["best"]["scores"]["macro_f1"]

@@ -199,9 +199,7 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path, chec
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give CoNLL columns"):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
-    with pytest.raises(
-        UserError, match="`stride` is for classify, multilabel, squad; ner does not take it"
-    ):
+    with pytest.raises(UserError, match="`stride` is for classify, squad; ner does not take it"):
         check_task("ner", TaskOptions(stride=64))
 
 

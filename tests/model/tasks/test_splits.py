@@ -8,18 +8,17 @@ from typing import Any, cast
 
 import datasets
 import pytest
-from clozeworks.model.tasks.classify import Classification
-from clozeworks.model.tasks.multilabel import MultiLabel
+from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.repeats import Repeats, find_repeats
 from clozeworks.model.tasks.splits import (
+    Repeats,
     dev_sets,
+    find_repeats,
     find_splits,
     group_keys,
     hold_out,
     read_data,
 )
-from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
@@ -187,7 +186,7 @@ def test_repeats_and_contradictions_are_counted():
     assert find_repeats(scores, train, dev) == Repeats(
         repeated=2, contradictory=3, example="odd", shared=1
     )
-    labels = MultiLabel(text=("text",), labels=("a", "b"))
+    labels = Classification(name="classify", text=("text",), labels=("a", "b"), has_lists=True)
     tagged = [TextExample("good", None, cast(Any, (0, 1))) for _ in range(2)]
     tagged.append(TextExample("good", None, cast(Any, ())))
     assert find_repeats(labels, tagged, {}) == Repeats(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.model.tasks.classify import read_classify
+from clozeworks.model.tasks.classify import TextExample, read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import (
@@ -14,7 +14,6 @@ from clozeworks.model.tasks.splits import (
     single_file,
 )
 from clozeworks.model.tasks.tables import read_rows
-from clozeworks.model.tasks.text_table import TextExample
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.shared_data import DATA, needs_shared_data
