@@ -36,7 +36,7 @@ from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import Scattered
 from clozeworks.pipeline.documents.shard_plan import plan_shards
 from clozeworks.pipeline.execution import tables
-from clozeworks.pipeline.execution.units import Unit
+from clozeworks.pipeline.execution.job import Unit
 from clozeworks.pipeline.sources.formats import choose_range_bytes
 from clozeworks.pipeline.sources.records import InputRange
 from rich.console import Console
@@ -90,7 +90,7 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
             (
                 kind
                 for kind in ("documents", "keys", "left-out", "dealt")
-                if f"/.work/{kind}/" in path
+                if "/.work/" in path and f"/{kind}/" in path
             ),
             "",
         )
@@ -98,7 +98,8 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
 
     def plan_and_weigh(*arguments: Any) -> Any:
         nonlocal scattered
-        scattered = sum(path.stat().st_size for path in (output / ".work" / "documents").iterdir())
+        files = output.glob(".work/*/documents/*")
+        scattered = sum(path.stat().st_size for path in files)
         return plan_shards(*arguments)
 
     with (
@@ -155,7 +156,6 @@ def compute(num_bytes: int) -> list[str]:
         "examples": {},
     }
     record = Scattered(
-        files=(".work/documents/range-00000.arrow", ".work/keys/range-00000.arrow"),
         counters=counters,
         bucket_bytes=rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1)
         .astype(np.int64)

@@ -34,7 +34,7 @@ def build(
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.execution.estimate import estimate_stage
+    from ..pipeline.execution.runner import estimate_stage
     from ..pipeline.instances.pipeline import InstancesStage
     from ..pipeline.instances.pipeline import build as run_build
 

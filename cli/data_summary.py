@@ -3,7 +3,7 @@ should look at.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..pipeline.counters import WORDS_LEFT_OUT, count_of, name_counts
 from ..pipeline.languages import UNKNOWN
@@ -16,8 +16,8 @@ from ..pipeline.wording import in_words
 from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn, with_flags
 
 if TYPE_CHECKING:
-    from ..pipeline.execution.estimate import Estimate
-    from ..pipeline.execution.stages import Stage
+    from ..pipeline.execution.job import Stage
+    from ..pipeline.execution.runner import Estimate
     from ..pipeline.manifests import (
         DocumentsManifest,
         FertilityReport,
@@ -51,7 +51,7 @@ MOST_IN_HEADINGS = 0.03
 Rows = list[tuple[str, str]]
 
 
-def summarize_dry_run(stage: "Stage[Any, Any]", estimate: "Estimate") -> CommandSummary:
+def summarize_dry_run(stage: "Stage", estimate: "Estimate") -> CommandSummary:
     """Summarise what a stage would do and need, after ``--dry-run``."""
     title = f"{stage.name} --dry-run"
     if estimate.state == "finished":

@@ -33,7 +33,7 @@ def ingest(
     """
     from ..pipeline.documents.pipeline import IngestStage
     from ..pipeline.documents.pipeline import ingest as run_ingest
-    from ..pipeline.execution.estimate import estimate_stage
+    from ..pipeline.execution.runner import estimate_stage
 
     config = make_config(IngestConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())

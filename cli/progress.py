@@ -16,7 +16,7 @@ from ..pipeline.errors import RunError
 from .output import PLAIN_EVERY_S, duration, is_first_rank, settings, tell
 
 if TYPE_CHECKING:
-    from ..pipeline.execution.progress import Progress, ShowProgress
+    from ..pipeline.execution.runner import Progress, ShowProgress
 
 
 @contextmanager

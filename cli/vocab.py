@@ -34,7 +34,7 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.execution.estimate import estimate_stage
+    from ..pipeline.execution.runner import estimate_stage
     from ..pipeline.vocabulary.files import read_vocabulary
     from ..pipeline.vocabulary.pipeline import (
         VocabularyStage,

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .documents.pipeline import IngestStage
-from .execution.progress import ShowProgress
-from .execution.runner import check_runner, fitting, run_on_beam, run_planned
-from .execution.stages import Stage, open_stage
+from .execution.job import Stage, open_job
+from .execution.runner import ShowProgress, check_runner, run_on_beam, run_planned
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
+from .storage.claim import clear_stage, refuse_other_files
 from .storage.directory import locked
-from .storage.stage import clear_stage, refuse_other_files
 from .vocabulary.pipeline import VocabularyStage
 
 
@@ -55,7 +54,7 @@ def make_corpus(
         output=storage.join(output, "instances"),
         config=build_config,
     )
-    stages: list[Stage[Any, Any]] = [ingest, learn, build]
+    stages: list[Stage] = [ingest, learn, build]
 
     check_runner(options, output)
     first_plan = ingest.plan()  # a mistake in the sources is found before anything is deleted
@@ -79,10 +78,9 @@ def make_corpus(
             # Those before it are finished, so it can be planned here and now. It begins here too,
             # so that most mistakes are found before the pipeline starts.
             plan = first_plan if stage is ingest else stage.plan()
-            _, manifest = open_stage(stage, plan, overwrite=False)
+            _, manifest = open_job(stage, plan, overwrite=False)
             if manifest is None:
-                fitted = fitting(stage, plan, options)
-                manifests += run_on_beam(stages[index:], fitted, progress)
+                manifests += run_on_beam(stages[index:], options, progress)
                 break
             manifests.append(manifest)
         return CorpusManifests(*manifests)

@@ -244,12 +244,9 @@ class Cluster(Trials):
 
     def is_at_work(self, output: str, phase: str) -> bool:
         """Tell whether the job is in a phase, without a request to the store."""
-        name = f"{output}/.work/{phase}"
-        folder = self.shared / name if self.store is None else self.store.path(name)
-        try:
-            files = {path.name for path in folder.iterdir()}
-        except FileNotFoundError:
-            return False
+        name = f"{output}/.work"
+        work = self.shared / name if self.store is None else self.store.path(name)
+        files = {path.name for path in work.glob(f"*/{phase}/*")}
         # A stage's first phase is planned before there is a job.
         if phase in FIRST_PHASES:
             return bool(files - {"plan.json"})

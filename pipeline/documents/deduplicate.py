@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..execution.phases import Phase
-from ..execution.units import OpenedStage, Record, Unit
+from ..execution.job import Job, Phase, Record, Unit
 from .duplicates import decide
 from .held_out import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate
-from .layout import IngestSetup, KeyRange, plan_keys
+from .layout import KeyRange, plan_keys
 from .scatter import Scatter
 from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 
@@ -42,7 +41,7 @@ class Deduplicated(Record):
 
 
 @dataclass(frozen=True)
-class Deduplicate(Phase[IngestSetup, KeyRange, Deduplicated]):
+class Deduplicate(Phase):
     """List the documents to remove."""
 
     scatter: Scatter
@@ -51,22 +50,22 @@ class Deduplicate(Phase[IngestSetup, KeyRange, Deduplicated]):
     payload_type = KeyRange
     record_type = Deduplicated
 
-    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[KeyRange]]:
+    def plan(self, job: Job) -> Sequence[Unit]:
         """Cut the keys into ranges of the texts' hashes."""
-        num_documents = self.scatter.num_documents(directory)
-        return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, directory.setup.layout)
+        num_documents = self.scatter.num_documents(job)
+        return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, job.setup.layout)
 
-    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[KeyRange]) -> Deduplicated:
+    def do(self, job: Job, unit: Unit) -> Deduplicated:
         """Decide on the texts of a range."""
-        layout = directory.setup.layout
+        layout = job.setup.layout
         partitions = unit.payload.partitions
-        keys = pa.Table.from_batches(KEYS.read(directory, partitions), KEYS.schema)
+        keys = pa.Table.from_batches(KEYS.read(job, partitions), KEYS.schema)
         near_duplicates: list[pa.RecordBatch] = []
         if NEAR_DUPLICATES in self.reads:
-            near_duplicates.extend(NEAR_DUPLICATES.read(directory, partitions))
+            near_duplicates.extend(NEAR_DUPLICATES.read(job, partitions))
         decision = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
         removed = decision.removed
-        with LEFT_OUT.write(directory, unit.name) as writer:
+        with LEFT_OUT.write(job, unit.name) as writer:
             writer.write(removed)
 
         buckets = layout.bucket_of(
@@ -80,7 +79,6 @@ class Deduplicate(Phase[IngestSetup, KeyRange, Deduplicated]):
         is_only_unit = len(partitions) == layout.num_key_partitions
         num_candidates = MAX_CANDIDATES if is_only_unit else ENOUGH_DOCUMENTS
         return Deduplicated(
-            files=(LEFT_OUT.file(unit.name),),
             documents=decision.kept.num_rows,
             left_out=removed.num_rows,
             bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..execution.phases import Phase
-from ..execution.units import OpenedStage, Record, Unit
-from .layout import IngestSetup, KeyRange, plan_keys
+from ..execution.job import Job, Phase, Record, Unit
+from .layout import KeyRange, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import distinct, find_first, first_sketches, pair_up, similar_pairs
 from .scatter import Scatter
@@ -27,7 +26,7 @@ BANDS_PER_UNIT = 2_000_000
 
 
 @dataclass(frozen=True)
-class FindCandidates(Phase[IngestSetup, KeyRange, Record]):
+class FindCandidates(Phase):
     """Pair up texts that share a band."""
 
     share: float
@@ -38,28 +37,28 @@ class FindCandidates(Phase[IngestSetup, KeyRange, Record]):
     payload_type = KeyRange
     record_type = Record
 
-    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[KeyRange]]:
+    def plan(self, job: Job) -> Sequence[Unit]:
         """Cut the bands into ranges of their hashes."""
-        num_documents = self.scatter.num_documents(directory)
+        num_documents = self.scatter.num_documents(job)
         num_bands, _ = choose_bands(self.share)
-        return plan_keys("bands", num_bands * num_documents, BANDS_PER_UNIT, directory.setup.layout)
+        return plan_keys("bands", num_bands * num_documents, BANDS_PER_UNIT, job.setup.layout)
 
-    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[KeyRange]) -> Record:
+    def do(self, job: Job, unit: Unit) -> Record:
         """Write the pairs of texts that share a band in the unit's partitions."""
-        batches = BANDS.read(directory, unit.payload.partitions)
+        batches = BANDS.read(job, unit.payload.partitions)
         rows = pa.Table.from_batches(batches, BANDS.schema)
         bands = rows["band_hash"].to_numpy()
         texts = rows["text_hash"].to_numpy()
         del rows  # millions of rows, copied above
         pairs = pair_up(bands, texts)
         one, other = pairs.T
-        with CANDIDATES.write(directory, unit.name) as writer:
+        with CANDIDATES.write(job, unit.name) as writer:
             writer.write(pa.table([one, other], schema=CANDIDATES.schema))
-        return Record(files=(CANDIDATES.file(unit.name),))
+        return Record()
 
 
 @dataclass(frozen=True)
-class FindClusters(Phase[IngestSetup, None, Record]):
+class FindClusters(Phase):
     """Join similar pairs, and list all but one document of each cluster as near-duplicates."""
 
     share: float
@@ -68,14 +67,14 @@ class FindClusters(Phase[IngestSetup, None, Record]):
     payload_type = None
     record_type = Record
 
-    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[None]]:
+    def plan(self, job: Job) -> Sequence[Unit]:
         """Plan the one unit."""
         return [Unit("clusters", cost=1, payload=None)]
 
-    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[None]) -> Record:
+    def do(self, job: Job, unit: Unit) -> Record:
         """Write the texts to remove as near-duplicates."""
-        pairs = _read_pairs(directory)
-        sketches = first_sketches(_read_sketches(directory, np.unique(pairs)))
+        pairs = _read_pairs(job)
+        sketches = first_sketches(_read_sketches(job, np.unique(pairs)))
         similar = similar_pairs(pairs, sketches, self.share)
         # Each row of the sketches is a node of the graph. They are in the order of the documents'
         # hashes, so the first of a cluster is the document that stays:
@@ -87,15 +86,15 @@ class FindClusters(Phase[IngestSetup, None, Record]):
         removed_texts = sketches["text_hash"].to_numpy()[removed]
         kept_rows = first_of_cluster[removed]
         kept_ids = sketches["doc_id"].take(pa.array(kept_rows))
-        with NEAR_DUPLICATES.write(directory, unit.name) as writer:
+        with NEAR_DUPLICATES.write(job, unit.name) as writer:
             writer.write(pa.table([removed_texts, kept_ids], schema=NEAR_DUPLICATES.schema))
-        return Record(files=(NEAR_DUPLICATES.file(unit.name),))
+        return Record()
 
 
-def _read_pairs(directory: OpenedStage[IngestSetup]) -> np.ndarray:
+def _read_pairs(job: Job) -> np.ndarray:
     """Return the distinct pairs of texts (pairs, 2) that share a band, of all units."""
     pairs = np.empty((0, 2), np.uint64)
-    for batch in CANDIDATES.read(directory):
+    for batch in CANDIDATES.read(job):
         one = batch["one"].to_numpy()
         other = batch["other"].to_numpy()
         pairs_of_batch = np.stack([one, other], axis=1)
@@ -104,10 +103,10 @@ def _read_pairs(directory: OpenedStage[IngestSetup]) -> np.ndarray:
     return pairs
 
 
-def _read_sketches(directory: OpenedStage[IngestSetup], texts: np.ndarray) -> pa.Table:
+def _read_sketches(job: Job, texts: np.ndarray) -> pa.Table:
     """Return the sketches of some texts, of all documents that have them."""
     chosen: list[pa.RecordBatch] = []
-    for batch in SKETCHES.read(directory):
+    for batch in SKETCHES.read(job):
         is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
         chosen.append(batch.filter(pa.array(is_candidate)))
     return pa.Table.from_batches(chosen, SKETCHES.schema)

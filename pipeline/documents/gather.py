@@ -18,16 +18,14 @@ import pyarrow.compute as pc
 
 from .. import ragged
 from ..counters import CounterRecord, Counters
-from ..execution.phases import Phase
+from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TemporaryTable
-from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import DocumentsGroup, DocumentsShard
 from ..schemas import DOCUMENTS
-from ..storage.directory import OutputDirectory
 from ..storage.shards import write_parquet
 from .deduplicate import Deduplicate
 from .duplicates import DUPLICATE, empty_left_out
-from .layout import IngestSetup, check_shard_size
+from .layout import check_shard_size
 from .scatter import Scatter
 from .shard_plan import ShardRun, plan_shards
 from .tables import LEFT_OUT, SCATTERED
@@ -60,7 +58,7 @@ class ByShard:
 
 
 @dataclass(frozen=True)
-class Gather(Phase[IngestSetup, ShardRun, Gathered]):
+class Gather(Phase):
     """Write the shards."""
 
     num_shards: int | None
@@ -70,26 +68,26 @@ class Gather(Phase[IngestSetup, ShardRun, Gathered]):
     payload_type = ShardRun
     record_type = Gathered
 
-    def plan(self, directory: OpenedStage[IngestSetup]) -> Sequence[Unit[ShardRun]]:
+    def plan(self, job: Job) -> Sequence[Unit]:
         """Cut the hashes into shards."""
         return plan_shards(
-            Scatter.records(directory),
-            Deduplicate.records(directory),
+            job.records(Scatter),
+            job.records(Deduplicate),
             self.num_shards,
-            directory.setup.layout,
+            job.setup.layout,
         )
 
-    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[ShardRun]) -> Gathered:
+    def do(self, job: Job, unit: Unit) -> Gathered:
         """Write the shards of a unit."""
         run = unit.payload
         counters = Counters()
-        partitions = run.partitions(directory.setup.layout)
-        left_out_batches = _of_these_shards(LEFT_OUT.read(directory, partitions), run)
+        partitions = run.partitions(job.setup.layout)
+        left_out_batches = _of_these_shards(LEFT_OUT.read(job, partitions), run)
         left_out = pa.Table.from_batches(left_out_batches, LEFT_OUT.schema)
         shard_of_left_out = run.shard_of(left_out)
-        batches = _of_these_shards(SCATTERED.read(directory, partitions), run)
+        batches = _of_these_shards(SCATTERED.read(job, partitions), run)
         # Lazily: the documents of one shard are in memory at a time.
-        documents_of_shards = _deal(directory, unit, empty_left_out(batches, left_out))
+        documents_of_shards = _deal(job, unit, empty_left_out(batches, left_out))
         names = run.names()
         shards: list[DocumentsShard] = []
         for index, documents in enumerate(documents_of_shards):
@@ -98,7 +96,7 @@ class Gather(Phase[IngestSetup, ShardRun, Gathered]):
             keys = documents.select(["hash", "text_hash", "doc_id"])
             order = choose_rows(keys, left_out_here, counters)
             check_shard_size(run.split, len(order), self.num_shards)
-            shards.append(_write_shard(directory, run, names[index], documents, order))
+            shards.append(_write_shard(job, run, names[index], documents, order))
         return Gathered(files=tuple(names), counters=counters.to_record(), shards=shards)
 
 
@@ -112,33 +110,31 @@ def _of_these_shards(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterat
             yield batch.filter(pa.array(is_chosen))
 
 
-def _deal(
-    directory: OpenedStage[IngestSetup], unit: Unit[ShardRun], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.Table]:
+def _deal(job: Job, unit: Unit, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the documents of each shard, in one piece."""
     num_shards = len(unit.payload.names())
     if num_shards == 1:
         yield pa.Table.from_batches(batches, SCATTERED.schema).combine_chunks()
         return
     dealt = TemporaryTable("dealt", SCATTERED.schema, ByShard(unit.payload))
-    with dealt.write(directory, unit.name) as writer:
+    with dealt.write(job, unit.name) as writer:
         for batch in batches:
             writer.write(pa.Table.from_batches([batch]))
     for index in range(num_shards):
-        batches_of_shard = dealt.read(directory, [index], [unit.name])
+        batches_of_shard = dealt.read(job, [index], [unit.name])
         yield pa.Table.from_batches(batches_of_shard, dealt.schema).combine_chunks()
-    directory.remove(dealt.file(unit.name))
+    job.remove(dealt.file(job, unit.name))
 
 
 def _write_shard(
-    directory: OutputDirectory, run: ShardRun, name: str, documents: pa.Table, order: np.ndarray
+    job: Job, run: ShardRun, name: str, documents: pa.Table, order: np.ndarray
 ) -> DocumentsShard:
     """Write the rows of `documents` in this order."""
     documents = documents.select(DOCUMENTS.names)
     num_sentences = 0
     num_words = 0
     lengths: list[pa.Table] = []
-    with write_parquet(directory, name, DOCUMENTS) as (writer, written):
+    with write_parquet(job, name, DOCUMENTS) as (writer, written):
         for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
             # The shard is in memory once, and a row group of it twice.
             indices = pa.array(order[start : start + ROW_GROUP_DOCUMENTS])

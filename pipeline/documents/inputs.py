@@ -11,9 +11,8 @@ import numpy as np
 from .. import storage
 from ..config import IngestConfig
 from ..encodings import UTF_8
-from ..execution.units import Unit
+from ..execution.job import Unit
 from ..sources.formats import Input, plan_units
-from ..sources.records import InputRange
 from ..storage.directory import digest_of
 
 WHOLE_BYTES = 64 << 20
@@ -24,9 +23,9 @@ NUM_READERS = 16
 """Files read at a time, because object stores are slow to answer."""
 
 
-def plan_ranges(inputs: Sequence[Input], config: IngestConfig) -> list[Unit[list[InputRange]]]:
+def plan_ranges(inputs: Sequence[Input], config: IngestConfig) -> list[Unit]:
     """Return the units that read all inputs."""
-    units: list[Unit[list[InputRange]]] = []
+    units: list[Unit] = []
     for planned in plan_units(inputs, config):
         units.append(Unit(f"range-{len(units):05d}", planned.num_bytes, list(planned.ranges)))
     return units

@@ -19,8 +19,8 @@ import numpy as np
 from ..config import IngestConfig
 from ..counters import CounterRecord, count_of
 from ..errors import UserError
+from ..execution.job import Unit
 from ..execution.tables import cut_evenly, range_of
-from ..execution.units import Unit
 from ..manifests import Split
 from ..ragged import divide_up, offsets_of
 
@@ -116,13 +116,11 @@ class KeyRange:
         return range(self.start, self.stop)
 
 
-def plan_keys(
-    kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout
-) -> list[Unit[KeyRange]]:
+def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout) -> list[Unit]:
     """Return the units that read all of the small rows of one kind."""
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
-    units: list[Unit[KeyRange]] = []
+    units: list[Unit] = []
     for partitions in cut_evenly(layout.num_key_partitions, num_units):
         units.append(
             Unit(

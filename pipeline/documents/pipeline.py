@@ -12,25 +12,22 @@ memory is bounded by a shard.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 from ..config import IngestConfig, RunOptions
 from ..counters import WORDS_LEFT_OUT, count_of, sum_counters
 from ..errors import UserError
-from ..execution.estimate import STORED_SHARE
-from ..execution.phases import Phase
-from ..execution.progress import ShowProgress
-from ..execution.runner import run_stage
-from ..execution.stages import Needs, Stage, StagePlan
-from ..execution.units import OpenedStage
+from ..execution.job import Job, Needs, Phase, Plan, Stage
+from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
 from ..sources.formats import find_inputs
 from ..sources.streams import is_compressed
 from ..storage import absolute
-from ..storage.stage import manifest_head
+from ..storage.claim import manifest_head
 from ..text.abbreviations import stops_of
 from ..text.wikitext.repair import drop_rare_templates
 from .deduplicate import Deduplicate
@@ -53,7 +50,7 @@ from .tables import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestStage(Stage[IngestSetup, DocumentsManifest]):
+class IngestStage(Stage):
     """Turn sources into documents."""
 
     sources: tuple[str, ...]
@@ -64,23 +61,25 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
     name = "ingest"
     setup_type = IngestSetup
 
-    def phases(self) -> Iterator[Phase[IngestSetup, Any, Any]]:
-        """Yield the phases in their order, with the tables that they read and write."""
+    @cached_property
+    def phases(self) -> Sequence[Phase]:
+        """The phases in their order, with the tables that they read and write."""
         config = self.config
         share = config.near_duplicates
+        gather = Gather(config.shards, reads=(SCATTERED, LEFT_OUT))
         if share is None:
             scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS))
-            yield scatter
-            yield Deduplicate(scatter, reads=(KEYS,), writes=(LEFT_OUT,))
-        else:
-            scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS, BANDS, SKETCHES))
-            yield scatter
-            yield FindCandidates(share, scatter, reads=(BANDS,), writes=(CANDIDATES,))
-            yield FindClusters(share, reads=(CANDIDATES, SKETCHES), writes=(NEAR_DUPLICATES,))
-            yield Deduplicate(scatter, reads=(KEYS, NEAR_DUPLICATES), writes=(LEFT_OUT,))
-        yield Gather(config.shards, reads=(SCATTERED, LEFT_OUT))
+            return [scatter, Deduplicate(scatter, reads=(KEYS,), writes=(LEFT_OUT,)), gather]
+        scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS, BANDS, SKETCHES))
+        return [
+            scatter,
+            FindCandidates(share, scatter, reads=(BANDS,), writes=(CANDIDATES,)),
+            FindClusters(share, reads=(CANDIDATES, SKETCHES), writes=(NEAR_DUPLICATES,)),
+            Deduplicate(scatter, reads=(KEYS, NEAR_DUPLICATES), writes=(LEFT_OUT,)),
+            gather,
+        ]
 
-    def plan(self) -> StagePlan[IngestSetup]:
+    def plan(self) -> Plan:
         """Find the input files, and cut them into ranges."""
         config = self.config
         stops_of(config.abbreviations, "")  # raises if the file is wrong
@@ -94,7 +93,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
                 f"`shards` is {config.shards}, but the sources have {num_bytes} bytes: lower it."
             )
         layout = choose_layout(num_bytes, config)
-        return StagePlan(
+        return Plan(
             head=manifest_head("ingest", config, fingerprints(inputs), *self._libraries()),
             setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
             units=plan_ranges(inputs, config),
@@ -109,7 +108,7 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             libraries.append("py3langid")
         return libraries
 
-    def needs(self, plan: StagePlan[IngestSetup]) -> Needs:
+    def needs(self, plan: Plan) -> Needs:
         """Estimate the documents, which are written twice: scattered first, then gathered."""
         inputs = plan.head.inputs
         text_bytes = sum(file["bytes"] * _text_share(file) for file in inputs)
@@ -123,11 +122,11 @@ class IngestStage(Stage[IngestSetup, DocumentsManifest]):
             temporary_bytes=stored_bytes,
         )
 
-    def manifest(self, directory: OpenedStage[IngestSetup], head: StoredHead) -> DocumentsManifest:
+    def manifest(self, job: Job, head: StoredHead) -> DocumentsManifest:
         """Return the manifest, with counts, languages and shards."""
-        scattered = Scatter.records(directory)
-        gathered = Gather.records(directory)
-        left_out = directory.setup.left_out
+        scattered = job.records(Scatter)
+        gathered = job.records(Gather)
+        left_out = job.setup.left_out
         records = (record.counters for record in scattered)
         counters = sum_counters((left_out, *records), self.max_bad, seen="documents_read")
         for record in gathered:

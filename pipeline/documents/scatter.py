@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..counters import CounterRecord, Counters, sum_counters
-from ..execution.phases import Phase
+from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TableWriter
-from ..execution.units import OpenedStage, Record, Unit
 from ..languages import language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range
@@ -27,7 +26,7 @@ from ..sources.records import InputRange, RawDocument
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
 from .duplicates import hash_text
-from .layout import IngestSetup, check_shard_size
+from .layout import check_shard_size
 from .near_duplicates import sketch_tables, sketch_text
 from .other_languages import OTHER_LANGUAGES, identify_language
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
@@ -51,7 +50,7 @@ class Scattered(Record):
 
 
 @dataclass(frozen=True)
-class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
+class Scatter(Phase):
     """Read, clean and split documents, and write them by hash."""
 
     config: IngestConfig
@@ -61,16 +60,16 @@ class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
     payload_type = list[InputRange]
     record_type = Scattered
 
-    def do(self, directory: OpenedStage[IngestSetup], unit: Unit[list[InputRange]]) -> Scattered:
+    def do(self, job: Job, unit: Unit) -> Scattered:
         """Scatter the documents of some ranges."""
-        layout = directory.setup.layout
+        layout = job.setup.layout
         counters = Counters()
         bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
         bucket_documents = np.zeros(layout.num_buckets + 1, np.int64)
         with ExitStack() as open_files:
             writers: dict[str, TableWriter] = {}
             for table in self.writes:
-                writer = open_files.enter_context(table.write(directory, unit.name))
+                writer = open_files.enter_context(table.write(job, unit.name))
                 writers[table.name] = writer
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
             for rows in cut_by_size(rows_of_documents, PART_TEXT_BYTES):
@@ -84,7 +83,6 @@ class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
                 del rows  # or these and the next ones would be in memory at once
         drop_rare_templates(counters.counts)
         return Scattered(
-            files=tuple(table.file(unit.name) for table in self.writes),
             counters=counters.to_record(),
             bucket_bytes=bucket_bytes.tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
@@ -99,13 +97,13 @@ class Scatter(Phase[IngestSetup, list[InputRange], Scattered]):
             writers[BANDS.name].write(bands)
             writers[SKETCHES.name].write(sketches)
 
-    def num_documents(self, directory: OpenedStage[IngestSetup]) -> int:
+    def num_documents(self, job: Job) -> int:
         """Return the number of documents scattered, once the phase is finished.
 
         Raise `UserError` if too much of the input was bad, or a shard would hold too few documents
         even if none is a duplicate.
         """
-        scattered = self.records(directory)
+        scattered = job.records(self)
         sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
         num_shards = self.config.shards
         if num_shards is not None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ..counters import Counters, count_of
 from ..errors import UserError
-from ..execution.units import Unit
+from ..execution.job import Unit
 from ..manifests import Split
 from ..storage.shards import shard_name
 from .deduplicate import Deduplicated
@@ -91,7 +91,7 @@ def plan_shards(
     deduplicated: Sequence[Deduplicated],
     num_shards: int | None,
     layout: HashLayout,
-) -> list[Unit[ShardRun]]:
+) -> list[Unit]:
     """Cut the hashes into `num_shards` shards, or by size.
 
     Raises `UserError` if there are too few documents.
@@ -154,8 +154,8 @@ def _bucket_of(candidate: Candidate, layout: HashLayout) -> int:
 
 def _plan_split(
     split: Split, edges: list[int], num_bytes: int, num_partitions: int, validation_below: int
-) -> list[Unit[ShardRun]]:
-    units: list[Unit[ShardRun]] = []
+) -> list[Unit]:
+    units: list[Unit] = []
     for indices in group_by_partition(edges, num_partitions):
         shards = ShardRun(
             split=split,

@@ -1,7 +1,8 @@
 """Run data stages as Apache Beam transforms; only this module imports Beam.
 
-An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners
-keep what passes a `GroupByKey` in memory or bill for it. One stage, with two phases::
+An element is the number of a unit, and the path of its job. Text never crosses: a unit reads and
+writes files, and runners keep what passes a `GroupByKey` in memory or bill for it. One stage, with
+two phases::
 
     Open -> [ Plan -> Deal out -> Work ] -> [ Plan -> Deal out -> Work ] -> Finish
 
@@ -50,18 +51,8 @@ from ..config import RunOptions
 from ..counters import Counters
 from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
-from ..storage.directory import OutputDirectory
-from ..storage.stage import MANIFEST, read_any_manifest, unfinished_stage
-from .phases import Phase, do_unit, plan_phase
-from .stages import (
-    Stage,
-    check_version,
-    finish_stage,
-    installed_version,
-    open_stage,
-    opened_directory,
-)
-from .units import stop_units
+from ..storage.stage import MANIFEST, read_any_manifest
+from .job import Job, Phase, Stage, check_version, installed_version, job_of, open_job
 from .workers import LOOK_FOR_INTERRUPT_S
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
@@ -85,7 +76,7 @@ class RunStage(beam.PTransform):
     write it meanwhile.
     """
 
-    def __init__(self, stage: Stage[Any, Any]) -> None:
+    def __init__(self, stage: Stage) -> None:
         super().__init__(stage.name.capitalize())
         self.stage = stage.absolute()
 
@@ -95,53 +86,55 @@ class RunStage(beam.PTransform):
         if not isinstance(before, PCollection):
             before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
         done = before | "Open" >> _Once(partial(_open, self.stage, _versions()))
-        for phase in self.stage.phases():
-            done = done | RunPhase(self.stage, phase)
+        for phase in self.stage.phases:
+            done = done | RunPhase(phase)
         return done | "Finish" >> _Once(partial(_finish, self.stage))
 
 
 class RunPhase(beam.PTransform):
-    """Run a phase of an opened stage after all elements of the input: plan it, do its units.
+    """Run a phase of a job after all elements of the input, each of which is the job: plan it, do
+    its units.
 
-    The output has an element for each unit.
+    The output has the job for each unit.
     """
 
-    def __init__(self, stage: Stage[Any, Any], phase: Phase[Any, Any, Any]) -> None:
+    def __init__(self, phase: Phase) -> None:
         super().__init__(phase.name.capitalize())
-        self.stage = stage
         self.phase = phase
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
         # Not arguments of `beam.Map`, which would hold them against its type hints.
-        work = partial(_work, stage=self.stage, phase=self.phase)
         return (
             input_or_inputs
-            | "Plan" >> _Once(partial(_plan, self.stage, self.phase))
-            | "Units" >> beam.FlatMap(lambda numbers: numbers)
-            | "Deal out" >> beam.GroupBy(lambda number: number)
-            | "Work" >> beam.Map(work)
+            | "Plan" >> _Once(partial(_plan, phase=self.phase))
+            | "Units" >> beam.FlatMap(lambda numbered: numbered)
+            | "Deal out" >> beam.GroupByKey()
+            | "Work" >> beam.Map(partial(_work, phase=self.phase))
         )
 
 
 class _Once(beam.PTransform):
-    """Call a function once, after all elements of the input; the output is what it returns."""
+    """Call a function once, with one of the elements of the input, after all of them; the output is
+    what it returns.
+    """
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
         self.function = function
 
     def expand(self, input_or_inputs: Any) -> Any:
         return (
             input_or_inputs
-            | "One key" >> beam.Map(lambda _: (0, None))
+            | "One key" >> beam.Map(lambda element: (0, element))
             | "Wait" >> beam.GroupByKey()
             | "Call" >> beam.Map(partial(_call, function=self.function))
         )
 
 
-def _call(_: Any, function: Callable[[], Any]) -> Any:
-    return function()
+def _call(grouped: tuple[int, Iterable[Any]], function: Callable[[Any], Any]) -> Any:
+    _, elements = grouped
+    return function(next(iter(elements)))
 
 
 def _versions() -> str:
@@ -152,38 +145,36 @@ def _versions() -> str:
     return f"{installed_version()}, apache-beam {version('apache-beam')} and Python {python}"
 
 
-def _open(stage: Stage[Any, Any], versions_of_launcher: str) -> str:
+def _open(stage: Stage, versions_of_launcher: str, _: Any = None) -> Job:
     # Before its own version would be written down as the opener's.
-    check_version(OutputDirectory(stage.output), _versions(), versions_of_launcher)
+    check_version(_versions(), versions_of_launcher)
     # Never with `overwrite`: a runner may open again when it has lost the result with a worker.
-    open_stage(stage, stage.plan(), overwrite=False)
-    return stage.output
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
+    return job
 
 
-def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any, Any]) -> list[int]:
-    """Return the elements of a phase: the numbers of its unfinished units."""
-    directory = opened_directory(stage)
-    if directory is None:  # the stage was finished before
-        return [NO_UNIT]
-    return plan_phase(directory, phase) or [NO_UNIT]
+def _plan(job: Job, phase: Phase) -> list[tuple[int, Job]]:
+    """Return the elements of a phase: the numbers of its unfinished units, with the job."""
+    numbers: list[int] = []
+    if not job.is_finished():  # before this pipeline began
+        numbers = job.start(phase)
+    return [(number, job) for number in numbers or [NO_UNIT]]
 
 
-def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any, Any]) -> int:
-    # A group: the number, and the list of its single copy.
-    number, _ = dealt
-    if number != NO_UNIT:
-        directory = opened_directory(stage)
-        if directory is not None:  # else a runner does again what was done long before
-            do_unit(number, directory, phase)
-    return number
+def _work(dealt: tuple[int, Iterable[Job]], phase: Phase) -> Job:
+    # A group: the number, and the single copy of what came with it.
+    number, [job] = dealt
+    # In a finished job a runner does again what was done long before.
+    if number != NO_UNIT and not job.is_finished():
+        job.do(number, phase)
+    return job
 
 
-def _finish(stage: Stage[Any, Any]) -> str:
-    directory = opened_directory(stage)
-    if directory is None:  # finished before
+def _finish(stage: Stage, job: Job) -> str:
+    if job.is_finished():  # before this pipeline began
         manifest = read_any_manifest(stage.output)
     else:
-        manifest = finish_stage(stage, directory)
+        manifest = job.finish(stage)
     for name, value in metrics_of(manifest).items():
         Metrics.counter(f"{METRICS}.{stage.name}", name).inc(value)
     return stage.output
@@ -205,7 +196,7 @@ def metrics_of(manifest: Manifest) -> dict[str, int]:
     }
 
 
-def run_pipeline(stages: Sequence[Stage[Any, Any]], options: RunOptions) -> list[Manifest]:
+def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]:
     """Run stages, one after the other, as one pipeline on the runner of the options; return their
     manifests.
 
@@ -225,7 +216,7 @@ def run_pipeline(stages: Sequence[Stage[Any, Any]], options: RunOptions) -> list
     return [read_any_manifest(stage.output) for stage in stages]
 
 
-def _run_to_end(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> None:
+def _run_to_end(pipeline: beam.Pipeline, stages: Sequence[Stage]) -> None:
     """Run a pipeline of stages; raise what broke it.
 
     An interrupt lets no further unit begin, and waits for those that have begun: not every runner
@@ -257,9 +248,8 @@ def _run_to_end(pipeline: beam.Pipeline, stages: Sequence[Stage[Any, Any]]) -> N
     except KeyboardInterrupt:
         for stage in stages:
             with suppress(UserError, RunError):  # the store may be out of reach
-                # In one that has not begun, the marker would stay, and stop the next run.
-                if unfinished_stage(stage.output):
-                    stop_units(OutputDirectory(stage.output))
+                if job := job_of(stage):
+                    job.stop()
         _wait_for(ended)
         raise
     if error is not None:

@@ -1,33 +1,39 @@
-"""Run a stage to its end: in this process, in worker processes, or as a Beam pipeline."""
+"""Run a stage to its end: in this process, in worker processes, or as a Beam pipeline; or estimate
+what it would do and take.
+"""
 
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any
 
+from .. import storage
 from ..config import RunOptions
 from ..errors import RunError, UserError
 from ..manifests import Manifest
-from ..storage.directory import OutputDirectory, locked
-from ..storage.stage import look_at_stage
-from .phases import do_unit, plan_phase
-from .progress import ShowProgress, progress_shown
-from .stages import Stage, StagePlan, finish_stage, open_stage
-from .units import OpenedStage, clear_errors, read_errors
+from ..storage.claim import State
+from ..storage.directory import locked
+from .job import Job, Needs, Plan, Stage, job_of, look_at_stage, open_job
 from .workers import do_all, num_workers, started
 
 SMALL_BYTES = 8 << 20
 """Of input, as stored: below, one worker is as fast by the clock as two, which take half a second
 of CPU each to start.
 """
-S = TypeVar("S")
-M = TypeVar("M", bound=Manifest)
+POLL_S = 0.25
+REMOTE_POLL_S = 5.0
+"""Each look at the progress lists a folder of an object store."""
+STORED_SHARE = 0.44
+"""Bytes of documents on disk per byte of text, about."""
 
 
 def run_stage(
-    stage: Stage[Any, M], options: RunOptions, show_progress: ShowProgress | None = None
-) -> M:
+    stage: Stage, options: RunOptions, show_progress: "ShowProgress | None" = None
+) -> Any:
     """Run a stage to its end, or what is left of it, and return its manifest.
 
     A finished directory of the same configuration is left as it is. `show_progress` is called now
@@ -41,34 +47,38 @@ def run_stage(
             lock.enter_context(locked(stage.output))
         except UserError:
             # What is finished stays so, whatever the process that holds the lock is going to do.
-            manifest = look_at_stage(stage.output, plan.head, options.overwrite).manifest
+            _, manifest = look_at_stage(stage, plan, options.overwrite)
             if manifest is None:
                 raise
-            return cast(M, manifest)
+            return manifest
         return run_planned(stage, plan, options, show_progress)
 
 
 def run_planned(
-    stage: Stage[Any, M],
-    plan: StagePlan[Any],
-    options: RunOptions,
-    show_progress: ShowProgress | None,
-) -> M:
+    stage: Stage, plan: Plan, options: RunOptions, show_progress: "ShowProgress | None"
+) -> Manifest:
     """Do the work of `run_stage` for a caller who holds the lock of the stage's directory."""
-    directory, manifest = open_stage(stage, plan, options.overwrite)
+    job, manifest = open_job(stage, plan, options.overwrite)
     if manifest is not None:
         return manifest
-    options = fitting(stage, plan, options)
     if options.beam_options:
         [manifest] = run_on_beam([stage], options, show_progress)
-        return cast(M, manifest)
-    with progress_shown([stage], show_progress), _errors_of_workers([stage]):
-        _run_phases(stage, directory, num_workers(options))
-    return finish_stage(stage, directory)
+        return manifest
+    num_processes = num_workers(fitting(stage, plan, options))
+    if num_processes == 1:
+        num_processes = 0  # this process does the work itself
+    with (
+        progress_shown([stage], show_progress),
+        _errors_of_workers([stage]),
+        started(num_processes) as workers,
+    ):
+        for phase in stage.phases:
+            do_all(job.start(phase), partial(job.do, phase=phase), workers)
+    return job.finish(stage)
 
 
 def run_on_beam(
-    stages: Sequence[Stage[Any, Any]], options: RunOptions, show_progress: ShowProgress | None
+    stages: Sequence[Stage], options: RunOptions, show_progress: "ShowProgress | None"
 ) -> list[Manifest]:
     """Run stages as one pipeline; the first one has been opened. Return their manifests."""
     # Imported late: Beam takes seconds to import, and what is finished needs none of it.
@@ -78,10 +88,10 @@ def run_on_beam(
         return run_pipeline(stages, options)
 
 
-def fitting(stage: Stage[Any, Any], plan: StagePlan[Any], options: RunOptions) -> RunOptions:
+def fitting(stage: Stage, plan: Plan, options: RunOptions) -> RunOptions:
     """Return the options with a single worker if more would gain nothing, as each has to start."""
     costs = [unit.cost for unit in plan.units]
-    has_one_phase = len(list(stage.phases())) == 1
+    has_one_phase = len(stage.phases) == 1
     only_one_unit = has_one_phase and len(costs) <= 1
     num_bytes = sum(costs)
     if has_one_phase and costs:
@@ -92,16 +102,8 @@ def fitting(stage: Stage[Any, Any], plan: StagePlan[Any], options: RunOptions) -
     return options
 
 
-def _run_phases(stage: Stage[S, Any], directory: OpenedStage[S], num_processes: int) -> None:
-    """Run the phases in worker processes, or in this process instead of a single one."""
-    with started(num_processes if num_processes > 1 else 0) as workers:
-        for phase in stage.phases():
-            numbers = plan_phase(directory, phase)
-            do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)
-
-
 @contextmanager
-def _errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
+def _errors_of_workers(stages: Sequence[Stage]) -> Iterator[None]:
     """Raise the `UserError` that a worker of `stages` wrote down, whatever the body raises itself.
 
     Other errors of the body become a `RunError` of one line.
@@ -109,26 +111,23 @@ def _errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        message = _take_written_error(stages)
-        if message is not None:
-            raise UserError(message) from error
+        for stage in stages:
+            with suppress(RunError):  # the store may be out of reach
+                if job := job_of(stage):
+                    _raise_written_mistake(job, error)
         if isinstance(error, UserError | RunError):
             raise
         cause = str(error) or type(error).__name__
         raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
 
 
-def _take_written_error(stages: Sequence[Stage[Any, Any]]) -> str | None:
-    """Return the first message that a worker wrote down, and delete all of them."""
-    for stage in stages:
-        directory = OutputDirectory(stage.output)
-        messages: list[str] = []
-        with suppress(UserError, RunError):  # the store may be out of reach
-            messages = read_errors(directory)
-        if messages:
-            clear_errors(directory)
-            return messages[0]
-    return None
+def _raise_written_mistake(job: Job, error: Exception) -> None:
+    """Raise the first mistake that a worker wrote down, if any, and forget it."""
+    try:
+        job.raise_mistake()
+    except UserError as mistake:
+        job.forget_mistakes()
+        raise mistake from error
 
 
 def check_runner(options: RunOptions, output: str) -> None:
@@ -140,3 +139,93 @@ def check_runner(options: RunOptions, output: str) -> None:
         from .beam import check_options
 
         check_options(options, output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The part of a phase that is done."""
+
+    stage: str
+    phase: str
+    done_bytes: int
+    total_bytes: int
+
+
+ShowProgress = Callable[[Progress], None]
+
+
+@contextmanager
+def progress_shown(stages: Sequence[Stage], show: ShowProgress | None) -> Iterator[None]:
+    """Call `show` with the progress of `stages`, now and then while the body runs.
+
+    It is read from the output directories, which show it on every runner. `show` is called in a
+    thread: the work stays in the caller's, so that an interrupt ends all of it.
+    """
+    if show is None:
+        yield
+        return
+    poll_s = POLL_S
+    if storage.is_remote(stages[0].output):
+        poll_s = REMOTE_POLL_S
+    body_is_done = threading.Event()
+
+    def poll() -> None:
+        while not body_is_done.wait(poll_s):
+            # Not opened or planned yet, or the store cannot be reached just now.
+            with suppress(UserError, RunError):
+                progress = progress_of(stages)
+                if progress is not None:
+                    show(progress)
+
+    poller = threading.Thread(target=poll, daemon=True)
+    poller.start()
+    try:
+        yield
+    finally:
+        body_is_done.set()
+        poller.join()
+
+
+def progress_of(stages: Sequence[Stage]) -> Progress | None:
+    """Return how far the current phase is; None between phases."""
+    for stage in stages:
+        job = job_of(stage)
+        if job is None:
+            continue  # finished, or not begun
+        for phase in stage.phases:
+            units = job.units(phase.name)
+            finished = job.finished_units(phase.name)
+            if len(finished) < len(units):
+                return Progress(
+                    stage=stage.name,
+                    phase=phase.name,
+                    done_bytes=sum(units[number].cost for number in finished),
+                    total_bytes=sum(unit.cost for unit in units),
+                )
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """The work and needs of a run, not how long it takes, which depends on the machine."""
+
+    state: State
+    needs: Needs
+    free_bytes: int | None
+    """Of the disk that is written to; None of an object store."""
+
+
+def estimate_stage(stage: Stage, options: RunOptions) -> Estimate:
+    """Return what `run_stage` would do and take, without doing it; raises `UserError` as it
+    would.
+    """
+    check_runner(options, stage.output)
+    plan = stage.plan()
+    state, _ = look_at_stage(stage, plan, options.overwrite)
+    free_bytes = None
+    if not storage.is_remote(stage.output):
+        folder = os.path.abspath(stage.output)
+        while not os.path.isdir(folder):  # the output is new
+            folder = os.path.dirname(folder)
+        free_bytes = shutil.disk_usage(folder).free
+    return Estimate(state=state, needs=stage.needs(plan), free_bytes=free_bytes)

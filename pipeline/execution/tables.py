@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from .. import storage
 from ..errors import UserError
-from ..storage.directory import WORK
-from .units import OpenedStage, unit_names
+from .job import Job
 
 CHUNK_BYTES = 32 << 20
 """Rows held in memory until they are written."""
@@ -39,7 +38,7 @@ class Cut(Protocol):
     """A way to cut rows into partitions."""
 
     def num_partitions(self, setup: Any) -> int:
-        """Return the number of partitions, which may depend on `OpenedStage.setup`."""
+        """Return the number of partitions, which may depend on `Job.setup`."""
         ...
 
     def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
@@ -62,52 +61,46 @@ class Whole:
 
 @dataclass(frozen=True)
 class TemporaryTable:
-    """A table between two phases, which say that they write and read it (see `phases.Phase`)."""
+    """A table between two phases, which say that they write and read it (see `job.Phase`)."""
 
     name: str
-    """Of its folder below ``.work/``."""
+    """Of its folder among the temporary files."""
     schema: pa.Schema
     cut: Cut = Whole()
 
-    def file(self, unit_name: str) -> str:
+    def file(self, job: Job, unit_name: str) -> str:
         """Return the name, in the output directory, of the file that a unit writes."""
-        return f"{WORK}/{self.name}/{unit_name}.arrow"
+        return job.temporary(f"{self.name}/{unit_name}.arrow")
 
     @contextmanager
-    def write(self, directory: OpenedStage[Any], unit_name: str) -> Iterator["TableWriter"]:
+    def write(self, job: Job, unit_name: str) -> Iterator["TableWriter"]:
         """Open the file of a unit for writing; it appears when it is complete."""
         with (
-            directory.write(self.file(unit_name)) as file,
+            job.write(self.file(job, unit_name)) as file,
             pa.ipc.new_file(file, self.schema, options=_WRITE_OPTIONS) as writer,
         ):
-            rows = TableWriter(writer, self, directory.setup)
+            rows = TableWriter(writer, self, job.setup)
             yield rows
             rows.flush()
 
     def read(
         self,
-        directory: OpenedStage[Any],
+        job: Job,
         partitions: Iterable[int] = (0,),
         unit_names_to_read: Iterable[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of these partitions: of every unit, or only of some."""
         partitions = list(partitions)
         if unit_names_to_read is None:
-            unit_names_to_read = self.unit_names(directory)
+            unit_names_to_read = job.unit_names(self.name)
         for unit_name in unit_names_to_read:
-            yield from self._read_file(directory, unit_name, partitions)
-
-    def unit_names(self, directory: OpenedStage[Any]) -> Sequence[str]:
-        """Return the names of the units that have written it, in order."""
-        if self.name not in directory.writers:
-            raise TypeError(f"a phase reads {self.name}, but does not say so")
-        return unit_names(directory, directory.writers[self.name])
+            yield from self._read_file(job, unit_name, partitions)
 
     def _read_file(
-        self, directory: OpenedStage[Any], unit_name: str, partitions: Sequence[int]
+        self, job: Job, unit_name: str, partitions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
-        path = directory.file(self.file(unit_name))
-        num_partitions = self.cut.num_partitions(directory.setup)
+        path = job.file(self.file(job, unit_name))
+        num_partitions = self.cut.num_partitions(job.setup)
         try:
             with (
                 storage.open_input(path) as file,

@@ -2,18 +2,15 @@
 `shard`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Self
 
 from ..config import BuildConfig, RunOptions
 from ..counters import Counters, count_of
-from ..execution.estimate import STORED_SHARE
-from ..execution.phases import Phase
-from ..execution.progress import ShowProgress
-from ..execution.runner import run_stage
-from ..execution.stages import Needs, Stage, StagePlan
-from ..execution.units import OpenedStage, Unit
+from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
+from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import (
     DocumentsManifest,
     InstancesManifest,
@@ -24,15 +21,12 @@ from ..manifests import (
 )
 from ..mixture import plan_mixture
 from ..storage import absolute, join
+from ..storage.claim import manifest_head
 from ..storage.directory import kept
 from ..storage.shards import SPLITS
-from ..storage.stage import (
-    manifest_head,
-    read_manifest,
-    refuse_input,
-)
+from ..storage.stage import read_manifest, refuse_input
 from ..vocabulary.files import read_vocabulary, vocabulary_files
-from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups
+from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups, vocabulary_of
 
 # About, for estimates.
 TEXT_BYTES_PER_TOKEN = 4.7
@@ -40,7 +34,7 @@ BYTES_PER_TOKEN = 1.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
+class InstancesStage(Stage):
     """Build the instances of documents."""
 
     documents: str
@@ -51,11 +45,12 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
     name = "build"
     setup_type = InstancesSetup
 
-    def phases(self) -> Iterator[Phase[InstancesSetup, Any, Any]]:
-        """Yield the only phase."""
-        yield BuildShards(self.config)
+    @cached_property
+    def phases(self) -> Sequence[Phase]:
+        """The only phase."""
+        return [BuildShards(self.config, self.vocab)]
 
-    def plan(self) -> StagePlan[InstancesSetup]:
+    def plan(self) -> Plan:
         """Read the documents' manifest and the vocabulary."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
@@ -65,7 +60,7 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},
         ]
-        return StagePlan(
+        return Plan(
             head=manifest_head("build", config, inputs, "tokenizers"),
             setup=InstancesSetup(
                 mixture=plan_mixture(corpus, config.weight, config.language_exponent),
@@ -75,12 +70,11 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
                 ),
             ),
             units=self._units(corpus),
-            files=vocabulary_files(vocabulary),
         )
 
-    def _units(self, corpus: DocumentsManifest) -> list[Unit[DocumentsToRead]]:
+    def _units(self, corpus: DocumentsManifest) -> list[Unit]:
         folder = absolute(self.documents)
-        units: list[Unit[DocumentsToRead]] = []
+        units: list[Unit] = []
         for split in SPLITS:
             shards = [shard for shard in corpus.shards if shard.split == split]
             for index, shard in enumerate(shards):
@@ -88,7 +82,7 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
                 units.append(Unit(shard.name, shard.bytes, documents))
         return units
 
-    def needs(self, plan: StagePlan[InstancesSetup]) -> Needs:
+    def needs(self, plan: Plan) -> Needs:
         """Estimate the tokens of all passes."""
         corpus = read_manifest(self.documents, DocumentsManifest)
         input_bytes = sum(unit.cost for unit in plan.units)
@@ -103,12 +97,13 @@ class InstancesStage(Stage[InstancesSetup, InstancesManifest]):
             temporary_bytes=0,
         )
 
-    def manifest(
-        self, directory: OpenedStage[InstancesSetup], head: StoredHead
-    ) -> InstancesManifest:
-        """Return the manifest, with counts, mixture and shards."""
-        setup = directory.setup
-        built = BuildShards.records(directory)
+    def manifest(self, job: Job, head: StoredHead) -> InstancesManifest:
+        """Write the tokenizer's files; return the manifest, with counts, mixture and shards."""
+        setup: InstancesSetup = job.setup
+        vocabulary = vocabulary_of(setup.tokenizer.fingerprint, self.vocab)
+        for name, content in vocabulary_files(vocabulary).items():
+            job.write_bytes(name, content)
+        built = job.records(BuildShards)
         counters = Counters()
         for record in built:
             counters.add(record.counters)

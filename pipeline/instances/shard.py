@@ -20,8 +20,7 @@ from msgspec import structs
 from ..config import BuildConfig
 from ..counters import CounterRecord, Counters
 from ..errors import UserError
-from ..execution.phases import Phase
-from ..execution.units import OpenedStage, Record, Unit
+from ..execution.job import Job, Phase, Record, Unit
 from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split
 from ..mixture import weights_of
 from ..ragged import offsets_in, offsets_of
@@ -34,7 +33,7 @@ from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
 from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances
-from .table import build_instances, parquet_options
+from .table import Instances, build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 ROW_GROUP_ROWS = 1 << 14
@@ -71,34 +70,32 @@ class Built(Record):
 
 
 @dataclass(frozen=True)
-class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
+class BuildShards(Phase):
     """Write the instances of each shard of documents."""
 
     config: BuildConfig
+    vocab: str
+    """The path of the vocabulary."""
 
     name = "build"
     payload_type = DocumentsToRead
     record_type = Built
 
-    def do(self, directory: OpenedStage[InstancesSetup], unit: Unit[DocumentsToRead]) -> Built:
+    def do(self, job: Job, unit: Unit) -> Built:
         """Build the instances of one shard."""
         config = self.config
-        documents = unit.payload
-        name = unit.name
-        vocabulary, tokenizer = _tokenizer_of(directory)
+        documents: DocumentsToRead = unit.payload
+        vocabulary, tokenizer = _tokenizer_of(job.setup.tokenizer.fingerprint, self.vocab)
         schema = instances_schema(len(vocabulary.tokens), packed=config.packs)
-        build_table = build_instances
-        group_rows = ROW_GROUP_ROWS
-        if config.packs:
-            build_table = build_packed_instances
-            group_rows = max(1, PACKED_GROUP_TOKENS // config.max_length)
         schema = schema.with_metadata(_footer(vocabulary, config))
         dtype = np.dtype(str(schema.field("input_ids").type.value_type))
         corpus = tokenize_shard(documents.path, tokenizer, dtype)
 
         num_documents = len(corpus.document_offsets) - 1
         times_read = np.zeros(num_documents, np.int64)
-        counts: Counter[str] = Counter()
+        counters = Counters()
+        counts = counters.counts
+        counts.update(documents=num_documents, sentences=len(corpus.sentence_offsets) - 1)
         warnings: list[str] = []
         if not len(corpus.token_ids):
             # An empty shard is written all the same, so that each shard of documents has its own.
@@ -107,29 +104,24 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
         # over some documents of a larger shard it is chance, and the pass is skipped.
         pairs_documents = config.pairing in ("balanced", "bert")
         needs_partner = pairs_documents and _num_with_text(corpus) > 1
-        with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
-            for reading in _readings(corpus, documents, config, directory.setup):
+        options = parquet_options(schema)
+        with write_parquet(job, unit.name, schema, **options) as (writer, written):
+            for reading in _readings(corpus, documents, config, job.setup):
                 if needs_partner and _num_with_text(reading.corpus) < 2:
                     counts["documents_without_partner"] += int(reading.is_read.sum())
                     continue
                 times_read += reading.is_read
-                # Two generators, so that a change to the masks leaves the pairs as they are.
-                pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
-                masks_rng = rng_for(config.seed, "masks", *reading.ids)
                 try:
-                    built = build_table(
-                        reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
-                    )
+                    built = _build(reading, vocabulary, config)
                 except UserError as error:
                     raise UserError(f"{documents.path}: {error}") from None
-                writer.write_table(built.table.cast(schema), row_group_size=group_rows)
+                writer.write_table(built.table.cast(schema), row_group_size=_group_rows(config))
                 counts.update(built.counts)
                 if built.warning:
                     warnings.append(built.warning)
-        counts.update(documents=num_documents, sentences=len(corpus.sentence_offsets) - 1)
         groups = _groups(corpus, times_read)
         shard = InstancesShard(
-            name=name,
+            name=unit.name,
             split=documents.split,
             rows=counts.pop("rows", 0),
             bytes=written.num_bytes,
@@ -138,14 +130,35 @@ class BuildShards(Phase[InstancesSetup, DocumentsToRead, Built]):
             source_tokens=_source_tokens(groups),
             warnings=warnings,
         )
-        counters = Counters()
-        counters.counts = counts
         return Built(
-            files=(name,),
+            files=(unit.name,),
             counters=counters.to_record(),
             groups=groups if documents.split == "train" else [],
             shard=shard,
         )
+
+
+def _build(reading: "_Reading", vocabulary: Vocabulary, config: BuildConfig) -> Instances:
+    # Two generators, so that a change to the masks leaves the pairs as they are.
+    pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
+    masks_rng = rng_for(config.seed, "masks", *reading.ids)
+    build = build_packed_instances if config.packs else build_instances
+    return build(reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate)
+
+
+def _group_rows(config: BuildConfig) -> int:
+    """Return the rows of a row group."""
+    if config.packs:
+        return max(1, PACKED_GROUP_TOKENS // config.max_length)
+    return ROW_GROUP_ROWS
+
+
+def vocabulary_of(fingerprint: str, path: str) -> Vocabulary:
+    """Read the vocabulary of the instances; raise `UserError` if it is another one by now."""
+    vocabulary = read_vocabulary(path)
+    if vocabulary.fingerprint != fingerprint:
+        raise UserError(f"The vocabulary in {path} has changed meanwhile: give `overwrite`.")
+    return vocabulary
 
 
 # On some runners the threads of a worker share the tokenizer, and it changes as it meets new words.
@@ -153,9 +166,9 @@ _tokenizing = threading.Lock()
 
 
 @lru_cache(maxsize=1)
-def _tokenizer_of(directory: OpenedStage[InstancesSetup]) -> tuple[Vocabulary, DictionaryTokenizer]:
+def _tokenizer_of(fingerprint: str, path: str) -> tuple[Vocabulary, DictionaryTokenizer]:
     """Load the vocabulary once for all the shards that a worker builds."""
-    vocabulary = read_vocabulary(directory.path)
+    vocabulary = vocabulary_of(fingerprint, path)
     return vocabulary, vocabulary.text_tokenizer()
 
 

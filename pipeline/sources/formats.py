@@ -23,7 +23,7 @@ from ..config import IngestConfig
 from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import UserError
-from ..storage.stage import HEAD_FILE, MANIFEST, TIMINGS
+from ..storage.stage import MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .books import read_book
 from .records import Input, InputRange, RawDocument
@@ -142,7 +142,7 @@ def _find_files(
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
     _refuse_output_within(source, output, bytes_of)
-    if storage.exists(storage.join(source, HEAD_FILE)):
+    if unfinished_stage(source):
         raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
     if not bytes_of:
         raise UserError(_why_empty(source, Counter(reasons.values())))

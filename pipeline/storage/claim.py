@@ -1,7 +1,8 @@
 """Decide whether an output directory is new, begun, finished, or somebody else's.
 
-Every command that writes a directory (or the one file of ``features``) asks here: it reads what is
-there once (`Found`), `decide` says what that means, and only then is anything written.
+Work is known by its *identity*: a stage's head, a trainer's configuration. The same work resumes;
+other work is refused, naming the fields that differ, unless nothing of it would be lost; files of
+others are never touched.
 """
 
 import json
@@ -9,64 +10,144 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
+from importlib.metadata import version
 from typing import Any, Literal
 
+from msgspec import structs
+
 from .. import storage
+from ..data_card import CARD
 from ..errors import UserError
+from ..manifests import SCHEMA_VERSION, Manifest, StoredHead
 from ..parsing import parse_json
-from .directory import WORK, OutputDirectory, locked
+from .directory import WORK, OutputDirectory, digest_of, locked
+from .stage import (
+    MANIFEST,
+    TIMINGS,
+    VOCABULARY_FILES,
+    WORD_COUNTS_FILE,
+    begun_in,
+    damage_of,
+    read_finished,
+)
 
 State = Literal["new", "begun", "finished"]
 """Of the work that is asked for, in an output directory."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What an output directory holds, beside the work that is asked for."""
-
-    changes: Sequence[str] | None
-    """How the work that has begun there differs from it, in words: none if it is the same work.
-    None if no work has begun."""
-    is_finished: bool = False
-    has_results: bool = True
-    """Whether anything would be lost if the work that has begun there were deleted."""
-    other_file: str | None = None
-    """The name of a file that clozeworks did not write."""
+_SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
+_STAGE_FILES = re.compile(
+    "|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD))])
+)
 
 
-def decide(path: str, found: Found, *, overwrite: bool, advice: str = "") -> State:
-    """Return the state of the work; what is "new" may replace all that clozeworks wrote there.
+def manifest_head(
+    stage: str, config: Any, inputs: Sequence[dict[str, Any]], *libraries: str
+) -> StoredHead:
+    """Return the head of a manifest: the stage, its configuration, inputs and libraries, and the
+    fingerprint of them all.
 
-    ============  =======  ===========  =============
-    changes       results  overwrite    state
-    ============  =======  ===========  =============
-    none begun                          new
-    some                   yes          new
-    some          yes      no           refused
-    some          no       no           new: most often it is the same command, corrected
-    none                   yes          new
-    none                   no           begun or finished
-    ============  =======  ===========  =============
-
-    Raise `UserError`, with `advice`, for work that is refused, and for files of others where new
-    work would begin.
+    The output depends on the `libraries`, and on NumPy and PyArrow.
     """
-    if found.changes is None or (found.changes and not found.has_results and not overwrite):
-        if found.other_file:
-            raise UserError(
-                f"{path} already contains other files ({found.other_file}, …). "
-                "Choose another `output`."
-            )
-        return "new"
-    if overwrite:
-        return "new"
-    if found.changes:
+    versions = {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)}
+    work = {
+        "stage": stage,
+        "config": asdict(config),
+        "inputs": list(inputs),
+        "versions": versions,
+    }
+    return StoredHead(**work, fingerprint=digest_of(work), schema_version=SCHEMA_VERSION)
+
+
+def look(
+    output: str, head: StoredHead, folder: str, *, overwrite: bool
+) -> tuple[State, Manifest | None]:
+    """Return the state of a stage's work in a directory, and its manifest if it is finished; change
+    nothing. `folder` is where its temporary files lie, below ``.work``.
+
+    ============  =======  =========  =============================================================
+    work there    results  overwrite  state
+    ============  =======  =========  =============================================================
+    none                              new; refused if there are files of others
+    the same               no         begun or finished
+    another       no       no         new: most often it is the same command, corrected
+    another       yes      no         refused, naming the fields that differ
+    any                    yes        new: what clozeworks wrote there may be deleted
+    ============  =======  =========  =============================================================
+
+    Raise `UserError` for what is refused, and if finished work is damaged.
+    """
+    manifest, stored = read_finished(output)
+    if manifest is not None and stored is not None:
+        if overwrite:
+            return "new", None
+        # Other library versions count only for resuming.
+        if changes := _changes(stored, head):
+            raise _refusal(output, changes)
+        if damage := damage_of(output, manifest):
+            raise UserError(f"{damage}: recreate all of {output} with `overwrite`.")
+        return "finished", structs.replace(manifest, already_finished=True)
+    begun = begun_in(output)
+    if begun and overwrite:
+        return "new", None
+    if folder in begun:
+        return "begun", None
+    for other_folder, other in begun.items():
+        if _has_records(storage.join(output, WORK, other_folder)):
+            changes = _changes(other, head) + changed_fields(other.versions, head.versions)
+            raise _refusal(output, changes or ["by another version of clozeworks"])
+    refuse_foreign(output, but=_STAGE_FILES if begun else None)
+    return "new", None
+
+
+def _has_records(folder: str) -> bool:
+    stems = (file.rsplit("/", 1)[1].removesuffix(".json") for file in storage.find_files(folder))
+    return any(stem.isdecimal() for stem in stems)
+
+
+def _changes(stored: StoredHead, wanted: StoredHead) -> list[str]:
+    """Return how the work of two heads differs, in words."""
+    if stored.stage != wanted.stage:
+        return [f"it was written by `clozeworks {stored.stage}`"]
+    changes = changed_fields(stored.config, wanted.config)
+    if stored.inputs != wanted.inputs:
+        changed_input = _first_changed_input(stored.inputs, wanted.inputs)
+        changes.append(f"the inputs changed: {changed_input}")
+    return changes
+
+
+def _first_changed_input(
+    stored: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the name of the first input that only one of them has."""
+    before = {json.dumps(each_input, sort_keys=True): each_input for each_input in stored}
+    now = {json.dumps(each_input, sort_keys=True): each_input for each_input in wanted}
+    for text, each_input in {**before, **now}.items():
+        if text not in before or text not in now:
+            # A file has a name; the output of another stage has that stage instead.
+            return str(each_input.get("name", each_input.get("stage")))
+    return "their order"
+
+
+def clear_stage(path: str) -> None:
+    """Delete what a stage, of any configuration, has left in the directory `path`."""
+    stage_files = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
+    # The manifest goes last, so that what a kill leaves still has an owner.
+    OutputDirectory(path).remove(*stage_files, WORK, MANIFEST)
+
+
+def refuse_other_files(path: str) -> None:
+    """Raise `UserError` if the directory `path` has files, but no stage has begun in it."""
+    if not storage.exists(storage.join(path, MANIFEST)) and not begun_in(path):
+        refuse_foreign(path)
+
+
+def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
+    """Raise `UserError` if a directory has files that are not of clozeworks; see `other_file`."""
+    if name := other_file(path, but):
         raise UserError(
-            f"{path} was written with other settings ({'; '.join(found.changes)}). "
-            f"Choose another `output`, or start over with `overwrite`{advice}."
+            f"{path} already contains other files ({name}, …). Choose another `output`."
         )
-    return "finished" if found.is_finished else "begun"
 
 
 def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -83,29 +164,11 @@ def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
     return changes
 
 
-def find_work(
-    path: str,
-    identity: Mapping[str, Any],
-    identity_file: str,
-    results: Sequence[str] | None,
-    *,
-    overwrite: bool,
-) -> Found:
-    """Return what a directory holds whose identity is stored in `identity_file`; see `claimed`.
-
-    Raise `UserError` if that file is damaged, unless `overwrite`.
-    """
-    stored_at = storage.join(path, identity_file)
-    if not storage.exists(stored_at):
-        return Found(changes=None, other_file=other_file(path))
-    if overwrite:
-        return Found(changes=())
-    next_step = "Choose another `output`, or start over with `overwrite`."
-    stored = parse_json(storage.read_bytes(stored_at), dict[str, Any], stored_at, next_step)
-    has_results = results is None or any(
-        storage.find_files(storage.join(path, name)) for name in results
+def _refusal(path: str, changes: Sequence[str], advice: str = "") -> UserError:
+    return UserError(
+        f"{path} was written with other settings ({'; '.join(changes)}). Choose another `output`, "
+        f"or start over with `overwrite`{advice}."
     )
-    return Found(changes=changed_fields(stored, identity), has_results=has_results)
 
 
 def other_file(path: str, but: re.Pattern[str] | None = None) -> str | None:
@@ -122,6 +185,32 @@ def other_file(path: str, but: re.Pattern[str] | None = None) -> str | None:
     return None
 
 
+def resumes(
+    path: str,
+    identity: Mapping[str, Any],
+    identity_file: str,
+    *,
+    overwrite: bool = False,
+    results: Sequence[str] | None = None,
+    advice: str = "",
+) -> bool:
+    """Return whether `claimed` would resume work; raise `UserError` as it would."""
+    stored_at = storage.join(path, identity_file)
+    if not storage.exists(stored_at):
+        refuse_foreign(path)
+        return False
+    if overwrite:
+        return False
+    next_step = "Choose another `output`, or start over with `overwrite`."
+    stored = parse_json(storage.read_bytes(stored_at), dict[str, Any], stored_at, next_step)
+    changes = changed_fields(stored, identity)
+    if not changes:
+        return True
+    if results is None or any(storage.find_files(storage.join(path, name)) for name in results):
+        raise _refusal(path, changes, advice)
+    return False
+
+
 @contextmanager
 def claimed(
     path: str,
@@ -133,18 +222,21 @@ def claimed(
     results: Sequence[str] | None = None,
     advice: str = "",
 ) -> Iterator[OutputDirectory]:
-    """Hold a local directory, locked, as the output of the work that `identity` describes.
+    """Hold a local directory, locked, as the output of a trainer's run, which `identity` describes.
 
-    `identity` is stored as JSON in `identity_file`. The same identity resumes. Other work is
-    replaced (`own_files` are deleted, no others) with `overwrite`, or if none of its `results` is
-    there, which are files and folders; else `decide` refuses it.
+    `identity` is stored as JSON in `identity_file`. The same identity resumes. Another run is
+    refused, naming the fields that differ, and with `advice`; it is replaced (`own_files` are
+    deleted, no others) with `overwrite`, or if none of its `results` is there, which are files and
+    folders. Write by `OutputDirectory.write_bytes`, `write_json` and `write_folder`: what appears
+    is complete, and what a kill has left of them is deleted here.
     """
     directory = OutputDirectory(path)
     with locked(path):
-        found = find_work(path, identity, identity_file, results, overwrite=overwrite)
-        state = decide(path, found, overwrite=overwrite, advice=advice)
+        same_run = resumes(
+            path, identity, identity_file, overwrite=overwrite, results=results, advice=advice
+        )
         directory.remove(WORK)  # of a process that was killed
-        if state == "new":
+        if not same_run:
             # The identity is deleted last: until then, files that a kill leaves have an owner.
             directory.remove(*own_files, identity_file)
             directory.write_json(identity_file, identity)

@@ -210,26 +210,23 @@ class OutputDirectory:
 
     def file(self, name: str) -> str:
         """Return the path of the file `name` of this directory."""
-        return storage.join(self.path, name)
+        return f"{self.path.rstrip('/')}/{name}"
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
         """Open the file `name` for writing, which appears when it is complete; raise `UserError` if
         it cannot be written.
         """
-        with (
-            unwritable_as_user_error(self.path),
-            unwritable_as_user_error(self._disk(), NO_SPACE),
-            storage.write_atomically(self.file(name), self.file(TEMPORARY)) as file,
-        ):
-            yield file
-
-    def _disk(self) -> str:
-        """Return the path whose disk a failed write has filled."""
-        if storage.is_remote(self.path):
-            # Where it is written before it is uploaded; on a cluster, one of many machines'.
-            return f"the temporary folder (TMPDIR) of {socket.gethostname()}"
-        return self.path
+        try:
+            with storage.write_atomically(self.file(name), self.file(TEMPORARY)) as file:
+                yield file
+        except OSError as error:
+            place = self.path
+            if error.errno in NO_SPACE and storage.is_remote(place):
+                # Where it is written before it is uploaded; on a cluster, one of many machines'.
+                place = f"the temporary folder (TMPDIR) of {socket.gethostname()}"
+            with unwritable_as_user_error(place):
+                raise
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Write a small file whole."""

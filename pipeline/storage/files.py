@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from .remote import (
+    folders_of_remote,
     list_remote,
     open_remote,
     remote_version,
@@ -93,6 +94,16 @@ def file_names(directory: str) -> list[str]:
         return []
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.is_file())
+
+
+def folder_names(directory: str) -> list[str]:
+    """Return the sorted names of the folders directly in `directory`; none if it does not exist."""
+    if is_remote(directory):
+        return folders_of_remote(directory)
+    if not os.path.isdir(directory):
+        return []
+    with os.scandir(directory) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 def file_sizes(directory: str) -> dict[str, int]:

@@ -279,6 +279,16 @@ def list_remote(directory: str, recursive: bool) -> dict[str, int]:
     return dict(sorted(sizes.items()))
 
 
+def folders_of_remote(directory: str) -> list[str]:
+    """Return the sorted names of the folders in a remote directory."""
+    from pyarrow.fs import FileSelector
+
+    filesystem, root = _connect(directory)
+    with _errors_in_a_line(directory):
+        infos = filesystem.get_file_info(FileSelector(root, allow_not_found=True))
+    return sorted(info.base_name for info in infos if not info.is_file)
+
+
 def remove_remote(path: str) -> None:
     """Delete a remote file, or a folder with all below it; do nothing if there is none."""
     filesystem, name = _connect(path)

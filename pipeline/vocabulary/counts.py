@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import VocabConfig
-from ..execution.phases import Phase
+from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TemporaryTable, Whole
-from ..execution.units import OpenedStage, Record, Unit
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
 from ..ragged import flat_text
@@ -81,7 +80,7 @@ MERGED = TemporaryTable("merged", WORD_COUNTS, Whole())
 
 
 @dataclass(frozen=True)
-class Count(Phase[VocabularySetup, str, Record]):
+class Count(Phase):
     """Count the words of each shard of documents; a payload is the path of one."""
 
     config: VocabConfig
@@ -90,12 +89,12 @@ class Count(Phase[VocabularySetup, str, Record]):
     payload_type = str
     record_type = Record
 
-    def do(self, directory: OpenedStage[VocabularySetup], unit: Unit[str]) -> Record:
+    def do(self, job: Job, unit: Unit) -> Record:
         """Write the counts of a shard by bucket.
 
         With weights, a word of the training text counts as often as its document is read.
         """
-        setup = directory.setup
+        setup = job.setup
         splitter = setup.splitter(self.config)
         path = unit.payload
         weights = weights_of(setup.mixture)
@@ -103,51 +102,49 @@ class Count(Phase[VocabularySetup, str, Record]):
         # Validation text is only measured, so weights do not apply to it.
         if weights and unit.name.startswith("train-"):
             sentences_by_weight = _sentences_by_weight(path, weights)
-        with COUNTS.write(directory, unit.name) as writer:
+        with COUNTS.write(job, unit.name) as writer:
             for weight, sentences in sentences_by_weight:
                 for table in count_tables(sentences, splitter):
                     counts = table["count"].to_numpy() * weight
                     columns = [table["word"], pa.array(counts)]
                     writer.write(pa.table(columns, schema=WORD_COUNTS))
-        return Record(files=(COUNTS.file(unit.name),))
+        return Record()
 
 
 @dataclass(frozen=True)
-class Merge(Phase[VocabularySetup, int, Record]):
+class Merge(Phase):
     """Sum up the training counts; a payload is the first bucket of every `num_units`-th one."""
 
     name = "merge"
     payload_type = int
     record_type = Record
 
-    def plan(self, directory: OpenedStage[VocabularySetup]) -> Sequence[Unit[int]]:
+    def plan(self, job: Job) -> Sequence[Unit]:
         """Deal out the buckets."""
-        setup = directory.setup
+        setup = job.setup
         return [Unit(f"{index:05d}", cost=1, payload=index) for index in range(setup.num_units)]
 
-    def do(self, directory: OpenedStage[VocabularySetup], unit: Unit[int]) -> Record:
+    def do(self, job: Job, unit: Unit) -> Record:
         """Merge buckets one at a time, as all words of one must fit in memory."""
-        setup = directory.setup
+        setup = job.setup
         scale = WEIGHT_UNITS if weights_of(setup.mixture) else 1
-        with MERGED.write(directory, unit.name) as writer:
+        with MERGED.write(job, unit.name) as writer:
             for bucket in range(unit.payload, setup.num_buckets, setup.num_units):
-                words = read_counts(directory, "train", [bucket])
+                words = read_counts(job, "train", [bucket])
                 rounded = (words["count"].to_numpy() + scale // 2) // scale
                 # However small its weight, a word that occurs must not count as absent.
                 counts = np.maximum(rounded, 1)
                 columns = [words["word"], pa.array(counts)]
                 writer.write(pa.table(columns, schema=WORD_COUNTS))
-        return Record(files=(MERGED.file(unit.name),))
+        return Record()
 
 
-def read_counts(
-    directory: OpenedStage[VocabularySetup], split: str, buckets: Iterable[int]
-) -> pa.Table:
+def read_counts(job: Job, split: str, buckets: Iterable[int]) -> pa.Table:
     """Return the sums of the counts of a split in some of the buckets, in the order of
     `count_words`.
     """
-    shards = [name for name in COUNTS.unit_names(directory) if name.startswith(f"{split}-")]
-    batches = COUNTS.read(directory, buckets, shards)
+    shards = [name for name in job.unit_names(COUNTS.name) if name.startswith(f"{split}-")]
+    batches = COUNTS.read(job, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 
 

@@ -6,21 +6,18 @@
   documents.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Self
 
 import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
 from ..counters import count_of
 from ..errors import UserError
-from ..execution.estimate import STORED_SHARE
-from ..execution.phases import Phase
-from ..execution.progress import ShowProgress
-from ..execution.runner import run_stage
-from ..execution.stages import Needs, Stage, StagePlan
-from ..execution.units import OpenedStage, Record, Unit
+from ..execution.job import Job, Needs, Phase, Plan, Record, Stage, Unit
+from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import (
     DocumentsManifest,
     FertilityReport,
@@ -35,14 +32,10 @@ from ..manifests import (
 from ..mixture import plan_mixture
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
-from ..storage.directory import WORK, kept
+from ..storage.claim import manifest_head
+from ..storage.directory import kept
 from ..storage.shards import shard_paths, write_parquet
-from ..storage.stage import (
-    WORD_COUNTS_FILE,
-    manifest_head,
-    read_manifest,
-    refuse_input,
-)
+from ..storage.stage import WORD_COUNTS_FILE, read_manifest, refuse_input
 from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
 from .bpe import learn_bpe
@@ -62,7 +55,7 @@ BUCKETS_PER_SHARD = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
+class VocabularyStage(Stage):
     """Learn a vocabulary from documents."""
 
     documents: str
@@ -72,14 +65,17 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
     name = "vocab"
     setup_type = VocabularySetup
 
-    def phases(self) -> Iterator[Phase[VocabularySetup, Any, Any]]:
-        """Yield the phases in their order, with the tables that they read and write."""
-        yield Count(self.config, writes=(COUNTS,))
-        yield Merge(reads=(COUNTS,), writes=(MERGED,))
-        # The counts of validation shards are not merged: the vocabulary is only measured on them.
-        yield Learn(self.config, reads=(COUNTS, MERGED))
+    @cached_property
+    def phases(self) -> Sequence[Phase]:
+        """The phases in their order, with the tables that they read and write."""
+        return [
+            Count(self.config, writes=(COUNTS,)),
+            Merge(reads=(COUNTS,), writes=(MERGED,)),
+            # The counts of validation shards are not merged: they only measure the vocabulary.
+            Learn(self.config, reads=(COUNTS, MERGED)),
+        ]
 
-    def plan(self) -> StagePlan[VocabularySetup]:
+    def plan(self) -> Plan:
         """Read the documents' manifest."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
@@ -89,7 +85,7 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
         # Each unit needs a bucket, and every bucket is a record batch in every unit's file.
         num_units = min(num_train_shards, MAX_BUCKETS)
         folder = absolute(self.documents)
-        return StagePlan(
+        return Plan(
             head=manifest_head("vocab", config, inputs, "tokenizers"),
             setup=VocabularySetup(
                 num_units=num_units,
@@ -103,7 +99,7 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
             ],
         )
 
-    def needs(self, plan: StagePlan[VocabularySetup]) -> Needs:
+    def needs(self, plan: Plan) -> Needs:
         """Estimate the counts of words, which the vocabulary is a part of."""
         input_bytes = sum(unit.cost for unit in plan.units)
         counts_bytes = int(input_bytes / STORED_SHARE * COUNTS_SHARE)
@@ -116,12 +112,10 @@ class VocabularyStage(Stage[VocabularySetup, VocabularyManifest]):
             temporary_bytes=counts_bytes,
         )
 
-    def manifest(
-        self, directory: OpenedStage[VocabularySetup], head: StoredHead
-    ) -> VocabularyManifest:
+    def manifest(self, job: Job, head: StoredHead) -> VocabularyManifest:
         """Return the manifest, with what was learned."""
-        setup = directory.setup
-        [learned] = Learn.records(directory)
+        setup = job.setup
+        [learned] = job.records(Learn)
         return VocabularyManifest(
             **manifest_fields(head, self.config),
             accents=setup.accents,
@@ -146,7 +140,7 @@ class Learned(Record):
 
 
 @dataclass(frozen=True)
-class Learn(Phase[VocabularySetup, None, Learned]):
+class Learn(Phase):
     """Learn the vocabulary from the sums, and write its files."""
 
     config: VocabConfig
@@ -155,28 +149,28 @@ class Learn(Phase[VocabularySetup, None, Learned]):
     payload_type = None
     record_type = Learned
 
-    def plan(self, directory: OpenedStage[VocabularySetup]) -> Sequence[Unit[None]]:
+    def plan(self, job: Job) -> Sequence[Unit]:
         """Plan the one unit."""
         return [Unit("learn", cost=1, payload=None)]
 
-    def do(self, directory: OpenedStage[VocabularySetup], unit: Unit[None]) -> Learned:
+    def do(self, job: Job, unit: Unit) -> Learned:
         """Learn, and measure on the validation documents."""
-        setup = directory.setup
-        counts = pa.Table.from_batches(MERGED.read(directory), WORD_COUNTS)
+        setup = job.setup
+        counts = pa.Table.from_batches(MERGED.read(job), WORD_COUNTS)
         words = counts.sort_by([("count", "descending"), ("word", "ascending")])
-        with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
+        with write_parquet(job, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
             writer.write_table(words)
         try:
             vocabulary, learned_from = _learn(words, self.config, setup)
         except UserError:
             # These options can never succeed, and the corrected command would be refused if it
             # found units that are done.
-            directory.remove(f"{WORK}/{Count.name}", f"{WORK}/{Merge.name}")
+            job.remove(job.temporary(Count.name), job.temporary(Merge.name))
             raise
         files = vocabulary_files(vocabulary)
         for name, content in files.items():
-            directory.write_bytes(name, content)
-        validation_words = read_counts(directory, "validation", range(setup.num_buckets))
+            job.write_bytes(name, content)
+        validation_words = read_counts(job, "validation", range(setup.num_buckets))
         validation = fertility_report(validation_words, vocabulary)
         return Learned(
             files=(WORD_COUNTS_FILE, *files),

@@ -16,8 +16,8 @@ import pytest
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
+from clozeworks.pipeline.execution.job import Job
 from clozeworks.pipeline.execution.runner import run_stage
-from clozeworks.pipeline.execution.units import OpenedStage
 
 from tests.fixtures.number_stage import Done, NumberStage, fail_on_three, pids_of
 from tests.fixtures.stages_fixture import Configs, digests, make_stages
@@ -50,7 +50,7 @@ def options_for(cluster: Any) -> RunOptions:
     return RunOptions(beam_options=("--runner=DaskRunner", address, partitions))
 
 
-def nap(directory: OpenedStage[None], number: int) -> Done:
+def nap(job: Job, number: int) -> Done:
     time.sleep(1)
     return Done(number, os.getpid())
 
@@ -76,7 +76,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_bytes(cluster: Any, tmp_pa
     victim = next(iter(cluster.workers.values())).pid
 
     def kill() -> None:
-        while not list((tmp_path / "dask").glob("documents/.work/scatter/0*.json")):
+        while not list((tmp_path / "dask").glob("documents/.work/*/scatter/0*.json")):
             time.sleep(0.02)
         os.kill(victim, signal.SIGKILL)
 

@@ -111,7 +111,7 @@ def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[s
         )
         process = subprocess.Popen([*CLI, "ingest", source, *options], stderr=subprocess.DEVNULL)
         wait_until(
-            lambda: bool(storage.find_files(f"{output}/.work/*/*.json")), process, pause_s=0.1
+            lambda: bool(storage.find_files(f"{output}/.work/*/*/*.json")), process, pause_s=0.1
         )
         stop(process, signal.SIGKILL)
         assert not storage.exists(f"{output}/manifest.json")

@@ -99,7 +99,7 @@ class Torture:
         """Read each kind of file in damaged forms."""
         for name, (path, line) in MUTATIONS.items():
             for rng in self.trials(f"mutated {name}", NUM_MUTATIONS):
-                file = self.folder / path
+                [file] = self.folder.glob(path)
                 file.write_bytes(mutate(file.read_bytes(), rng))
                 whole_line = line.replace("FILE", path)
                 outcome = run(self.folder, whole_line.split())

@@ -50,9 +50,14 @@ MUTATIONS = {
         "instances/train-00000-of-00003.parquet",
         command("pretrain", "out").replace("--steps 12", "--steps 2"),
     ),
-    "ingest: plan": ("documents-half/.work/gather/plan.json", command("ingest", "documents-half")),
+    # The name of the work's folder depends on library versions.
+    "ingest: job": ("documents-half/.work/*/job.json", command("ingest", "documents-half")),
+    "ingest: plan": (
+        "documents-half/.work/*/gather/plan.json",
+        command("ingest", "documents-half"),
+    ),
     "ingest: record": (
-        "documents-half/.work/scatter/00000.json",
+        "documents-half/.work/*/scatter/00000.json",
         command("ingest", "documents-half"),
     ),
     "run.json": ("run-half/run.json", RESUME),

@@ -24,9 +24,8 @@ from clozeworks.pipeline.documents import layout, scatter
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution import runner, tables
-from clozeworks.pipeline.execution.phases import Phase, do_unit
-from clozeworks.pipeline.execution.units import OpenedStage, finished_units, read_units
+from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution.job import Job, Phase
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources.formats import read_documents
 from hypothesis import given
@@ -307,15 +306,18 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
 
     stopped = phase
 
-    def stop_within(number: int, directory: OpenedStage[Any], phase: Phase[Any, Any, Any]) -> None:
-        units = read_units(directory, phase.name, phase.payload_type)
-        num_finished = len(finished_units(directory, phase.name))
-        if phase.name == stopped and num_finished == min(num_done, len(units) - 1):
-            phase.do(directory, units[number])  # its files are there, its record is not
-            raise MemoryError
-        do_unit(number, directory, phase)
+    do = Job.do
 
-    monkeypatch.setattr(runner, "do_unit", stop_within)
+    def stop_within(job: Job, number: int, phase: Phase) -> None:
+        num_units = len(job.units(phase.name))
+        num_finished = len(job.finished_units(phase.name))
+        do(job, number, phase)
+        if phase.name == stopped and num_finished == min(num_done, num_units - 1):
+            # As if it was killed before this unit left its record.
+            job.remove(job.temporary(f"{phase.name}/{number:05d}.json"))
+            raise MemoryError
+
+    monkeypatch.setattr(Job, "do", stop_within)
     with pytest.raises(RunError):
         ingest([source], str(tmp_path / "out"), CONFIG, ONE)
     monkeypatch.undo()

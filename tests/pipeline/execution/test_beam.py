@@ -20,9 +20,7 @@ from clozeworks.pipeline.execution.beam import (
     run_pipeline,
     take_runner,
 )
-from clozeworks.pipeline.execution.phases import do_unit
-from clozeworks.pipeline.execution.stages import open_stage
-from clozeworks.pipeline.execution.units import OpenedStage
+from clozeworks.pipeline.execution.job import Job, open_job
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.storage.stage import read_any_manifest
 
@@ -89,8 +87,8 @@ def test_the_counts_of_the_manifest_are_metrics(tmp_path: Path, options: RunOpti
 
 def test_a_resumed_and_a_finished_stage_have_the_same_metrics(tmp_path: Path):
     stage = NumberStage(output=str(tmp_path), more_work=square)
-    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
-    do_unit(4, directory, Squares(square))
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
+    job.do(4, Squares(square))
     for _ in ("resumed", "finished"):
         assert run(IN_THIS_PROCESS, lambda pipeline: pipeline | RunStage(stage)) == COUNTED
 
@@ -123,14 +121,14 @@ def test_a_worker_with_other_versions_is_refused(tmp_path: Path):
 
 def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
     stage = NumberStage(output=str(tmp_path), work=fail_on_three)
-    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
     for number in (3, 3, 2):  # and so do the others, as the job is ending
         with pytest.raises(UserError, match=r"^three is no good; take four$"):
-            do_unit(number, directory, Squares(fail_on_three))
+            job.do(number, Squares(fail_on_three))
 
 
-def look_at_manifest(directory: OpenedStage[None], number: int) -> Done:
-    before = Path(directory.path).with_name("one") / "manifest.json"
+def look_at_manifest(job: Job, number: int) -> Done:
+    before = Path(job.path).with_name("one") / "manifest.json"
     return Done(int(before.exists()))
 
 

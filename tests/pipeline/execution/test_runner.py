@@ -18,12 +18,8 @@ from clozeworks.cli.process import abandon, terminate
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import runner
-from clozeworks.pipeline.execution.phases import do_unit
-from clozeworks.pipeline.execution.progress import Progress
-from clozeworks.pipeline.execution.runner import run_stage
-from clozeworks.pipeline.execution.stages import open_stage
-from clozeworks.pipeline.execution.units import OpenedStage, Unit, finished_units, read_errors
-from clozeworks.pipeline.storage.directory import OutputDirectory
+from clozeworks.pipeline.execution.job import Job, Unit, job_of, open_job
+from clozeworks.pipeline.execution.runner import Progress, run_stage
 
 from tests.fixtures.number_stage import (
     Done,
@@ -48,8 +44,16 @@ def run(output: Path, work: Work, options: RunOptions) -> list[int]:
     return squares_of(run_stage(NumberStage(output=str(output), work=work), options))
 
 
-def directory_of(output: Path) -> OutputDirectory:
-    return OutputDirectory(str(output))
+def opened(output: Path) -> Job:
+    stage = NumberStage(output=str(output))
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
+    return job
+
+
+def finished_units(output: Path) -> set[int]:
+    job = job_of(NumberStage(output=str(output)))
+    assert job is not None
+    return job.finished_units("squares")
 
 
 @pytest.fixture(autouse=True)
@@ -57,17 +61,17 @@ def workers_find_this_module(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
 
 
-def fail_on_three(directory: OpenedStage[None], number: int) -> Done:
+def fail_on_three(job: Job, number: int) -> Done:
     if number == 3:
         raise UserError("three is no good")
-    return square(directory, number)
+    return square(job, number)
 
 
-def fail(directory: OpenedStage[None], number: int) -> Done:
+def fail(job: Job, number: int) -> Done:
     raise ValueError(f"{number} is no good")
 
 
-def die(directory: OpenedStage[None], number: int) -> Done:
+def die(job: Job, number: int) -> Done:
     os.kill(os.getpid(), signal.SIGKILL)
     return Done(0)
 
@@ -79,29 +83,27 @@ def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path):
 
 
 def test_finished_units_are_not_done_again(tmp_path: Path):
-    stage = NumberStage(output=str(tmp_path))
-    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
-    do_unit(2, directory, Squares(lambda directory, number: Done(-1)))
+    opened(tmp_path).do(2, Squares(lambda job, number: Done(-1)))
     assert run(tmp_path, square, RunOptions(workers=1)) == [0, 1, -1, 9, 16]
 
 
 def test_a_users_mistake_in_a_worker_ends_the_run_and_what_is_done_is_kept(tmp_path: Path):
     with pytest.raises(UserError, match="three is no good"):
         run(tmp_path, fail_on_three, RunOptions(workers=1))
-    assert finished_units(directory_of(tmp_path), "squares") == {4}  # the largest come first
+    assert finished_units(tmp_path) == {4}  # the largest come first
     assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
-def fail_on_four_and_linger(directory: OpenedStage[None], number: int) -> Done:
+def fail_on_four_and_linger(job: Job, number: int) -> Done:
     if number == 4:
         raise UserError("four is no good")
-    return linger(directory, number)
+    return linger(job, number)
 
 
 def test_a_users_mistake_is_reported_once(tmp_path: Path):
     with pytest.raises(UserError, match=r"^three is no good$"):
         run(tmp_path, fail_on_three, RunOptions(workers=2))
-    assert not read_errors(directory_of(tmp_path))
+    assert not list(tmp_path.glob(".work/*/errors"))
 
 
 def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
@@ -112,9 +114,8 @@ def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
 
 
 def test_a_message_that_a_killed_run_left_is_not_reported_again(tmp_path: Path):
-    stage = NumberStage(output=str(tmp_path))
-    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
-    directory.write_bytes(".work/errors/squares-3.txt", b"an old story")
+    job = opened(tmp_path)
+    job.write_bytes(job.temporary("errors/squares-3.txt"), b"an old story")
     assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
@@ -166,8 +167,8 @@ def run_until_interrupted(path: str) -> None:
         abandon(130)
 
 
-def linger(directory: OpenedStage[None], number: int) -> Done:
-    Path(directory.path, f"{os.getpid()}.pid").touch()
+def linger(job: Job, number: int) -> Done:
+    Path(job.path, f"{os.getpid()}.pid").touch()
     time.sleep(3 * GIVE_UP_S)
     return Done(0)
 
@@ -187,8 +188,8 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def nap(directory: OpenedStage[None], number: int) -> Done:
-    Path(directory.path, "begun").touch()
+def nap(job: Job, number: int) -> Done:
+    Path(job.path, "begun").touch()
     time.sleep(0.5)
     return Done(number)
 
@@ -214,8 +215,6 @@ def interruptible() -> Iterator[None]:
 )
 @pytest.mark.usefixtures("interruptible")
 def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptions):
-    directory = directory_of(tmp_path)
-
     def interrupt() -> None:
         wait_until((tmp_path / "begun").exists)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -223,10 +222,10 @@ def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptio
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, nap, options)
-    finished = finished_units(directory, "squares")
+    finished = finished_units(tmp_path)
     assert len(finished) < len(SQUARES)
     time.sleep(1.2)
-    assert finished_units(directory, "squares") == finished
+    assert finished_units(tmp_path) == finished
     assert len(run(tmp_path, square, options)) == len(SQUARES)
 
 
@@ -241,8 +240,8 @@ def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(descriptor)
 
-    def fill_disk(directory: OpenedStage[None], number: int) -> Done:
-        Path(directory.path, "full").touch()
+    def fill_disk(job: Job, number: int) -> Done:
+        Path(job.path, "full").touch()
         return Done(number)
 
     monkeypatch.setattr(os, "fsync", sync_unless_full)
@@ -251,8 +250,8 @@ def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
 
 
 def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
-    def block(directory: OpenedStage[None], number: int) -> Done:
-        Path(directory.path, f".work/squares/{number:05d}.json").mkdir(exist_ok=True)
+    def block(job: Job, number: int) -> Done:
+        Path(job.file(job.temporary(f"squares/{number:05d}.json"))).mkdir(exist_ok=True)
         return Done(number)
 
     for beam_options in ((), IN_THIS_PROCESS):
@@ -260,8 +259,8 @@ def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
             run(tmp_path, block, RunOptions(workers=1, beam_options=beam_options))
 
 
-def leave_path(directory: OpenedStage[None], number: int) -> Done:
-    directory.write_bytes("path", directory.path.encode())
+def leave_path(job: Job, number: int) -> Done:
+    job.write_bytes("path", job.path.encode())
     return Done(number)
 
 
@@ -272,7 +271,7 @@ def test_workers_of_beam_get_an_absolute_path(tmp_path: Path, monkeypatch: pytes
 
 
 def test_progress_is_shown_by_phase_until_all_is_done(tmp_path: Path):
-    def work(directory: OpenedStage[None], number: int) -> Done:
+    def work(job: Job, number: int) -> Done:
         time.sleep(0.05)
         return Done(number)
 
@@ -299,12 +298,13 @@ def test_a_finished_stage_is_left_as_it_is_even_while_it_is_locked(tmp_path: Pat
 
 def test_beside_another_process_a_finished_stage_is_only_read(tmp_path: Path):
     run(tmp_path, square, RunOptions(workers=1))
-    (tmp_path / ".work").mkdir()
-    (tmp_path / ".work" / "head.json").write_text("of the other process")
+    left = tmp_path / ".work" / "tmp" / "half"  # of the other process
+    left.parent.mkdir(parents=True)
+    left.touch()
     stage = NumberStage(output=str(tmp_path))
     other_process = lock_by_another_process(tmp_path)
     assert run_stage(stage, RunOptions(workers=1)).already_finished
-    assert (tmp_path / ".work" / "head.json").exists()
+    assert left.exists()
     os.close(other_process)
     assert run_stage(stage, RunOptions(workers=1)).already_finished
     assert not (tmp_path / ".work").exists()

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution.job import Job, open_job
 from clozeworks.pipeline.execution.tables import TemporaryTable, cut_evenly, range_of
-from clozeworks.pipeline.execution.units import OpenedStage
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fixtures.number_stage import NumberStage
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=40)
 SCHEMA = pa.schema([("hash", pa.uint64()), ("words", pa.list_(pa.string()))])
@@ -45,21 +47,27 @@ class IntoEight:
 TABLE = TemporaryTable("words", SCHEMA, IntoEight())
 
 
+def opened(path: Path) -> Job:
+    stage = NumberStage(output=str(path))
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
+    return job
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 7, 100])
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
 def test_rows_come_back_from_their_partitions_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int, chunk_bytes: int
 ):
     monkeypatch.setattr(tables, "CHUNK_BYTES", chunk_bytes)
-    directory = OpenedStage(str(tmp_path), "f", setup=None)
+    job = opened(tmp_path)
     hashes = np.random.default_rng(rows_at_once).integers(0, 2**64, 100, dtype=np.uint64)
     rows = [{"hash": int(value), "words": [str(i)] * (i % 3)} for i, value in enumerate(hashes)]
-    with TABLE.write(directory, "unit") as writer:
+    with TABLE.write(job, "unit") as writer:
         for start in range(0, 100, rows_at_once):
             writer.write(pa.Table.from_pylist(rows[start : start + rows_at_once], SCHEMA))
         writer.write(SCHEMA.empty_table())
     read: list[dict[str, Any]] = []
-    for batch in TABLE.read(directory, [2, 5], ["unit"]):
+    for batch in TABLE.read(job, [2, 5], ["unit"]):
         read.extend(batch.to_pylist())
 
     def rows_in(partition: int) -> list[dict[str, Any]]:
@@ -70,25 +78,25 @@ def test_rows_come_back_from_their_partitions_in_order(
 
 
 def test_a_table_without_rows_is_read_as_such(tmp_path: Path):
-    directory = OpenedStage(str(tmp_path), "f", setup=None)
-    with TABLE.write(directory, "unit"):
+    job = opened(tmp_path)
+    with TABLE.write(job, "unit"):
         pass
-    assert list(TABLE.read(directory, range(8), ["unit"])) == []
+    assert list(TABLE.read(job, range(8), ["unit"])) == []
 
 
 def test_no_flipped_bit_passes_in_silence(tmp_path: Path):
-    directory = OpenedStage(str(tmp_path), "f", setup=None)
+    job = opened(tmp_path)
     hashes = np.random.default_rng(0).integers(0, 2**64, 200, dtype=np.uint64)
     rows = [{"hash": int(value), "words": [f"word {value}"] * (value % 3)} for value in hashes]
-    with TABLE.write(directory, "unit") as writer:
+    with TABLE.write(job, "unit") as writer:
         writer.write(pa.Table.from_pylist(rows, SCHEMA))
 
     def read() -> list[dict[str, Any]]:
-        batches = TABLE.read(directory, range(8), ["unit"])
+        batches = TABLE.read(job, range(8), ["unit"])
         return [row for batch in batches for row in batch.to_pylist()]
 
     expected = read()
-    path = Path(directory.file(TABLE.file("unit")))
+    path = Path(job.file(TABLE.file(job, "unit")))
     written = path.read_bytes()
     random = np.random.default_rng(1)
     refused = 0
@@ -109,8 +117,8 @@ def test_no_flipped_bit_passes_in_silence(tmp_path: Path):
 def test_a_store_that_is_away_is_not_taken_for_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    directory = OpenedStage(str(tmp_path), "f", setup=None)
-    with TABLE.write(directory, "unit") as writer:
+    job = opened(tmp_path)
+    with TABLE.write(job, "unit") as writer:
         writer.write(pa.Table.from_pylist([{"hash": 1, "words": ["a"]}], SCHEMA))
 
     def away(path: str) -> None:
@@ -118,4 +126,4 @@ def test_a_store_that_is_away_is_not_taken_for_damage(
 
     monkeypatch.setattr(tables.storage, "open_input", away)
     with pytest.raises(OSError, match="the store is away"):
-        list(TABLE.read(directory, range(8), ["unit"]))
+        list(TABLE.read(job, range(8), ["unit"]))

@@ -16,11 +16,9 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.auditing.checks import audit_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution import units
-from clozeworks.pipeline.execution.units import OpenedStage, Unit
-from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.instances.shard import BuildShards, DocumentsToRead, InstancesSetup
-from clozeworks.pipeline.manifests import InstancesTokenizer, VocabularyManifest
+from clozeworks.pipeline.execution.job import open_job
+from clozeworks.pipeline.instances.pipeline import InstancesStage, build
+from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
 from clozeworks.pipeline.storage.shards import read_columns
@@ -141,35 +139,6 @@ def test_words_are_counted_alike_however_few_fit_in_memory(
     learn_vocabulary(documents, str(tmp_path), VocabConfig(size=120, num_unused=7), RUN)
     for name in ("manifest.json", "vocab.txt", "word_counts.parquet"):
         assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_counts_in_another_layout_are_not_resumed(
-    documents: str, vocab: str, monkeypatch, tmp_path: Path
-):
-    def interrupted(*_: object, **__: object) -> None:
-        raise UserError("interrupted")
-
-    config = VocabConfig(size=120, num_unused=7)
-    for step, error in (
-        ("Merge.plan", None),
-        ("Learn.do", "merge/plan.json is missing or was written by another version"),
-    ):
-        with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
-            patched.setattr(units, "WORK_FORMAT", 1)
-            patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
-            learn_vocabulary(documents, str(tmp_path / step), config, RUN)
-        for path in (tmp_path / step).glob(".work/*/*.arrow"):
-            path.write_bytes(b"of other buckets")
-        if error:
-            with pytest.raises(UserError, match=error):
-                learn_vocabulary(documents, str(tmp_path / step), config, RUN)
-        learn_vocabulary(
-            documents, str(tmp_path / step), config, replace(RUN, overwrite=bool(error))
-        )
-        assert (tmp_path / step / "vocab.txt").read_bytes() == (
-            Path(vocab) / "vocab.txt"
-        ).read_bytes()
 
 
 def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp_path: Path):
@@ -300,8 +269,9 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
     unfinished = tmp_path / "vocab"
     shutil.copytree(vocab, unfinished)
     (unfinished / "manifest.json").unlink()
-    (unfinished / ".work").mkdir()
-    (unfinished / ".work" / "head.json").write_text(json.dumps(make_manifest("vocab")))
+    (unfinished / ".work" / "0").mkdir(parents=True)
+    content = json.dumps({"head": make_manifest("vocab")})
+    (unfinished / ".work" / "0" / "job.json").write_text(content)
     with pytest.raises(UserError, match="vocab is unfinished: rerun the `clozeworks vocab`"):
         build(documents, str(unfinished), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()
@@ -366,15 +336,14 @@ def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path
     reads it.
     """
     documents = write_two_sources(tmp_path / "documents", text_of(20), text_of(4))
+    output = tmp_path / "out"
+    stage = InstancesStage(documents=str(documents), vocab=vocab, output=str(output), config=CONFIG)
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
     damage(documents / TRAIN)
-    tokenizer = InstancesTokenizer(fingerprint="", size=120)
-    setup = InstancesSetup(mixture=[], languages={}, tokenizer=tokenizer)
-    shard = DocumentsToRead(split="train", index=0, path=str(documents / TRAIN))
     with pytest.raises(UserError, match=message) as raised:
-        directory = OpenedStage(vocab, "of a test", setup=setup)
-        BuildShards(CONFIG).do(directory, Unit(TRAIN, cost=1, payload=shard))
+        job.do(0, stage.phases[0])
     assert "\n" not in str(raised.value)
-    assert not (Path(vocab) / TRAIN).exists()
+    assert not (output / TRAIN).exists()
     if (documents / TRAIN).exists():
         write_manifest(documents, "ingest", {TRAIN: 0, VALIDATION: 0})
         with pytest.raises(UserError, match=message):

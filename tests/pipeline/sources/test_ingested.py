@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.documents.pipeline import IngestStage, ingest
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.job import open_job
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.storage.stage import HEAD_FILE
 
 ONE = RunOptions(workers=1)
 CONFIG = IngestConfig(validation_share=0.2, min_characters=1, min_sentences=1)
@@ -79,9 +79,11 @@ def test_sentences_stay_although_they_would_be_cut_otherwise(tmp_path: Path):
 def test_an_unfinished_directory_is_refused(tmp_path: Path):
     documents = tmp_path / "documents"
     ingest([write_texts(tmp_path / "texts", list(range(5)))], str(documents), CONFIG, ONE)
-    (documents / "manifest.json").unlink()
-    (documents / HEAD_FILE).parent.mkdir()
-    (documents / HEAD_FILE).touch()
+    stage = IngestStage(
+        sources=(str(tmp_path / "texts"),), output=str(documents), config=CONFIG, max_bad=0.5
+    )
+    begun, _ = open_job(stage, stage.plan(), overwrite=True)
+    begun.write_bytes("train-00000-of-00001.parquet", b"")
     with pytest.raises(UserError, match="documents is unfinished"):
         ingest([str(documents)], str(tmp_path / "new"), CONFIG, ONE)
 

@@ -1,4 +1,4 @@
-"""What an output directory is to a command: a table of cases, and claims of local directories."""
+"""What an output directory is to a command: new, begun, finished, or somebody else's."""
 
 import re
 from collections.abc import Callable
@@ -9,56 +9,149 @@ from typing import Any
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.storage.claim import (
-    Found,
-    changed_fields,
-    claimed,
-    decide,
-    find_work,
-    other_file,
-)
+from clozeworks.pipeline.execution.job import Job, Plan, look_at_stage, open_job
+from clozeworks.pipeline.manifests import Manifest
+from clozeworks.pipeline.storage.claim import changed_fields, claimed, other_file
 from clozeworks.pipeline.storage.directory import OutputDirectory
+from clozeworks.pipeline.storage.stage import unfinished_stage
+from msgspec import structs
 
+from tests.fixtures.number_stage import NumberStage, Squares, square
 from tests.fixtures.object_stores import object_store
 
-NOTHING = Found(changes=None)
-OTHERS = Found(changes=None, other_file="thesis.tex")
-SAME = Found(changes=[])
-FINISHED = Found(changes=[], is_finished=True)
-CHANGED = Found(changes=["seed was 0, now 1"])
-CHANGED_AND_FINISHED = Found(changes=["seed was 0, now 1"], is_finished=True)
-CHANGED_WITHOUT_RESULTS = Found(changes=["seed was 0, now 1"], has_results=False)
-CHANGED_AMONG_OTHERS = Found(
-    changes=["seed was 0, now 1"], has_results=False, other_file="thesis.tex"
-)
-FOREIGN = r"^out already contains other files \(thesis\.tex, …\)\. Choose another `output`\.$"
+
+def plan_of(stage: NumberStage, inputs: str = "ab", numpy: str = "1") -> Plan:
+    plan = stage.plan()
+    head = structs.replace(
+        plan.head,
+        inputs=[{"name": name} for name in inputs],
+        versions={"numpy": numpy},
+        fingerprint=f"{stage.seed} {inputs} {numpy}",
+    )
+    return Plan(head=head, setup=None, units=plan.units)
+
+
+def begin(
+    path: Path, seed: int = 0, overwrite: bool = False, **options: Any
+) -> tuple[Job, Manifest | None]:
+    stage = NumberStage(output=str(path), seed=seed)
+    return open_job(stage, plan_of(stage, **options), overwrite)
+
+
+def do_a_unit(path: Path, **options: Any) -> None:
+    job, _ = begin(path, **options)
+    job.do(0, Squares(square))
+
+
+def finish(path: Path, **options: Any) -> None:
+    job, _ = begin(path, **options)
+    [phase] = NumberStage(output=str(path)).phases
+    for number in job.start(phase):
+        job.do(number, phase)
+    job.finish(NumberStage(output=str(path), **options))
+
+
+def add_foreign_file(path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    (path / "thesis.tex").write_text("mine")
+
+
+def nothing(path: Path) -> None:
+    pass
+
+
+FOREIGN = r"out already contains other files \(thesis\.tex, …\)\. Choose another `output`\.$"
 OTHER_WORK = (
-    r"^out was written with other settings \(seed was 0, now 1\)\. Choose another `output`, or "
-    r"start over with `overwrite`, or wait\.$"
+    r"out was written with other settings \(seed was 1, now 0\)\. Choose another `output`, or "
+    r"start over with `overwrite`\.$"
 )
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "overwritten"),
+    ("prepare", "state", "overwritten"),
     [
-        (NOTHING, "new", "new"),
-        (SAME, "begun", "new"),
-        (FINISHED, "finished", "new"),
-        (CHANGED_WITHOUT_RESULTS, "new", "new"),
-        (CHANGED, OTHER_WORK, "new"),
-        (CHANGED_AND_FINISHED, OTHER_WORK, "new"),
-        (OTHERS, FOREIGN, FOREIGN),
+        ([], "new", "new"),
+        ([add_foreign_file], FOREIGN, FOREIGN),
+        ([begin], "begun", "new"),
+        ([do_a_unit], "begun", "new"),
+        ([finish], "finished", "new"),
+        ([partial(begin, seed=1)], "new", "new"),
+        ([partial(do_a_unit, seed=1)], OTHER_WORK, "new"),
+        ([partial(finish, seed=1)], OTHER_WORK, "new"),
         # With `overwrite` only what clozeworks wrote is deleted.
-        (CHANGED_AMONG_OTHERS, FOREIGN, "new"),
+        ([partial(begin, seed=1), add_foreign_file], FOREIGN, "new"),
     ],
 )
-def test_what_is_found_decides(found: Found, state: str, overwritten: str):
+def test_what_is_found_decides(
+    tmp_path: Path, prepare: list[Callable[[Path], object]], state: str, overwritten: str
+):
+    path = tmp_path / "out"
+    for step in prepare:
+        step(path)
+    stage = NumberStage(output=str(path))
+    files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     for overwrite, wanted in ((False, state), (True, overwritten)):
         if wanted in ("new", "begun", "finished"):
-            assert decide("out", found, overwrite=overwrite) == wanted
+            found, manifest = look_at_stage(stage, plan_of(stage), overwrite)
+            assert found == wanted and (manifest is not None) == (found == "finished")
             continue
         with pytest.raises(UserError, match=wanted):
-            decide("out", found, overwrite=overwrite, advice=", or wait")
+            look_at_stage(stage, plan_of(stage), overwrite)
+    # Looking changes nothing.
+    assert files == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    if overwritten == "new":
+        begin(path, overwrite=True)
+        kept = {file.name for file in path.iterdir()}
+        assert kept == {".work"} | ({"thesis.tex"} if add_foreign_file in prepare else set())
+
+
+def test_a_changed_input_is_named(tmp_path: Path):
+    finish(tmp_path)
+    for inputs, changed in (("abc", "c"), ("a", "b"), ("ba", "their order")):
+        with pytest.raises(UserError, match=f"the inputs changed: {changed}"):
+            begin(tmp_path, inputs=inputs)
+
+
+def test_other_libraries_count_for_unfinished_work_alone(tmp_path: Path):
+    do_a_unit(tmp_path)
+    with pytest.raises(UserError, match="numpy was 1, now 2"):
+        begin(tmp_path, numpy="2")
+    finish(tmp_path)
+    _, manifest = begin(tmp_path, numpy="2")
+    assert manifest is not None and manifest.already_finished
+
+
+def test_a_directory_says_which_stage_is_unfinished(tmp_path: Path):
+    assert unfinished_stage(str(tmp_path)) is None
+    begin(tmp_path)
+    assert unfinished_stage(str(tmp_path)) == "ingest"
+    finish(tmp_path)
+    assert unfinished_stage(str(tmp_path)) is None
+
+
+def test_what_a_process_killed_beside_its_manifest_left_is_removed(tmp_path: Path):
+    finish(tmp_path)
+    OutputDirectory(str(tmp_path)).write_bytes(".work/0/squares/00000.json", b"{}")
+    begin(tmp_path)
+    assert not (tmp_path / ".work").exists()
+
+
+def test_files_that_a_failed_command_left_are_no_others(tmp_path: Path):
+    job, _ = begin(tmp_path)
+    job.write_bytes("tokenizer.json", b"{}")
+    begin(tmp_path, seed=7)
+    assert not (tmp_path / "tokenizer.json").exists()
+
+
+def test_what_an_older_version_left_unfinished_is_refused_or_replaced(tmp_path: Path):
+    old = OutputDirectory(str(tmp_path))
+    old.write_bytes(".work/head.json", b"{}")
+    begin(tmp_path)
+    old.remove(".work")
+    old.write_bytes(".work/head.json", b"{}")
+    old.write_bytes("train-00000-of-00001.parquet", b"rows")
+    with pytest.raises(UserError, match=r"other files \(train-0"):
+        begin(tmp_path)
 
 
 def test_changed_fields_are_those_of_both():
@@ -163,10 +256,3 @@ def test_files_of_others_in_a_bucket_are_found():
         OutputDirectory(f"{bucket}/out").write_bytes("train-0.parquet", b"0")
         assert other_file(f"{bucket}/out", but=re.compile(r"train-\d\.parquet")) is None
         assert other_file(f"{bucket}/out") == "train-0.parquet"
-
-
-def test_a_damaged_identity_is_only_looked_at_where_it_counts(tmp_path: Path):
-    (tmp_path / "run.json").write_text('{"seed":')
-    assert find_work(str(tmp_path), {}, "run.json", None, overwrite=True).changes == ()
-    with pytest.raises(UserError, match=r"run\.json is damaged"):
-        find_work(str(tmp_path), {}, "run.json", None, overwrite=False)

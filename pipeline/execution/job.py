@@ -1,0 +1,475 @@
+"""A job: the output directory of a stage, from its claim to its manifest.
+
+A *stage* (`ingest`, `vocab`, `build`) is done in *phases*, one after another, and a phase in
+*units*: ranges of input, partitions, shards. A unit reads, transforms and writes whole files, and
+leaves a *record*; it is done whole or not at all. All that a run needs to know lies in the output
+directory, so runners pass nothing but the numbers of units around, and any runner resumes what
+another began::
+
+    manifest.json                       finished; the last file
+    .work/3f9c…/job.json                begun: what was asked for, and what all phases need to know
+    .work/3f9c…/scatter/plan.json       the units of a phase: names, costs, payloads
+    .work/3f9c…/scatter/00012.json      the record of unit 12: done, never done again
+    .work/3f9c…/errors/scatter-12.txt   a user's mistake that a worker met
+
+The folder below ``.work`` is named for the work (configuration, inputs, library versions, and the
+format of these files), so nothing in it can be of other work: files need no stamp, and a worker
+that outlives its run writes where nobody reads.
+"""
+
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from importlib.metadata import version
+from typing import Any, ClassVar, Self
+
+import msgspec
+from msgspec import structs, to_builtins
+
+from .. import storage
+from ..data_card import CARD, data_card
+from ..errors import RunError, UserError
+from ..manifests import Manifest, StoredHead, VocabularyManifest
+from ..memory import release_memory
+from ..parsing import decode_json, parse_json
+from ..storage.claim import State, clear_stage, look
+from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
+from ..storage.stage import JOB, MANIFEST, TIMINGS, begun_in
+
+FORMAT = 6
+"""Of plans, records and temporary tables; a part of the folder's name."""
+NUM_READERS = 16
+"""Records read at a time, because object stores are slow to answer."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work."""
+
+    name: str
+    """Its files are named after it."""
+    cost: int
+    """Bytes to read, for the order of the units and the progress bar."""
+    payload: Any
+    """The work: a dataclass or plain values. Small, as plans must stay small at any corpus size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The trace of a finished unit; subclasses add counts and results."""
+
+    files: tuple[str, ...] = ()
+    """The names of its files in the output directory; not those of temporary tables."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a stage: how its work is cut into units, and how a unit is done.
+
+    Subclasses are frozen dataclasses, because they travel to the workers. Their fields are options
+    that the user gave; what is known only once the inputs are read is in `Job.setup`.
+    """
+
+    reads: tuple[Any, ...] = field(default=(), kw_only=True)
+    """Temporary tables of earlier phases (see `tables.TemporaryTable`)."""
+    writes: tuple[Any, ...] = field(default=(), kw_only=True)
+    """Temporary tables for later phases; each unit writes a file of each."""
+
+    name: ClassVar[str]
+    """Of its folder, and of its step in a cluster's user interface."""
+    payload_type: ClassVar[Any]
+    record_type: ClassVar[Any]
+
+    def plan(self, job: "Job") -> Sequence[Unit]:
+        """Return the units; may read the records of earlier phases, and raise `UserError`.
+
+        The first phase of a stage has no such method: its units are those of `Plan`.
+        """
+        raise TypeError(f"the units of {self.name} are planned when its stage is opened")
+
+    @abstractmethod
+    def do(self, job: "Job", unit: Unit) -> Record:
+        """Do one unit and return its record; may raise `UserError`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The work of a stage, known once its inputs are read."""
+
+    head: StoredHead
+    """See `storage.stage.manifest_head`."""
+    setup: Any
+    """Facts about the inputs that all phases need: a small dataclass."""
+    units: Sequence[Unit]
+    """Of the first phase."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a stage takes, in bytes, from the sizes of its input: expect errors of up to a half."""
+
+    units: str
+    input_bytes: int
+    output_bytes: int
+    temporary_bytes: int
+
+
+class Stage:
+    """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]
+    """The name of its command, and its ``stage`` in the manifest."""
+    setup_type: ClassVar[Any]
+    output: str
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Read the inputs; raise `UserError` if they, or an option, are wrong. Writes nothing."""
+
+    @abstractmethod
+    def needs(self, plan: Plan) -> Needs:
+        """Estimate what the work of `plan` takes."""
+
+    @cached_property
+    @abstractmethod
+    def phases(self) -> Sequence[Phase]:
+        """The phases in their order, with the tables that they read and write."""
+
+    @abstractmethod
+    def manifest(self, job: "Job", head: StoredHead) -> Manifest:
+        """Return the manifest of the finished work; raise `UserError` if too much of the input was
+        bad.
+        """
+
+    @abstractmethod
+    def absolute(self) -> Self:
+        """Return the stage with absolute paths, for workers in other folders."""
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """The content of ``job.json``."""
+
+    head: StoredHead
+    setup: msgspec.Raw
+    writers: dict[str, str]
+    """The phase that writes each temporary table."""
+    opened: float
+    """When the work began or resumed, in seconds since the epoch."""
+    version: str
+    """Of clozeworks, on the machine that opened the stage."""
+
+
+@dataclass(frozen=True)
+class Job(OutputDirectory):
+    """The output directory of a stage that has begun; travels to the workers."""
+
+    work: str
+    """Its folder below ``.work``."""
+    setup_type: Any = field(default=None, compare=False)
+    readable: tuple[str, ...] = field(default=(), compare=False)
+    """The temporary tables that the phase at work may read."""
+
+    def temporary(self, name: str) -> str:
+        """Return the name, in this directory, of a file that is gone at the end."""
+        return f"{WORK}/{self.work}/{name}"
+
+    @property
+    def _folder(self) -> str:
+        """The path of the temporary files."""
+        return f"{self.path.rstrip('/')}/{WORK}/{self.work}"
+
+    def is_finished(self) -> bool:
+        """Return whether the manifest is there."""
+        return storage.exists(self.file(MANIFEST))
+
+    @property
+    def setup(self) -> Any:
+        """What all phases need to know of the inputs; see `Plan`."""
+        self._begun()  # raises for another version
+        return _read_setup(self._folder, self.setup_type)
+
+    def _begun(self) -> _Begun:
+        begun = _read_begun(self._folder)
+        if begun.version != installed_version():
+            # Written down, so that the run ends: an engine would try this machine again and again.
+            with self.mistakes(f"version-{socket.gethostname()}"):
+                check_version(installed_version(), begun.version)
+        return begun
+
+    # Units and their records.
+
+    def units(self, phase: str) -> Sequence[Unit]:
+        """Return the units of a planned phase, their payloads as they are stored."""
+        return _read_units(self._folder, phase)
+
+    def unit_names(self, table: str) -> list[str]:
+        """Return the names of the units that have written a temporary table, in order."""
+        if table not in self.readable:
+            raise TypeError(f"a phase reads {table}, but does not say so")
+        return [unit.name for unit in self.units(self._begun().writers[table])]
+
+    def start(self, phase: Phase) -> list[int]:
+        """Plan a phase whose predecessors are done, unless a killed run has left its plan.
+
+        Return the numbers of its unfinished units, the most expensive first. Raise the `UserError`
+        of the plan, or of any unit that has failed.
+        """
+        self.raise_mistake()
+        with self.mistakes(f"{phase.name}-plan"):
+            # A plan that exists stays, because the records of its units refer to it by number.
+            if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
+                self.write_plan(phase, phase.plan(self._reading(phase)))
+            units = self.units(phase.name)
+            records = self._records(phase)
+            unfinished = [number for number, record in enumerate(records) if record is None]
+            # An expensive unit that began last would keep one worker busy while the others idle.
+            return sorted(unfinished, key=lambda number: (-units[number].cost, number))
+
+    def do(self, number: int, phase: Phase) -> None:
+        """Do one unit and leave its record.
+
+        Raise the `UserError` of the first unit that has failed, if any: the run is ending, and a
+        runner that tries a failed unit again must fail again.
+        """
+        self.raise_mistake()
+        with self.mistakes(f"{phase.name}-{number}"):
+            stored = self.units(phase.name)[number]
+            unit = replace(stored, payload=decode_json(stored.payload, phase.payload_type))
+            record = phase.do(self._reading(phase), unit)
+            file = self.temporary(f"{phase.name}/{number:05d}.json")
+            self.write_bytes(file, msgspec.json.encode(record))
+        release_memory()
+
+    def write_plan(self, phase: Phase, units: Sequence[Unit]) -> None:
+        """Write the plan of a phase."""
+        file = self.temporary(f"{phase.name}/plan.json")
+        self.write_bytes(file, msgspec.json.encode(units))
+
+    def _reading(self, phase: Phase) -> "Job":
+        return replace(self, readable=tuple(table.name for table in phase.reads))
+
+    def finished_units(self, phase: str) -> set[int]:
+        """Return the numbers of the units that have left a record."""
+        # 00012.json, but not plan.json.
+        files = storage.file_names(f"{self._folder}/{phase}")
+        stems = (file.removesuffix(".json") for file in files)
+        return {int(stem) for stem in stems if stem.isdecimal()}
+
+    def records(self, phase: Phase | type[Phase]) -> list[Any]:
+        """Return the records of all units of a finished phase, in the order of its plan."""
+        records = self._records(phase)
+        for unit, record in zip(self.units(phase.name), records, strict=True):
+            if record is None:
+                raise UserError(
+                    f"The files of {phase.name} {unit.name} in {self.path} are missing; "
+                    "rerun to recreate them."
+                )
+        return records
+
+    def _records(self, phase: Phase | type[Phase]) -> list[Any]:
+        """Return the record of each unit; None if it has none, or a file of it is missing."""
+        # One listing, so that no unit that has no record costs a request of an object store.
+        finished = self.finished_units(phase.name)
+        names_in_folder: dict[str, set[str]] = {}
+
+        def is_there(file: str) -> bool:
+            folder, _, name = file.rpartition("/")
+            if folder not in names_in_folder:  # one listing of a folder serves all of its files
+                names_in_folder[folder] = set(storage.file_names(self.file(folder)))
+            return name in names_in_folder[folder]
+
+        def read(number: int) -> Any:
+            if number not in finished:
+                return None
+            path = f"{self._folder}/{phase.name}/{number:05d}.json"
+            return parse_json(storage.read_bytes(path), phase.record_type, path, _ADVICE)
+
+        units = self.units(phase.name)
+        writers = self._begun().writers
+        tables = [table for table, writer in writers.items() if writer == phase.name]
+        records: list[Any] = []
+        with ThreadPoolExecutor(NUM_READERS) as pool:
+            for unit, record in zip(units, pool.map(read, range(len(units))), strict=True):
+                if record is not None:
+                    files = [self.temporary(f"{table}/{unit.name}.arrow") for table in tables]
+                    if not all(map(is_there, [*files, *record.files])):
+                        record = None
+                records.append(record)
+        return records
+
+    # Mistakes.
+
+    @contextmanager
+    def mistakes(self, place: str) -> Iterator[None]:
+        """Write down the message of a `UserError` that the body raises, for the launching process.
+
+        Raise `RunError` with the same message if it cannot be written down, because the disk is
+        full or the store cannot be reached.
+        """
+        try:
+            yield
+        except UserError as error:
+            try:
+                self.write_bytes(self.temporary(f"errors/{place}.txt"), str(error).encode())
+            except (UserError, RunError):
+                raise RunError(str(error)) from None
+            raise
+
+    def raise_mistake(self) -> None:
+        """Raise the `UserError` of the first mistake that any worker has met."""
+        folder = f"{self._folder}/errors"
+        for file in storage.file_names(folder):
+            raise UserError(storage.read_bytes(f"{folder}/{file}").decode())
+
+    def stop(self) -> None:
+        """Stop workers from starting further units, until the stage is opened again."""
+        self.write_bytes(self.temporary("errors/stopped.txt"), b"The run was interrupted.")
+
+    def forget_mistakes(self) -> None:
+        """Let units begin again."""
+        self.remove(self.temporary("errors"))
+
+    # The end.
+
+    def finish(self, stage: Stage) -> Manifest:
+        """Write the manifest of a stage whose phases are done, delete what is temporary, and return
+        the manifest with its digest. The time goes into a file of its own.
+        """
+        with self.mistakes("finish"):
+            # Not from `stage.plan`, which would read the inputs again, perhaps elsewhere.
+            begun = self._begun()
+            manifest = stage.manifest(self, begun.head)
+            # Fields at their defaults are left out, but for the version and options.
+            always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
+            content = canonical_json({**to_builtins(manifest), **always})
+            if not isinstance(manifest, VocabularyManifest):
+                self.write_bytes(CARD, data_card(manifest).encode())
+            seconds = round(time.time() - begun.opened, 3)
+            self.write_bytes(TIMINGS, canonical_json({"seconds": seconds}))
+            # From here on the stage is finished; a kill before the next line only leaves litter.
+            self.write_bytes(MANIFEST, content)
+            self.remove(WORK)
+            return structs.replace(manifest, digest=digest_of(content))
+
+
+_ADVICE = "Rerun with `overwrite` to start over."
+
+
+# A process reads each of these once for all that it does: a folder is that of one work alone.
+
+
+@lru_cache(maxsize=4)
+def _read_begun(folder: str) -> _Begun:
+    path = f"{folder}/{JOB}"
+    try:
+        return parse_json(storage.read_bytes(path), _Begun, path)
+    except FileNotFoundError:
+        raise RunError(
+            f"{path} is missing: another process may have removed it; rerun to resume."
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def _read_setup(folder: str, kind: Any) -> Any:
+    return parse_json(bytes(_read_begun(folder).setup), kind, f"{folder}/{JOB}")
+
+
+@dataclass(frozen=True)
+class _StoredUnit(Unit):
+    payload: msgspec.Raw
+
+
+@lru_cache(maxsize=4)
+def _read_units(folder: str, phase: str) -> Sequence[Unit]:
+    path = f"{folder}/{phase}/plan.json"
+    try:
+        return parse_json(storage.read_bytes(path), list[_StoredUnit], path, _ADVICE)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing. {_ADVICE}") from None
+
+
+def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
+    """Begin or resume the work of a stage; return its job, and the manifest if it is finished.
+
+    Raise `UserError` if the directory belongs to other work; see `storage.claim.look`.
+    """
+    writers = table_writers(stage)
+    state, manifest = look_at_stage(stage, plan, overwrite)
+    job = Job(stage.output, _folder_of(plan.head), stage.setup_type)
+    if state == "finished":
+        job.remove(WORK)  # left by a process that was killed beside its manifest
+        return job, manifest
+    if state == "new":
+        clear_stage(stage.output)
+    else:
+        job.forget_mistakes()
+    # Again when resuming, which changes nothing: the same work has the same units. Later phases are
+    # planned once those before are done.
+    job.write_plan(stage.phases[0], plan.units)
+    begun = {
+        "head": to_builtins(plan.head),
+        "setup": plan.setup,
+        "writers": writers,
+        "opened": time.time(),
+        "version": installed_version(),
+    }
+    # Last: with it, the stage has begun.
+    job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
+    for read in (_read_begun, _read_setup, _read_units):  # of the same work, begun before
+        read.cache_clear()
+    return job, None
+
+
+def look_at_stage(stage: Stage, plan: Plan, overwrite: bool) -> tuple[State, Manifest | None]:
+    """Return the state of a stage's work, and its manifest if it is finished; change nothing."""
+    return look(stage.output, plan.head, _folder_of(plan.head), overwrite=overwrite)
+
+
+def _folder_of(head: StoredHead) -> str:
+    return digest_of({"work": head.fingerprint, "format": FORMAT})[:16]
+
+
+def table_writers(stage: Stage) -> Mapping[str, str]:
+    """Return the phase that writes each table; raise `TypeError` unless each is written before it
+    is read.
+    """
+    writers: dict[str, str] = {}
+    for phase in stage.phases:
+        for table in phase.reads:
+            if table.name not in writers:
+                raise TypeError(
+                    f"{phase.name} reads {table.name}, but no phase before it writes it"
+                )
+        writers |= dict.fromkeys((table.name for table in phase.writes), phase.name)
+    return writers
+
+
+def job_of(stage: Stage) -> Job | None:
+    """Return the job of a stage that has begun, anywhere, and is not finished; None if none."""
+    # The manifest first: a process killed after writing it leaves a job too.
+    if storage.exists(storage.join(stage.output, MANIFEST)):
+        return None
+    for folder in begun_in(stage.output):
+        return Job(stage.output, folder, stage.setup_type)
+    return None
+
+
+def check_version(here: str, of_opener: str) -> None:
+    """Raise `UserError` if this machine has other versions than the one that opened a stage."""
+    if here != of_opener:
+        raise UserError(
+            f"{socket.gethostname()} has {here}, but the run was opened by {of_opener}: "
+            "install the same on all machines."
+        )
+
+
+@cache
+def installed_version() -> str:
+    """Return the version of clozeworks on this machine, after its name."""
+    return f"clozeworks {version('clozeworks')}"
