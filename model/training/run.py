@@ -33,7 +33,7 @@ from msgspec import Struct
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import stable_hash
-from ...pipeline.storage.claim import claimed, decide, find_work
+from ...pipeline.storage.claim import claimed, resumes
 from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
 from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD
@@ -86,8 +86,7 @@ def claimed_run(
 
 def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool) -> bool:
     """Return whether `claimed_run` would resume a run; raises `UserError` as it would."""
-    found = find_work(output, identity, RUN, RESULTS, overwrite=overwrite)
-    return decide(output, found, overwrite=overwrite) != "new"
+    return resumes(output, identity, RUN, overwrite=overwrite, results=RESULTS)
 
 
 def read_summary(

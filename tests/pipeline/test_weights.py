@@ -13,7 +13,7 @@ import pytest
 from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.estimate import estimate_stage
+from clozeworks.pipeline.execution.runner import estimate_stage
 from clozeworks.pipeline.instances.origins import copies_in_pass
 from clozeworks.pipeline.instances.pipeline import InstancesStage, build
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
