@@ -91,8 +91,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     import torch
     from clozeworks.model.config import PretrainConfig
     from clozeworks.model.pretraining.plan import make_plan
-    from clozeworks.model.pretraining.setup import set_up
-    from clozeworks.model.pretraining.start import start
+    from clozeworks.model.pretraining.setup import set_up, start
     from clozeworks.model.training.device import pinned_attention, trim_memory
     from clozeworks.model.training.ranks import Ranks
     from clozeworks.model.training.threads import prefetch

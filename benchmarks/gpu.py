@@ -49,8 +49,7 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED, PretrainBatch
 from clozeworks.model.encoders.shape import SIZES
-from clozeworks.model.pretraining.batches import make_batches, pack_batches
-from clozeworks.model.pretraining.packing import packs_rows
+from clozeworks.model.pretraining.batches import make_batches, pack_batches, packs_rows
 from clozeworks.model.training import device as devices
 from clozeworks.model.training.device import (
     compiles,

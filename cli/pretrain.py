@@ -73,7 +73,6 @@ def pretrain(
     unfinished run.
     """
     config = make_config(PretrainConfig, values)
-    _check_finished(instances)
     wait_for_width(_hidden_size(config))
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
@@ -103,15 +102,6 @@ def pretrain(
         warn(f"{rose}; lower --learning-rate or train longer")
         ctx.exit(1)
     return result
-
-
-def _check_finished(instances: tuple[str, ...]) -> None:
-    """Raise `UserError` unless all instances are there, before PyTorch is imported."""
-    from ..pipeline.manifests import InstancesManifest
-    from ..pipeline.storage.stage import read_manifest
-
-    for directory in instances:
-        read_manifest(directory, InstancesManifest)
 
 
 class _Shape(Struct):

@@ -1,12 +1,12 @@
 """Make batches of tensors: padded ones of rows of similar length, or packed ones of rows one after
-the other.
+the other, if attention to these works on the device.
 
 A packed batch has few different shapes, so that a compiled model meets no new ones: its tokens are
 padded to a multiple of `TOKEN_BLOCK`, its predictions to one of `PREDICTION_BLOCK`, and its rows to
 a number that the caller sets.
 
 Shapes: B rows, L padded length, T real tokens, M predicted tokens, N tokens with padding, in a
-packed batch.
+packed batch; D hidden size, E = 3 D (queries, keys and values).
 """
 
 import numpy as np
@@ -15,12 +15,25 @@ from torch import Tensor
 
 from ...pipeline.instances.rows import Rows, between, select, sequences
 from ...pipeline.ragged import divide_up, places
-from ..encoders.attention import TOKEN_BLOCK
+from ..encoders.attention import TOKEN_BLOCK, PackedRows, PaddedRows
+from ..encoders.config import EncoderConfig
 from ..encoders.heads import IGNORED, PretrainBatch
+from ..notices import print_notice
+from ..training.device import pinned_attention
 
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
 """The number of sequences in packed rows is padded to a multiple of this."""
+# Of the check whether packed rows work:
+CHECKED_ROWS = 5
+ROW_LENGTH = 40
+CHECKED_WINDOW = 8
+"""Smaller than the rows checked, so that a window that is ignored shows."""
+NUM_EMPTY_ROWS = 2
+"""At the end of packed rows, as batches have them."""
+TOLERANCE = 0.03
+"""Largest difference, relative to the size of what is compared: bf16 keeps 8 bits."""
+DROPOUT = 0.1
 
 
 def make_batches(
@@ -211,3 +224,70 @@ def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) 
         masked_ids=torch.from_numpy(labels_M),
         next_sentence_label_B=label_B,
     )
+
+
+def packs_rows(config: EncoderConfig, device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether to train a model of this shape on packed rows: on a GPU in bf16 or fp16.
+
+    If `check_packing` fails there, say so in a line.
+    """
+    if device.type != "cuda" or dtype == torch.float32:
+        return False
+    try:
+        # The padded rows that it compares with must not be those of cuDNN, which training never
+        # uses and which refuses some shapes.
+        with pinned_attention():
+            check_packing(config, device, dtype)
+    except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        print_notice(
+            f"Rows are padded, because attention to packed rows does not work here ({reason})."
+        )
+        return False
+    return True
+
+
+def check_packing(config: EncoderConfig, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise an error unless attention to padded and to packed rows is the same, and so are their
+    gradients.
+
+    FlashAttention's operator has no public signature, and GPUs before Ampere lack it; attention to
+    padded rows is public. `AssertionError` is raised for a difference, and any error of the
+    operator as it is.
+    """
+    num_tokens = CHECKED_ROWS * ROW_LENGTH
+    # Where each row starts, and the last one ends: 0 40 80 120 160 200 200 200.
+    starts = [row * ROW_LENGTH for row in range(CHECKED_ROWS + 1)] + [num_tokens] * NUM_EMPTY_ROWS
+    row_starts = torch.tensor(starts, dtype=torch.int32, device=device)
+    packed = PackedRows(row_starts, ROW_LENGTH, config.is_decoder)
+    padded = PaddedRows(CHECKED_ROWS, ROW_LENGTH, None, None, config.is_decoder)
+    num_heads = config.num_attention_heads
+    # Of its own, so that a check does not change what the run draws.
+    generator = torch.Generator().manual_seed(0)
+    qkv_TE = torch.randn(num_tokens, 3 * config.hidden_size, generator=generator)
+    qkv_TE = qkv_TE.to(device, dtype)
+    for window in config.windows:
+        if window is not None:
+            window = min(window, CHECKED_WINDOW)
+        expected = _values_and_gradient(padded, qkv_TE, num_heads, window)
+        computed = _values_and_gradient(packed, qkv_TE, num_heads, window)
+        difference = (expected - computed).norm()
+        if not difference <= TOLERANCE * expected.norm():  # NaN is a difference too
+            raise AssertionError("its values or gradients differ from those of padded rows")
+    # With dropout nothing can be compared exactly; but of values that are all 1, the mean stays 1.
+    dropped_TD = packed.attend(torch.ones_like(qkv_TE), num_heads, DROPOUT).float()
+    keeps_mean = abs(dropped_TD.mean() - 1) <= TOLERANCE
+    # An operator that ignores the rate would return ones.
+    drops_any = dropped_TD.std() > 0.01
+    if not (keeps_mean and drops_any):
+        raise AssertionError("dropout does not keep the mean")
+
+
+def _values_and_gradient(
+    layout: PaddedRows | PackedRows, qkv_TE: Tensor, num_heads: int, window: int | None
+) -> Tensor:
+    qkv_TE = qkv_TE.clone().requires_grad_()
+    values_TD = layout.attend(qkv_TE, num_heads, 0.0, window)
+    loss = values_TD.float().square().sum()
+    (gradient_TE,) = torch.autograd.grad(loss, qkv_TE)
+    return torch.cat([values_TD.detach(), gradient_TE], 1).float()

@@ -103,6 +103,10 @@ class InstanceDirectory:
         """Whether rows are sentence pairs with a next-sentence label."""
         return self.manifest.config.pairing != "none"
 
+    def other_split(self, split: str) -> "InstanceDirectory":
+        """Open another split of the same directory; raises as `open_instances` does."""
+        return _open_split(self.path, self.manifest, split)
+
 
 def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """Read the manifest and the footers of the shards of `split` in `path`, a local or remote
@@ -112,7 +116,10 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     the split is empty.
     """
     path = str(path).rstrip("/")
-    manifest = read_manifest(path, InstancesManifest)
+    return _open_split(path, read_manifest(path, InstancesManifest), split)
+
+
+def _open_split(path: str, manifest: InstancesManifest, split: str) -> InstanceDirectory:
     splits = sorted({shard.split for shard in manifest.shards})
     if split not in splits:
         raise UserError(f"{path} has no split {split}, only {' and '.join(splits)}.")

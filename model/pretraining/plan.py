@@ -87,13 +87,14 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
     checkpoint = None
     if config.checkpoint is not None:
         checkpoint = Checkpoint.open(config.checkpoint)
-    config = with_model_defaults(config, checkpoint)
-    directories = _open_directories(config, instances, checkpoint)
-    identity = identity_fields(config)
-    # Their content, not their paths: a directory may be moved between an interruption and a resume.
+    defaults = model_defaults(config, checkpoint)
+    objective = defaults["objective"]
+    directories = _open_directories(config, objective, instances, checkpoint)
+    # What follows from the instances does not distinguish runs; nor do their paths, as a directory
+    # may be moved between an interruption and a resume.
+    identity = identity_fields(config) | defaults
     identity["instances"] = [directory.manifest.digest for directory in directories]
-    # Only now: what follows from the instances does not distinguish runs.
-    config = with_instance_defaults(config, directories)
+    config = replace(config, **defaults, **instance_defaults(config, objective, directories))
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     vocabulary = directories[0].vocabulary  # all directories have the same
     first_steps = (0, *schedule.phase_ends)
@@ -118,8 +119,8 @@ def _kind(config: PretrainConfig, checkpoint: Checkpoint | None) -> type[Encoder
     return CONFIGS[config.architecture or "bert"]
 
 
-def with_model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> PretrainConfig:
-    """Return the options with the defaults that depend on the kind of encoder.
+def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dict[str, Any]:
+    """Return the options that are left to the kind of encoder.
 
     Raises `UserError` if the checkpoint's is another one than asked for, and for a size or an
     objective that it does not have.
@@ -149,7 +150,7 @@ def with_model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -
     if rate is None:
         _, hidden_size, _ = kind.sizes[config.model]
         rate = PAPERS_RATE if checkpoint else _default_rate(config.hidden_size or hidden_size)
-    return replace(config, objective=objective, dropout=dropout, learning_rate=rate)
+    return {"objective": objective, "dropout": dropout, "learning_rate": rate}
 
 
 def _default_rate(hidden_size: int) -> float:
@@ -167,7 +168,7 @@ def _default_rate(hidden_size: int) -> float:
 
 
 def _open_directories(
-    config: PretrainConfig, instances: list[str], checkpoint: Checkpoint | None
+    config: PretrainConfig, objective: str, instances: list[str], checkpoint: Checkpoint | None
 ) -> list[InstanceDirectory]:
     """Open one or two directories; raises `UserError` unless they match each other, the options and
     the checkpoint.
@@ -182,7 +183,7 @@ def _open_directories(
             "one with the other's vocabulary."
         )
     for directory in directories:
-        if config.objective == "mlm+nsp" and not directory.has_pairs:
+        if objective == "mlm+nsp" and not directory.has_pairs:
             raise UserError(
                 f"{directory.path} was built with `pairing` none: it has no next sentences; use "
                 "`objective` mlm."
@@ -234,10 +235,10 @@ def check_memory(needs: str, num_bytes: int, advice: str) -> None:
         )
 
 
-def with_instance_defaults(
-    config: PretrainConfig, directories: Sequence[InstanceDirectory]
-) -> PretrainConfig:
-    """Return the options with the defaults that depend on the instances."""
+def instance_defaults(
+    config: PretrainConfig, objective: str, directories: Sequence[InstanceDirectory]
+) -> dict[str, Any]:
+    """Return the options that are left to the instances."""
     first = directories[0]
     changes: dict[str, Any] = {}
     if not (config.steps or config.tokens or config.hours):
@@ -249,10 +250,10 @@ def with_instance_defaults(
         # The same masks in each of 40 passes would be learned by heart.
         is_stored_once = all(directory.manifest.config.duplicates == 1 for directory in directories)
         draws = is_stored_once or bool(config.mask_rate or config.mask_split)
-        uses_masks = config.objective != "ltr"
+        uses_masks = objective != "ltr"
         kind = first.manifest.config.masking if draws and uses_masks else "none"
         changes["dynamic_masking"] = kind
-    return replace(config, **changes)
+    return changes
 
 
 def run_fields(config: PretrainConfig, kind: type[EncoderConfig]) -> dict[str, Any]:

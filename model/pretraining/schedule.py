@@ -111,7 +111,7 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
 
 def _num_steps(config: PretrainConfig, mean_lengths: list[float]) -> int:
     if config.tokens is None:
-        assert config.steps is not None, "see `plan.with_instance_defaults`"
+        assert config.steps is not None, "see `plan.instance_defaults`"
         return config.steps
     shares = (1.0,)
     if len(mean_lengths) == 2:

@@ -1,28 +1,47 @@
-"""Set up a planned run on its device, and make its batches, padded or packed.
+"""Set up a planned run on its device: the batches of its updates, and what it begins with, new or
+from a checkpoint.
 
 An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches
 of rows of similar length; `training.update` says how a global batch is divided between
 micro-batches and ranks.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, between, select, sequences
+from ...pipeline.seeding import stable_hash
+from ..checkpoint import Checkpoint, load_tensors, read_model
 from ..config import EVALUATION_ROWS
+from ..copies import local_copy
+from ..encoders.catalogue import make_pretrain_model
+from ..encoders.config import EncoderConfig
+from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainBatch, PretrainModel
-from ..training.device import product_dtype, rows_per_micro_batch, tokens_at_once
+from ..notices import print_notice
+from ..training.device import compiles, product_dtype, rows_per_micro_batch, tokens_at_once
+from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
-from ..training.update import Loss
-from .batches import make_batches, pack_batches
-from .data import InstanceDirectory, open_instances, read_split
-from .evaluate import batch_sums, evaluation_batches
-from .packing import packs_rows
-from .plan import PretrainPlan, check_memory
+from ..training.run import (
+    OPTIMIZER,
+    STATE,
+    advice_if_damaged,
+    read_state,
+)
+from ..training.update import Loss, Updater
+from .batches import make_batches, pack_batches, packs_rows
+from .data import read_split
+from .evaluate import NUM_SUMS, batch_sums, evaluation_batches
+from .new_vocabulary import move_to_vocabulary
+from .plan import PretrainPlan, check_memory, run_fields
 from .sequence import RowSequence
+from .state import PretrainState
 
 
 class GlobalBatch(NamedTuple):
@@ -74,11 +93,14 @@ class PretrainSetup:
         if ranks.device.type == "cuda":
             batches = [batch.pin() for batch in batches]
         separated = sequences(rows)  # documents that are packed into one row
+        num_predicted = int(separated.num_masked.sum())
+        if self.plan.objective == "ltr":  # every token but each row's first
+            num_predicted = int(separated.lengths.sum()) - len(separated)
         return GlobalBatch(
             batches=batches,
             num_rows=len(rows),
             lengths=separated.lengths,
-            num_predicted=_num_predicted(separated, self.plan.objective),
+            num_predicted=num_predicted,
             num_padded=num_padded_here * ranks.num_ranks,
         )
 
@@ -118,23 +140,144 @@ def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) ->
     needed = 4 * num_copies * num_parameters  # fp32
     check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
     dtype = product_dtype(plan.config.precision, ranks.device)
+    validation = []
+    for directory in plan.directories:
+        rows = read_split(directory.other_split("validation"))
+        # Ranks take turns, so that each has the same number of rows.
+        own = np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks)
+        validation.append(select(rows, own))
     return PretrainSetup(
         plan=plan,
         ranks=ranks,
-        validation=[_held_out(directory, num_rows, ranks) for directory in plan.directories],
+        validation=validation,
         dtype=dtype,
         packs=packs_rows(plan.shape, ranks.device, dtype),
         tokens_at_once=tokens_at_once(plan.shape, ranks.device),
     )
 
 
-def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> Rows:
-    rows = read_split(open_instances(directory.path, "validation"))
-    # Ranks take turns, so that each has the same number of rows.
-    return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))
+def start(
+    setup: PretrainSetup, latest: Path | None
+) -> tuple[PretrainModel, Updater[PretrainBatch], PretrainState]:
+    """Return what the run begins with: new, from another model's weights, or as the run's own
+    `latest` checkpoint has it.
+    """
+    plan = setup.plan
+    config = plan.config
+    if latest:
+        model = read_model(latest)
+    elif plan.checkpoint:
+        model = _model_from(plan.checkpoint, plan)
+    else:
+        model = initial_model(plan.shape, config.seed)
+    device = setup.ranks.device
+    # Before the optimiser is made, which keeps its averages where the parameters are.
+    model.to(device)
+    model.encoder.recomputes_layers = config.activation_checkpointing
+    if compiles(config.compile, device):
+        model.compile_parts()
+    corrects_bias = model.config.corrects_bias
+    optimizer = make_optimizer(model, config.weight_decay, bias_correction=corrects_bias)
+    updater: Updater[PretrainBatch] = Updater(
+        model,
+        optimizer,
+        setup.ranks,
+        dtype=setup.dtype,
+        dropout_seed=(config.seed, "dropout"),
+    )
+    state = PretrainState()
+    if latest:
+        averages, state = read_state(latest, PretrainState)
+        if len(state.sums) != NUM_SUMS or not _load_optimizer(updater, averages):
+            raise UserError(
+                f"{latest}/{STATE} is damaged or belongs to another model. "
+                f"{advice_if_damaged(latest)}"
+            )
+    elif config.checkpoint and config.can_be_prolonged and config.vocabulary_from == "checkpoint":
+        # In another vocabulary a row of the averages would be another token's.
+        _continue_optimizer(updater, config.checkpoint)
+    return model, updater, state
 
 
-def _num_predicted(rows: Rows, objective: str) -> int:
-    if objective == "ltr":  # every token but each row's first
-        return int(rows.lengths.sum()) - len(rows)
-    return int(rows.num_masked.sum())
+def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
+    """Return another run's model, fitted to the instances' vocabulary and lengths; say what is new
+    in it.
+    """
+    config = plan.config
+    shape = checkpoint.shape
+    shape = replace(shape, **run_fields(config, type(shape)))
+    # Initialised whole first, so that the heads that it lacks, as most published encoders do, are
+    # what this seed gives a new model.
+    model = initial_model(shape, config.seed)
+    missing = checkpoint.load_into(model, new=tuple(model.heads))
+    new_parts: dict[str, None] = {}  # in order, each once
+    for prefix, name in model.heads.items():
+        if any(key.startswith(prefix) for key in missing):
+            new_parts[name] = None
+    if new_parts:
+        lacks = " and no ".join(new_parts)
+        print_notice(f"{checkpoint.name} has no {lacks}; they start from random weights.")
+    if config.vocabulary_from == "instances":
+        old = checkpoint.vocabulary()
+        new = plan.directories[0].vocabulary
+        model, moved = move_to_vocabulary(model, old, new)
+        counts = [
+            f"{moved.copied:,} embeddings copied",
+            f"{moved.averaged:,} averaged over a token's old pieces",
+        ]
+        if moved.without_pieces:
+            counts.append(f"{moved.without_pieces:,} over all tokens")
+        sizes = f"from a vocabulary of {len(old):,} tokens to one of {len(new):,}"
+        print_notice(f"Moved the model {sizes}: {', '.join(counts)}.")
+    before = model.config.max_position_embeddings
+    num_positions = plan.shape.max_position_embeddings
+    if num_positions > before:
+        print_notice(f"Extended the model from {before} to {num_positions} positions.")
+        model = model.with_positions(num_positions)
+    return model
+
+
+def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> None:
+    """Take over the optimiser's averages that are stored beside a model, if there are some that
+    fit.
+    """
+    path = local_copy(f"{checkpoint}/{STATE}") / OPTIMIZER
+    if not path.is_file():
+        return
+    fresh = updater.state_dict()
+    decays = [group["weight_decay"] for group in updater.optimizer.param_groups]
+    if _load_optimizer(updater, load_tensors(path, "Use another checkpoint.")):
+        # The groups came with the other run's; rates are set before each update.
+        for group, decay in zip(updater.optimizer.param_groups, decays, strict=True):
+            group["weight_decay"] = decay
+        print_notice(f"The optimiser continues from {path}.")
+        return
+    # Another optimiser, or a model that was given positions.
+    updater.load_state_dict(fresh)
+    print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
+
+
+def _load_optimizer(updater: Updater[PretrainBatch], state: Mapping[str, Any]) -> bool:
+    """Load an optimiser's state; return whether it is one of this model: Adam's averages are
+    finite and have their parameters' shapes.
+    """
+    try:
+        updater.load_state_dict(state)
+        for parameter, averages in updater.optimizer.state.items():
+            for average in averages.values():
+                is_count = average.shape == ()  # the number of steps
+                if not is_count and average.shape != parameter.shape:
+                    return False
+                if not average.isfinite().all():
+                    return False
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+def initial_model(shape: EncoderConfig, seed: int) -> PretrainModel:
+    """Return a model of this shape with its initial weights."""
+    model = make_pretrain_model(shape)
+    generator = torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1)
+    initialise(model, shape, generator)
+    return model

@@ -91,8 +91,8 @@ def test_all_of_it_runs_on_a_gpu(tmp_path):
     code = f"""
 from tests.fixtures import null_gpu
 null_gpu.install()
-from clozeworks.model.pretraining import packing
-packing.check_packing = lambda *_: None
+from clozeworks.model.pretraining import batches
+batches.check_packing = lambda *_: None
 gpu.main({sizes!r})
 gpu.TRAINED = "tiny"
 gpu.main({parts!r})

@@ -15,11 +15,15 @@ from clozeworks.model.encoders.bert import BertForPreTraining, segment_embedding
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED, PretrainBatch, PretrainModel
-from clozeworks.model.pretraining import batches, packing
-from clozeworks.model.pretraining.batches import make_batches, pack_batches
+from clozeworks.model.pretraining import batches
+from clozeworks.model.pretraining.batches import (
+    check_packing,
+    make_batches,
+    pack_batches,
+    packs_rows,
+)
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import batch_sums
-from clozeworks.model.pretraining.packing import check_packing, packs_rows
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import autocast
 from clozeworks.pipeline.instances.rows import Rows
@@ -182,7 +186,7 @@ def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
     def missing(*_: object) -> None:
         raise NotImplementedError("no kernel for this GPU\nand much more")
 
-    monkeypatch.setattr(packing, "check_packing", missing)
+    monkeypatch.setattr(batches, "check_packing", missing)
     assert not packs_rows(SHAPE, torch.device("cuda"), torch.bfloat16)
     assert capsys.readouterr().err == (
         "Rows are padded, because attention to packed rows does not work here (no kernel for this "

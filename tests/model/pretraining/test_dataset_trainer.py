@@ -13,7 +13,7 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.start import initial_model
+from clozeworks.model.pretraining.setup import initial_model
 from clozeworks.model.training.optim import make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
 

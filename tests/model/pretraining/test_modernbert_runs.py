@@ -21,7 +21,7 @@ from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.start import initial_model
+from clozeworks.model.pretraining.setup import initial_model
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file

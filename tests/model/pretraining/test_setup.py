@@ -13,7 +13,7 @@ from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import plan
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.plan import make_plan, with_instance_defaults, with_model_defaults
+from clozeworks.model.pretraining.plan import instance_defaults, make_plan, model_defaults
 from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
@@ -42,19 +42,19 @@ def make_setup(instances: str, **changes: Any):
     ],
 )
 def test_the_default_rate_goes_by_the_width_of_a_new_encoder(options, rate):
-    config = with_model_defaults(PretrainConfig(**options), None)
-    assert config.peak_rate == pytest.approx(rate)
+    defaults = model_defaults(PretrainConfig(**options), None)
+    assert defaults["learning_rate"] == pytest.approx(rate)
 
 
 def test_a_bert_has_no_size_of_ettin():
     with pytest.raises(UserError, match="`model` is ettin-17m, which is a size of a ModernBERT"):
-        with_model_defaults(PretrainConfig(model="ettin-17m"), None)
+        model_defaults(PretrainConfig(model="ettin-17m"), None)
 
 
 def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
     checkpoint = Checkpoint.open(make_checkpoint(tmp_path / "model"))
     config = PretrainConfig(checkpoint=checkpoint.name, model="tiny")
-    assert with_model_defaults(config, checkpoint).peak_rate == 1e-4
+    assert model_defaults(config, checkpoint)["learning_rate"] == 1e-4
 
 
 def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_path):
@@ -64,8 +64,8 @@ def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_p
     assert make_setup(instances, steps=7).plan.schedule.num_steps == 7
     assert make_setup(instances, hours=1.0).plan.schedule.num_steps is None
     many = replace(open_instances(instances), row_groups=open_instances(instances).row_groups * 700)
-    config = with_instance_defaults(PretrainConfig(batch_size=1), [many])
-    assert config.steps == 1_000_000
+    defaults = instance_defaults(PretrainConfig(batch_size=1), "mlm", [many])
+    assert defaults["steps"] == 1_000_000
 
 
 @pytest.mark.parametrize(

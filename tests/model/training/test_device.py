@@ -6,7 +6,7 @@ import pytest
 import torch
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
-from clozeworks.model.pretraining.packing import packs_rows
+from clozeworks.model.pretraining.batches import packs_rows
 from clozeworks.model.training import device as device_module
 from clozeworks.model.training.device import (
     compiles,
