@@ -10,26 +10,29 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
-from .classify import Classification, read_classify
+from .classify import Classification, TextExample, read_classify
 from .glue import GLUE
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
 from .options import Size, TaskOptions
 from .squad import Squad, read_squad
-from .task import Task
+from .task import Task, read_labelled
 
 
 class TaskEntry(NamedTuple):
     """A task's class and reader."""
 
     kind: type[Task]
-    read: Callable[[Sequence[Path], TaskOptions], Task]
-    """From its training files and the options."""
+    read: Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]
+    """Returns the task that its training files and the options define, and their examples."""
 
 
 def _glue(task: Classification) -> TaskEntry:
-    # Its columns and classes are published, so the training files have no say.
-    def read(_: Sequence[Path], options: TaskOptions) -> Classification:
-        return replace(task, **options.given("max_length"))
+    # Its columns and classes are published, so the training files have no say in them.
+    def read(
+        files: Sequence[Path], options: TaskOptions
+    ) -> tuple[Classification, list[TextExample]]:
+        chosen = replace(task, **options.given("max_length"))
+        return chosen, read_labelled(chosen, files)
 
     return TaskEntry(Classification, read)
 

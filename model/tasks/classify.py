@@ -7,7 +7,7 @@ Shapes: N examples, B rows, K classes (1 for regression).
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -148,8 +148,10 @@ class Classification(Task[TextExample]):
             headerless = self.glue.headerless
             # The server expects a prediction for every line of a test file.
             max_short_share = self.glue.max_short_share if labelled else 0.0
-        rows = read_rows(path, headerless, max_short_share)
-        yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+        yield from self._examples(read_rows(path, headerless, max_short_share), labelled)
+
+    def _examples(self, rows: Iterable[TableRow], labelled: bool) -> Iterator[TextExample]:
+        return usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _example(self, row: TableRow, labelled: bool) -> TextExample:
         text = row.text(row.first_column(self.text) or self.text[0])
@@ -381,17 +383,21 @@ def example_logits(outputs: Outputs, features: Sequence[Feature]) -> np.ndarray:
 # --------------------------------------------------------------------------------------------------
 
 
-def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification:
-    """Return the task that the training `files`, a table of the user's own, define.
+def read_classify(
+    files: Sequence[Path], options: TaskOptions
+) -> tuple[Classification, list[TextExample]]:
+    """Return the task that the training `files`, a table of the user's own, define, and their
+    examples.
 
     Labels that are words or whole numbers are classes; labels with fractions make it a regression.
     Lists of labels are any number of classes for each text. Raises `UserError` for missing columns,
     and for labels that cannot be classes.
     """
-    rows = chain.from_iterable(map(read_rows, files))
-    first = next(rows, None)
-    if first is None:
+    tables = [list(read_rows(file)) for file in files]
+    rows = list(chain.from_iterable(tables))
+    if not rows:
         raise UserError(f"{files[0]} contains no rows.")
+    first = rows[0]
     text = options.text or first.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0]
     columns = text.split(",")
     if len(columns) > 2:
@@ -406,13 +412,11 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     has_lists = isinstance(first.values[label], list)
-    # The first row is read already, so it goes before the others again.
-    rows = chain([first], rows)
     if has_lists:
         labels = _classes_in_lists(rows, label, str(files[0]))
     else:
         labels = _classes(rows, label, str(files[0]))
-    return Classification(
+    task = Classification(
         name="classify",
         text=tuple(columns[:1]),
         text_pair=tuple(columns[1:]),
@@ -421,6 +425,8 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
         has_lists=has_lists,
         **options.given("max_length", "stride"),
     )
+    examples = [example for table in tables for example in task._examples(table, labelled=True)]
+    return task, examples
 
 
 def _labels_of(row: TableRow, column: str) -> list[str]:
@@ -436,7 +442,7 @@ def _labels_of(row: TableRow, column: str) -> list[str]:
     return [name for name in names if name]
 
 
-def _classes_in_lists(rows: Iterator[TableRow], column: str, where: str) -> tuple[str, ...]:
+def _classes_in_lists(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
     names: Counter[str] = Counter()
     for row in rows:
         with suppress(UnusableRowError):  # `usable` counts them
@@ -449,7 +455,7 @@ def _classes_in_lists(rows: Iterator[TableRow], column: str, where: str) -> tupl
     return tuple(sorted(names))
 
 
-def _classes(rows: Iterator[TableRow], column: str, where: str) -> tuple[str, ...]:
+def _classes(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
     """Return the names of the classes, in order; none if the labels are scores."""
     num_rows = 0
     # Of each label the place of its first row, for messages.

@@ -1,34 +1,249 @@
-"""Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
+"""Give each word of a sentence a class, at its first token: named entities (section 5.3 of the
+paper), or other tags such as parts of speech.
 
-Files have CoNLL columns (`conll`) or texts with spans (`spans`), the model is that of `tagging`.
-There is no CRF. Metrics follow ``conlleval`` (`tagged`).
+Files have CoNLL columns (`conll`) or texts with spans (`spans`); a row holds a sentence with
+context on both sides (`sentence_rows`). There is no CRF. Metrics of entities follow ``conlleval``
+(`tagged`).
+
+Shapes: B rows, L padded length, W words read from a row, K classes.
 """
 
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
 from msgspec import Meta
+from scipy.special import softmax
+from torch import Tensor
 
 from ...pipeline.errors import UserError
-from .batches import Feature
-from .conll import (
-    ANY_TAGS,
-    ENTITY_TAGS,
-    WORD_TAGS,
-    TagForm,
-    lines_in_bio,
-    read_conll,
-)
+from ..encoders.config import EncoderConfig
+from ..encoders.heads import IGNORED
+from ..tokenizer import TextTokenizer
+from .batches import Feature, TaskBatch
+from .conll import ANY_TAGS, ENTITY_TAGS, WORD_TAGS, TagForm, lines_in_bio, read_conll
+from .metrics import label_report
 from .options import ClassReport, Size, TaskOptions
-from .sentence_rows import SentenceExample
+from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .spans import sentence_of_text, span_of
-from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores
-from .tagging import WordTagging
-from .task import Answer, Outputs, Scores
+from .tables import listed, notice_once
+from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
+from .task import Answer, LinearHead, Outputs, Recipe, Scores, Task, hf_labels
+
+
+class TokenClassifier(LinearHead):
+    """An encoder with a linear layer on each hidden state; keys and logits as in
+    ``transformers``.
+    """
+
+    per_token = True
+    uses_pooler = False
+    hf_name = "ForTokenClassification"
+
+    def forward(self, batch: TaskBatch) -> Tensor:
+        """Return logits (B, L, K)."""
+        return self.classify(self.encoder(*batch[:4]))
+
+
+class TaggedSentence(NamedTuple):
+    """The model's most probable class of each word."""
+
+    tags: list[str]
+    probabilities: list[float]
+
+
+class WordTagging(Task[SentenceExample]):
+    """The task; an example is one sentence."""
+
+    form: ClassVar[TagForm]
+    unknown_in_words: ClassVar[str]
+    """For a notice, after their number."""
+    suffixes = ()
+    pipeline = "token-classification"
+    labels: tuple[str, ...]
+    """The classes of a word, in order."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's."""
+        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
+
+    def gold(self, sentence: Sentence) -> Sequence[str]:
+        """Return the right class of each word: the file's tags; the first for all words without
+        tags.
+        """
+        return sentence.tags or [self.labels[0]] * len(sentence.words)
+
+    def unknown(self, sentence: Sentence) -> list[str]:
+        """Return what a sentence's tags name that is not in the training data."""
+        return [tag for tag in sentence.tags or () if tag not in self.labels]
+
+    def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
+        """Yield the sentences in a file with CoNLL columns; what is unknown is counted, and is
+        wrong whatever the model answers.
+
+        Raises `UserError` naming file and line.
+        """
+        unknown: Counter[str] = Counter()
+        for document in read_conll(path, labelled, self.form):
+            for number, sentence in enumerate(document):
+                unknown.update(self.unknown(sentence))
+                yield SentenceExample(document, number)
+        if unknown:
+            notice_once(
+                f"{path}: {unknown.total():,} {self.unknown_in_words.format(types=listed(unknown))}"
+            )
+
+    def parse_line(self, line: str, where: str) -> SentenceExample:
+        """Return the sentence on a line of plain text, split into words at white space."""
+        return SentenceExample([split_words(line)], 0)
+
+    def group(self, example: SentenceExample) -> str:
+        """Return the text of the whole document."""
+        return "\n".join(" ".join(sentence.words) for sentence in example.document)
+
+    def encode(
+        self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer
+    ) -> list[Feature]:
+        """Return one feature per row; a sentence without words has none.
+
+        The target of a word's first token is its class, or 0 without labels; other tokens, and
+        words of an unknown class, have `IGNORED`.
+        """
+        class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
+        features = []
+        for row in sentence_rows(examples, tokenizer, self.max_length):
+            if not len(row.words):
+                continue
+            tags = self.gold(examples[row.example].sentence)
+            words: list[int] = row.words.tolist()
+            classes_W = [class_of_tag.get(tags[word], IGNORED) for word in words]
+            # Only words' first tokens have a class, as in the paper:
+            #
+            #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
+            #     -100   O     -100   O     B-loc  -100   -100
+            target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
+            target_L[row.word_positions] = classes_W
+            features.append(Feature(row.row, target_L, row.example, row))
+        return features
+
+    def model(self, config: EncoderConfig) -> TokenClassifier:
+        """Return the encoder with a new linear layer."""
+        return TokenClassifier(config, len(self.labels))
+
+    def tagged(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> list[TaggedSentence]:
+        """Return the class of each word of each sentence; `outputs` are logits (L, K)."""
+        # A place for each word. The rows of a long sentence fill its places in turn, since each
+        # word is read from exactly one row.
+        sentences = []
+        for example in examples:
+            num_words = len(example.sentence.words)
+            sentences.append(TaggedSentence([self.labels[0]] * num_words, [1.0] * num_words))
+        for logits_LK, feature in zip(outputs, features, strict=True):
+            row: SentenceRow = feature.context
+            logits_WK = logits_LK[row.word_positions].astype(np.float64)
+            probabilities_WK = softmax(logits_WK, axis=1)
+            classes_W = probabilities_WK.argmax(1).tolist()
+            highest_W = probabilities_WK.max(1).tolist()
+            for place, word in enumerate(row.words.tolist()):
+                sentences[row.example].tags[word] = self.labels[classes_W[place]]
+                sentences[row.example].probabilities[word] = highest_W[place]
+        return sentences
+
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> Scores:
+        """Return the share of words with the right tag."""
+        sentences = self.tagged(outputs, features, examples)
+        return _accuracy([sentence.tags for sentence in sentences], examples)
+
+    def baseline(
+        self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
+    ) -> Scores:
+        """Return the accuracy on `examples` of the most frequent tag of `train`."""
+        counts = Counter(chain.from_iterable(example.sentence.tags or () for example in train))
+        ((most_frequent, _),) = counts.most_common(1)
+        constant = [[most_frequent] * len(example.sentence.words) for example in examples]
+        return _accuracy(constant, examples)
+
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> list[Answer]:
+        """Return each sentence's words, their tags, and the tags' probabilities."""
+        return [
+            {
+                "words": list(example.sentence.words),
+                "tags": sentence.tags,
+                "tag_probabilities": sentence.probabilities,
+            }
+            for example, sentence in zip(
+                examples, self.tagged(outputs, features, examples), strict=True
+            )
+        ]
+
+    def truth(self, example: SentenceExample) -> list[str]:
+        """Return the tags."""
+        return list(self.gold(example.sentence))
+
+    def class_report(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
+    ) -> ClassReport:
+        """Return the figures of each tag, and which is taken for which; unknown tags are left
+        out.
+        """
+        truths: list[str] = []
+        given: list[str] = []
+        for answer, example in zip(answers, examples, strict=True):
+            for truth, tag in zip(self.truth(example), answer["tags"], strict=True):
+                if truth in self.labels:
+                    truths.append(truth)
+                    given.append(tag)
+        return label_report(self.labels, truths, given)
+
+    def columns(self, sentence: Sentence) -> Sequence[str]:
+        """Return the lines of a sentence in its file; one made in Python has its words only."""
+        return sentence.lines or sentence.words
+
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
+    ) -> dict[str, bytes]:
+        """Return the sentences' lines with the predicted tag added, the input of ``conlleval``;
+        marks between documents are left out.
+        """
+        sentences = []
+        for answer, example in zip(answers, examples, strict=True):
+            tagged_lines = []
+            for line, tag in zip(self.columns(example.sentence), answer["tags"], strict=True):
+                separator = "\t" if "\t" in line else " "
+                tagged_lines.append(f"{line}{separator}{tag}\n")
+            sentences.append("".join(tagged_lines))
+        return {f"{split}.conll": "\n".join(sentences).encode()}
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return the classes for ``config.json``."""
+        return hf_labels(self.labels)
+
+
+def _accuracy(tags: Sequence[Sequence[str]], examples: Sequence[SentenceExample]) -> Scores:
+    num_right = 0
+    num_words = 0
+    for given, example in zip(tags, examples, strict=True):
+        gold = example.sentence.tags or ()
+        num_right += sum(map(str.__eq__, given, gold))
+        num_words += len(gold)
+    return {"accuracy": num_right / max(1, num_words)}
+
+
+def _gold_entities(example: SentenceExample) -> list[Entity]:
+    return entities(example.sentence.tags or ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +290,14 @@ class EntityRecognition(WordTagging):
     ) -> Scores:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
         answers = self.answers(outputs, features, examples)
-        return _measure([entities(answer["tags"]) for answer in answers], examples)
+        predicted = [entities(answer["tags"]) for answer in answers]
+        return entity_scores(predicted, [_gold_entities(example) for example in examples])
 
     def baseline(
         self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
     ) -> Scores:
         """Return the metrics of always predicting O, the most frequent tag: all are 0."""
-        return _measure([[] for _ in examples], examples)
+        return entity_scores([[] for _ in examples], map(_gold_entities, examples))
 
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
@@ -91,12 +307,25 @@ class EntityRecognition(WordTagging):
         ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
         is the product of its words' probabilities.
         """
-        return [
-            _answer(example.sentence.words, sentence.tags, sentence.probabilities)
-            for example, sentence in zip(
-                examples, self.tagged(outputs, features, examples), strict=True
-            )
-        ]
+        answers = []
+        sentences = self.tagged(outputs, features, examples)
+        for example, sentence in zip(examples, sentences, strict=True):
+            words = example.sentence.words
+            predicted = entities(sentence.tags)
+            described = [
+                {
+                    "type": kind,
+                    "text": " ".join(words[start:end]),
+                    "start": start,
+                    "end": end,
+                    "probability": math.prod(sentence.probabilities[start:end]),
+                }
+                for start, end, kind in predicted
+            ]
+            # A model may predict an invalid sequence, such as I- after O; these tags are valid.
+            tags = bio_tags(predicted, len(words))
+            answers.append({"words": list(words), "tags": tags, "entities": described})
+        return answers
 
     def prediction(self, example: SentenceExample, answer: Answer) -> Answer:
         """Return the answer to a text as its text and spans, in the form of the training data."""
@@ -126,10 +355,12 @@ class EntityRecognition(WordTagging):
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
     ) -> ClassReport:
         """Return the figures of each type of entity."""
+        all_predicted = [entities(answer["tags"]) for answer in answers]
+        all_gold = [_gold_entities(example) for example in examples]
         classes = {}
         for kind in self.types:
-            predicted = [_of_type(entities(answer["tags"]), kind) for answer in answers]
-            gold = [_of_type(entities(self.truth(example)), kind) for example in examples]
+            predicted = [[span for span in spans if span.type == kind] for spans in all_predicted]
+            gold = [[span for span in spans if span.type == kind] for spans in all_gold]
             scores = entity_scores(predicted, gold)
             classes[kind] = {**scores, "count": sum(map(len, gold))}
         return ClassReport(classes=classes)
@@ -155,72 +386,59 @@ class WordClasses(WordTagging):
     name: str = "pos"
 
 
-def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition | WordClasses:
-    """Return the task that the training `files` define: their types of entities, or their tags if
-    none has the form of an entity's.
+def read_ner(
+    files: Sequence[Path], options: TaskOptions
+) -> tuple[WordTagging, list[SentenceExample]]:
+    """Return the task that the training `files` define, by their types of entities, or their tags
+    if none has the form of an entity's; and their sentences.
 
     Raises `UserError` if they contain no entity and no two tags.
     """
     # A wrong tag among those of entities is an error, so all of the first file's decide.
-    tags = _tags(files[:1], ANY_TAGS)
+    tags = _tags(read_conll(files[0], True, ANY_TAGS))
     if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):
         return read_pos(files, options)
-    types = {tag[2:] for tag in _tags(files, ENTITY_TAGS) if tag != OUTSIDE}
+    documents = [list(read_conll(file, True, ENTITY_TAGS)) for file in files]
+    types = {tag[2:] for tag in _tags(chain.from_iterable(documents)) if tag != OUTSIDE}
     if not types:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
             "B-person, or a text have spans."
         )
-    (first, *_) = next(read_conll(files[0], True, ANY_TAGS))
-    return EntityRecognition(
+    (first, *_) = documents[0][0]
+    task = EntityRecognition(
         types=tuple(sorted(types)),
         from_texts=first.text is not None,
         **options.given("max_length"),
     )
+    return task, examples_of(chain.from_iterable(documents))
 
 
-def read_pos(files: Sequence[Path], options: TaskOptions) -> WordClasses:
-    """Return the task whose classes are the tags of the training `files`, whatever their form.
+def read_pos(
+    files: Sequence[Path], options: TaskOptions
+) -> tuple[WordTagging, list[SentenceExample]]:
+    """Return the task whose classes are the tags of the training `files`, whatever their form, and
+    their sentences.
 
-    Raises `UserError` if there are fewer than two.
+    Raises `UserError` if there are fewer than two tags.
     """
-    tags = _tags(files, WORD_TAGS)
+    documents = [document for file in files for document in read_conll(file, True, WORD_TAGS)]
+    tags = _tags(documents)
     if len(tags) < 2:
         raise UserError(f"{files[0]} contains fewer than two different tags.")
-    return WordClasses(labels=tuple(sorted(tags)), **options.given("max_length"))
+    task = WordClasses(labels=tuple(sorted(tags)), **options.given("max_length"))
+    return task, examples_of(documents)
 
 
-def _tags(files: Sequence[Path], form: TagForm) -> set[str]:
-    tags: set[str] = set()
-    for file in files:
-        for document in read_conll(file, True, form):
-            for sentence in document:
-                tags.update(sentence.tags or ())
-    return tags
-
-
-def _of_type(spans: Sequence[Entity], kind: str) -> list[Entity]:
-    return [span for span in spans if span.type == kind]
-
-
-def _answer(words: Sequence[str], tags: Sequence[str], probabilities: Sequence[float]) -> Answer:
-    predicted = entities(tags)
-    described = [
-        {
-            "type": kind,
-            "text": " ".join(words[start:end]),
-            "start": start,
-            "end": end,
-            "probability": math.prod(probabilities[start:end]),
-        }
-        for start, end, kind in predicted
+def examples_of(documents: Iterable[list[Sentence]]) -> list[SentenceExample]:
+    """Return each sentence, with its document."""
+    return [
+        SentenceExample(document, number)
+        for document in documents
+        for number in range(len(document))
     ]
-    # A model may predict an invalid sequence, such as I- after O; these tags are valid.
-    return {"words": list(words), "tags": bio_tags(predicted, len(words)), "entities": described}
 
 
-def _measure(
-    predicted: Sequence[Sequence[Entity]], examples: Sequence[SentenceExample]
-) -> dict[str, float]:
-    gold = [entities(example.sentence.tags or ()) for example in examples]
-    return entity_scores(predicted, gold)
+def _tags(documents: Iterable[list[Sentence]]) -> set[str]:
+    sentences = chain.from_iterable(documents)
+    return set(chain.from_iterable(sentence.tags or () for sentence in sentences))

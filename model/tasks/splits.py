@@ -20,7 +20,7 @@ from ..tokenizer import TextTokenizer
 from .catalogue import TASKS
 from .options import TaskOptions, check_task
 from .tables import SUFFIXES, hub_split, is_hub
-from .task import ExampleT, Task
+from .task import ExampleT, Task, read_labelled
 
 HELD_OUT_SHARE = 0.1
 BACKUPS = ("~", ".bak", ".orig")
@@ -277,17 +277,11 @@ def make_task(name: str, data: str | Path, **options: Any) -> Task:
     `options` are fields of `TaskOptions`, such as ``max_length``. Raises `UserError` for an unknown
     name, another task's option, and `data` without a training file.
     """
-    task, _ = _task_and_files(name, data, TaskOptions(**options))
+    task_options = TaskOptions(**options)
+    check_task(name, task_options)
+    splits = _training_splits(data, TASKS[name].kind.suffixes)
+    task, _ = TASKS[name].read(splits["train"], task_options)
     return task
-
-
-def _task_and_files(
-    name: str, data: str | Path, options: TaskOptions
-) -> tuple[Task, dict[str, list[Path]]]:
-    check_task(name, options)
-    entry = TASKS[name]
-    splits = _training_splits(data, entry.kind.suffixes)
-    return entry.read(splits["train"], options), splits
 
 
 def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
@@ -308,12 +302,17 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     rows.
     """
     if isinstance(task, str):
-        task, splits = _task_and_files(task, data, options)
+        check_task(task, options)
+        entry = TASKS[task]
+        splits = _training_splits(data, entry.kind.suffixes)
+        task, train = entry.read(splits["train"], options)
+        if not train:
+            raise UserError(f"{data} contains no rows.")
     else:
         for name in options.chosen():
             raise UserError(f"`{name}` is a field of the task itself; set it there.")
         splits = _training_splits(data, task.suffixes)
-    train = read_labelled(task, splits["train"])
+        train = read_labelled(task, splits["train"])
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_sets(splits).items()}
     # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev
@@ -328,14 +327,6 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         if not sum(1 for _ in task.read(file, labelled=False)):
             raise UserError(f"{file} contains no rows.")
     return task_data
-
-
-def read_labelled(task: Task[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
-    """Return the labelled examples in `files`; raises `UserError` if there are none."""
-    examples = [example for file in files for example in task.read(file, labelled=True)]
-    if not examples:
-        raise UserError(f"{files[0]} contains no rows.")
-    return examples
 
 
 # Texts that occur twice

@@ -30,7 +30,7 @@ from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
 from .options import Size, TaskOptions
-from .squad_files import TABLES, GoldAnswer, Question, Version, read_questions
+from .squad_files import TABLES, GoldAnswer, Question, QuestionFile, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
     PassageWindow,
@@ -121,7 +121,10 @@ class Squad(Task[Question]):
 
         Raises `UserError` naming it, also for a labelled file of another version.
         """
-        version, questions, _ = read_questions(path, labelled)
+        yield from self._usable(path, read_questions(path, labelled), labelled)
+
+    def _usable(self, path: Path, content: QuestionFile, labelled: bool) -> Iterator[Question]:
+        version, questions, _ = content
         if labelled and version not in (self.version, None):
             raise UserError(
                 f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}."
@@ -383,8 +386,8 @@ def _answer_span(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] |
     return token_span(offsets_P2, answer.answer_start, answer.answer_start + len(answer.text))
 
 
-def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
-    """Return the task of the training `files`.
+def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list[Question]]:
+    """Return the task of the training `files`, and their questions.
 
     Raises `UserError` for mixed versions, and if every answer is misplaced.
     """
@@ -409,7 +412,13 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
     if all(content.is_korquad for content in contents):
         given["metric"] = "korquad"
     (version,) = versions
-    return Squad(version=version, **given)
+    task = Squad(version=version, **given)
+    usable = [
+        question
+        for file, content in zip(files, contents, strict=True)
+        for question in task._usable(file, content, labelled=True)
+    ]
+    return task, usable
 
 
 def _first_answer(questions: Sequence[Question]) -> str:

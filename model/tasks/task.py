@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...pipeline.errors import UserError
 from ..encoders.attention import dropout
 from ..encoders.catalogue import make_encoder, make_task_head
 from ..encoders.config import EncoderConfig
@@ -258,6 +259,14 @@ class Task(ABC, Generic[ExampleT]):
         ``test_mismatched``, ...
         """
         return {}
+
+
+def read_labelled(task: Task[ExampleT], files: Sequence[Path]) -> list[ExampleT]:
+    """Return the labelled examples in `files`; raises `UserError` if there are none."""
+    examples = [example for file in files for example in task.read(file, labelled=True)]
+    if not examples:
+        raise UserError(f"{files[0]} contains no rows.")
+    return examples
 
 
 def hf_labels(names: Sequence[str]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def converted(path: Path, *options: str) -> str:
 def test_documents_whose_beginning_has_an_answer_are_passages(folder):
     printed = converted(folder / "qa/wikipedia-train.json")
     path = folder / "squad/wikipedia-train.json"
-    task = read_squad([path], TaskOptions())
+    task, _ = read_squad([path], TaskOptions())
     assert task.version == "1.1"
     (question,) = task.read(path, labelled=True)
     assert question.id == "tc_33:Sunset.txt"

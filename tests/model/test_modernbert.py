@@ -17,8 +17,8 @@ from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
 from clozeworks.model.tasks.batches import TaskBatch
 from clozeworks.model.tasks.classify import SequenceClassifier
+from clozeworks.model.tasks.ner import TokenClassifier
 from clozeworks.model.tasks.squad import SpanClassifier
-from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tasks.task import TaskModel
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError

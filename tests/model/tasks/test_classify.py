@@ -47,7 +47,7 @@ def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
 
 
 def classify(path: Path, **options):
-    return read_classify([path], TaskOptions(**options))
+    return read_classify([path], TaskOptions(**options))[0]
 
 
 def test_classes_of_a_table_of_the_users_own(tmp_path):
@@ -234,7 +234,7 @@ def test_whole_numbers_are_classes_and_fractions_scores_and_it_is_said(tmp_path,
 
 def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, checkpoint):
     path = write(tmp_path / "a.csv", "text,label\n" + "the film was very,1\nbad,0\n" * 2)
-    task = read_classify([path], TaskOptions(max_length=8, stride=3))
+    task, _ = read_classify([path], TaskOptions(max_length=8, stride=3))
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
     tokenizer = TextTokenizer(checkpoint)
     words = "the film was very good the film was bad"

@@ -45,7 +45,7 @@ def write_rows(path: Path, rows: Any) -> Path:
 
 def test_labels_are_a_list(tmp_path):
     listed = write_rows(tmp_path / "a.jsonl", ROWS)
-    task = read_classify([listed], TaskOptions())
+    task, _ = read_classify([listed], TaskOptions())
     assert task.labels == ("anger", "joy", "love")
     targets = [example.target for example in task.read(listed, labelled=True)]
     assert targets == [(1, 2), (0,), (), (1,)]
@@ -61,7 +61,7 @@ def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
     saved = datasets.Dataset.from_list(rows, features=features)
     datasets.DatasetDict({"train": saved}).save_to_disk(tmp_path / "set")
     (path,) = find_splits(f"hf:{tmp_path / 'set'}")["train"]
-    task = read_classify([path], OPTIONS)
+    task, _ = read_classify([path], OPTIONS)
     assert task.labels == tuple(names)
     assert [example.target for example in task.read(path, labelled=True)] == [
         (1, 2),

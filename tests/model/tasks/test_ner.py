@@ -22,7 +22,7 @@ from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.conll import has_columns, lines_in_bio, read_conll
-from clozeworks.model.tasks.ner import EntityRecognition, read_ner
+from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, read_ner
 from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits, read_data
@@ -34,7 +34,6 @@ from clozeworks.model.tasks.tagged import (
     entity_scores,
     split_words,
 )
-from clozeworks.model.tasks.tagging import TokenClassifier
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
@@ -436,7 +435,7 @@ def test_a_table_has_a_sentence_per_row(tmp_path):
         {"id": "1", "tokens": ["Lon don"], "ner_tags": ["U-LOC"]},
     ]
     path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    task = read_ner([path], TaskOptions())
+    task, _ = read_ner([path], TaskOptions())
     assert isinstance(task, EntityRecognition)
     assert task.types == ("LOC", "ORG")
     examples = list(task.read(path, labelled=True))
@@ -549,7 +548,7 @@ def test_outputs_without_features_are_none(checkpoint):
 @needs_shared_data
 def test_a_set_of_the_hub_has_numbered_tags(tmp_path):
     path = WNUT / "emerging.dev.conll"
-    task = read_ner([path], TaskOptions())
+    task, _ = read_ner([path], TaskOptions())
     expected = [example.sentence[:2] for example in task.read(path, labelled=True)][:50]
     names = list(task.labels)
     rows = [

@@ -40,7 +40,7 @@ CONLLU = """# newdoc id = 1
 
 def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
     conllu = write(tmp_path / "train.conllu", CONLLU)
-    task = read_pos([conllu], TaskOptions())
+    task, _ = read_pos([conllu], TaskOptions())
     assert task.labels == ("AUX", "NOUN", "PART", "PRON", "PUNCT", "VERB")
     examples = list(task.read(conllu, labelled=True))
     assert [len(example.document) for example in examples] == [2, 2, 1]
@@ -60,7 +60,7 @@ def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
     ):
         read = [example.sentence for example in task.read(path, labelled=True)]
         assert [(sentence.words, sentence.tags) for sentence in read] == sentences
-        assert read_ner([path], TaskOptions()) == task  # none of the tags has an entity's form
+        assert read_ner([path], TaskOptions())[0] == task  # none of the tags has an entity's form
     with pytest.raises(
         UserError, match=r"line 1: the number of columns is 2, not 10 as in CoNLL-U"
     ):

@@ -69,7 +69,7 @@ def test_spans_are_read_in_every_form(tmp_path: Path, form: str):
     assert sentence.tags == TAGS
     ((unlabelled,),) = read_conll(path, labelled=False)
     assert (unlabelled.tags, unlabelled.words) == (None, sentence.words)
-    task = read_ner([path], TaskOptions())
+    task, _ = read_ner([path], TaskOptions())
     assert (task.name, task.labels[1:]) == ("ner", ("B-LOC", "I-LOC", "B-PER", "I-PER"))
 
 

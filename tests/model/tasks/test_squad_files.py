@@ -54,14 +54,14 @@ def test_questions_come_with_passage_answers_and_location(tmp_path):
 def test_the_version_is_recognised(tmp_path, content, version):
     path = write(tmp_path / "a.json", content)
     assert read_questions(path, labelled=True).version == version
-    assert read_squad([path], TaskOptions()).version == (version or "1.1")
+    assert read_squad([path], TaskOptions())[0].version == (version or "1.1")
 
 
 def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     assert Squad(version="1.1").recipe == (32, 3.0, (5e-5,))
     assert Squad(version="2.0").recipe == (48, 2.0, (5e-5,))
     path = write(tmp_path / "a.json", squad_json(qa()))
-    task = read_squad([path], TaskOptions(stride=99, max_answer_length=7))
+    task, _ = read_squad([path], TaskOptions(stride=99, max_answer_length=7))
     assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (
         384,
         99,
@@ -248,7 +248,7 @@ def test_a_table_and_a_set_of_the_hub_have_the_questions_of_the_official_file(so
     saved.save_to_disk(tmp_path / "set")
     for data in (table, f"hf:{tmp_path / 'set'}", f"hf:{tmp_path / 'set'}:train"):
         read = read_data("squad", data, TaskOptions())
-        assert read.task == read_squad([source], TaskOptions())
+        assert read.task == read_squad([source], TaskOptions())[0]
         questions = sorted([*read.train, *read.dev[""]], key=lambda question: question.id)
         assert [each._replace(where="") for each in questions] == sorted(
             expected, key=lambda question: question.id

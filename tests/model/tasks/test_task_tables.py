@@ -261,7 +261,7 @@ def test_scores_must_be_finite_numbers(tmp_path):
 
 
 def classify(path: Path, **options):
-    return read_classify([path], TaskOptions(**options))
+    return read_classify([path], TaskOptions(**options))[0]
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def test_classes_that_pandas_wrote_as_floats_are_those_without_a_point(tmp_path)
     # A gap in the column makes it one of floats; the dev file has none.
     train = write(tmp_path / "train.csv", "text,label\na,1.0\nb,0.0\nc,\nd,1.0\ne,0.0\n")
     dev = write(tmp_path / "dev.csv", "text,label\nx,0\ny,1\n")
-    task = read_classify([train], TaskOptions())
+    task, _ = read_classify([train], TaskOptions())
     assert task.labels == ("0", "1")
     assert [example.target for example in task.read(dev, labelled=True)] == [0, 1]
 

@@ -19,7 +19,7 @@ from clozeworks.model.finetuning.batches import loss_of, micro_batches
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.tasks.batches import Feature, make_batch, num_targets
-from clozeworks.model.tasks.tagging import TokenClassifier
+from clozeworks.model.tasks.ner import TokenClassifier
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import ranks as module_of_ranks
 from clozeworks.model.training.optim import make_optimizer
