@@ -229,7 +229,9 @@ def prose(
     num_kept = 0
     num_in_headings = 0
     for block in blocks:
-        within_table = _is_table(block.lines) or (within_table and _is_cell(block))
+        # A block after a table may continue one of its cells.
+        is_cell = within_table and not block.gap and block.lines[0].startswith(_DEEP_INDENT)
+        within_table = is_cell or _is_table(block.lines)
         if within_table and not keeps_lines:
             counters.leave_out("tables", block.lines)
             continue
@@ -259,8 +261,12 @@ def _is_prose(text: str, lines: list[str]) -> bool:
     text = text.strip()
     if not _WORD.search(text):
         return False
-    if _is_in_capitals(text) and text[-1] not in "!?\"'”’“‘»«":
-        return False
+    # A text without a small letter is in capitals; but one acronym in a script without capitals,
+    # such as Korean, does not make it so.
+    if text.isupper() and text[-1] not in "!?\"'”’“‘»«":
+        num_letters = sum(map(str.isalpha, text))
+        if sum(map(str.isupper, text)) > num_letters / 2:
+            return False
     if gutenberg.is_imprint(text):
         return False
     if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
@@ -296,23 +302,6 @@ def _is_table(lines: list[str]) -> bool:
     if len(rows) == 1 and not _DIGIT.search(rows[0]):
         return False
     return len(rows) > 0 and len(rows) + num_cells >= len(lines) / 2
-
-
-def _is_cell(block: Block) -> bool:
-    """Return whether a block after a table continues one of its cells."""
-    return not block.gap and block.lines[0].startswith(_DEEP_INDENT)
-
-
-def _is_in_capitals(text: str) -> bool:
-    """Return whether a text is in capitals.
-
-    In a script without capitals, such as Korean, one acronym does not make it so.
-    """
-    if not text.isupper():  # it has a small letter, as most texts, and needs no count
-        return False
-    num_capitals = sum(map(str.isupper, text))
-    num_letters = sum(map(str.isalpha, text))
-    return num_capitals > num_letters / 2
 
 
 def _has_page_number(line: str) -> bool:

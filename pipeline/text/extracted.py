@@ -119,15 +119,11 @@ def _behind_any(words: Iterable[str], before: str, after: str) -> str:
     return "|".join(f"(?<={before}(?:{'|'.join(group)}){after})" for _, group in by_length)
 
 
-def _behind_endings() -> str:
-    patterns = []
-    for marks, endings in _ENDINGS.items():
-        patterns.append(_behind_any(endings.split("|"), " ", f"[{marks}]"))
-    return "|".join(patterns)
-
-
+_BEHIND_ENDINGS = "|".join(
+    _behind_any(endings.split("|"), " ", f"[{marks}]") for marks, endings in _ENDINGS.items()
+)
 _LOST_BEFORE = re.compile(
-    rf"[,.](?=\s|$)(?:{_behind_endings()}|(?<=\d (?:to|by)[,.])"
+    rf"[,.](?=\s|$)(?:{_BEHIND_ENDINGS}|(?<=\d (?:to|by)[,.])"
     r"|(?<= (?:from|near),)(?= (?:including|which|where|who|when|located|situated)\b))"
 )
 _LOST_AFTER = re.compile(
@@ -245,8 +241,11 @@ def is_prose_line(line: str) -> bool:
     True
     """
     line = line.strip()
-    if line.startswith(_MARKUP_STARTS) and not _begins_with_word(line):
-        return False
+    if line.startswith(_MARKUP_STARTS):
+        # A paragraph may begin with a mark nevertheless, if it belongs to a word.
+        is_word = _MARKED_WORD.match(line) is not None and ends_sentence(line)
+        if not is_word or "||" in line or "!!" in line:
+            return False
     if "|" in line and _CAPTION.match(line):
         return False
     if len(line) >= SHORTEST_UNENDED_LINE_BYTES:
@@ -256,20 +255,9 @@ def is_prose_line(line: str) -> bool:
         return False
     if num_bytes < SHORTEST_UNENDED_LINE_BYTES and not ends_sentence(line):
         return False
-    return not _is_korean_heading(line)
-
-
-def _begins_with_word(line: str) -> bool:
-    """Return whether a line that begins with a mark is a paragraph nevertheless."""
-    if _MARKED_WORD.match(line) is None:
-        return False
-    return ends_sentence(line) and "||" not in line and "!!" not in line
-
-
-def _is_korean_heading(line: str) -> bool:
     if len(line) >= _LONGEST_KOREAN_HEADING or ". " in line:
-        return False
-    return _KOREAN_HEADING.search(line) is not None
+        return True
+    return _KOREAN_HEADING.search(line) is None
 
 
 def repair_line(line: str) -> str:
@@ -287,7 +275,14 @@ def repair_line(line: str) -> str:
         line = _RAISED.sub(lambda match: raised(match[1]) or match[0], line)
         line = _HTML.sub("", _LINE_BREAK.sub(" ", line))
     if "[" in line:
-        line = _without_brackets(line)
+        if "[[" in line:
+            line = _LINK.sub(r"\1", line)
+            line = _PICTURE.sub("", line)
+        if "[update]" in line:
+            line = _UPDATE.sub("", line)
+        if "//" in line:
+            line = _EXTERNAL_LINK.sub(_label_of_link, line)
+        line = without_reference_marks(line)
     if "//" in line:
         line = _BARE_LINK.sub("", line)
     if "{{" in line:
@@ -300,18 +295,6 @@ def repair_line(line: str) -> str:
         line = _EMPTY_START.sub(r"\1", line)
         line = _EMPTY_END.sub("", line)
     return _with_gaps(line)
-
-
-def _without_brackets(line: str) -> str:
-    """Return a line without the links, pictures and references that are in brackets."""
-    if "[[" in line:
-        line = _LINK.sub(r"\1", line)
-        line = _PICTURE.sub("", line)
-    if "[update]" in line:
-        line = _UPDATE.sub("", line)
-    if "//" in line:
-        line = _EXTERNAL_LINK.sub(_label_of_link, line)
-    return without_reference_marks(line)
 
 
 def _label_of_link(link: re.Match[str]) -> str:
@@ -370,17 +353,11 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
             conjunction = _EMPTY_FIRST_ITEM
         elif index == len(items) - 1:
             conjunction = _EMPTY_LAST_ITEM
-        if _is_empty_item(item, conjunction):
+        # It has no words, or only the one that joined it to another.
+        if not item.strip(" \u00a0\t]:") or (conjunction and conjunction.fullmatch(item)):
             continue
         if repaired:
             repaired += separator
         repaired += item
     repaired = repaired.strip()
     return f"{space}{opening}{repaired}{closing}" if repaired else ""
-
-
-def _is_empty_item(item: str, conjunction: re.Pattern[str] | None) -> bool:
-    """Return whether an item has no words, or only the `conjunction` that joined it to another."""
-    if not item.strip(" \u00a0\t]:"):
-        return True
-    return conjunction is not None and conjunction.fullmatch(item) is not None

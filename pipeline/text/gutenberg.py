@@ -291,18 +291,15 @@ def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
             num_open -= 1
         else:
             num_open = 0
-            is_note = may_be_credits and _names_makers(text)
+            # Who made the file, or where it can be found.
+            names_makers = _CREDITS.match(text) or _ELSEWHERE.search(text)
+            is_note = may_be_credits and names_makers is not None
         if "]" in text:
             num_open = 0
         if is_note:
             counters.leave_out("notes", block.lines)
         else:
             yield block
-
-
-def _names_makers(text: str) -> bool:
-    """Return whether a paragraph says who made the file, or where it can be found."""
-    return _CREDITS.match(text) is not None or _ELSEWHERE.search(text) is not None
 
 
 def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
@@ -383,7 +380,10 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
             yield from held
             held = []
             num_priced = 0
-        if is_end or held or _begins_list(text):
+        begins_list = len(text) < _LONGEST_IMPRINT and (
+            _LIST_HEADING.search(text) or _LISTED_BOOK.search(text)
+        )
+        if is_end or held or begins_list:
             held.append(block)
             if _PRICE.search(text):
                 num_priced += 1
@@ -394,13 +394,6 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
         return
     for block in held:
         counters.leave_out("advertisements", block.lines)
-
-
-def _begins_list(text: str) -> bool:
-    """Return whether a paragraph may be the first of a publisher's list."""
-    if len(text) >= _LONGEST_IMPRINT:
-        return False
-    return _LIST_HEADING.search(text) is not None or _LISTED_BOOK.search(text) is not None
 
 
 def plain(text: str) -> str:

@@ -125,7 +125,8 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
     parts: list[str] = []
     num_copied = 0
     may_hold_quotations = may_quote(lines)
-    for end in _candidates(lines, rules):
+    candidates = chain.from_iterable(stop.finditer(lines) for stop in rules.stops)
+    for end in sorted(candidates, key=re.Match.start):
         if end.start() < num_copied:
             continue
         start = max(lines.rfind("\n", 0, end.start()) + 1, num_copied)
@@ -136,22 +137,13 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
             first, last = quotation
             parts += [lines[num_copied:first], split(lines[first:last])]
             num_copied = last
-        elif _ends(end, start, rules, document):
+        elif _ends_by_word(end, start, rules.endings, document) or _ends_by_pattern(
+            end, start, rules
+        ):
             parts += [lines[num_copied : end.end()], "\n"]
             num_copied = end.end()
     parts.append(lines[num_copied:])
     return "".join(parts)
-
-
-def _candidates(lines: str, rules: _CutRules) -> list[re.Match[str]]:
-    """Return where a sentence may end within a line."""
-    found = chain.from_iterable(stop.finditer(lines) for stop in rules.stops)
-    return sorted(found, key=re.Match.start)
-
-
-def _ends(end: re.Match[str], start: int, rules: _CutRules, document: Document) -> bool:
-    """Return whether a sentence ends at a candidate, in a line that begins at `start`."""
-    return _ends_by_word(end, start, rules.endings, document) or _ends_by_pattern(end, start, rules)
 
 
 def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Document) -> bool:
@@ -159,14 +151,20 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     if end[0][0] != "." or len(end["closers"]) > 1 or not end["next"][0].isupper():
         return False
     text = end.string
-    word = _word_before(text, end.start())
+    # The letters at the end of the last word.
+    word_start = max(text.rfind(" ", 0, end.start()), text.rfind("\n", 0, end.start())) + 1
+    letters = _WORD_BEFORE.search(text, word_start, end.start())
+    word = letters[1] if letters else ""
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
         (word.islower() or word in AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
         and end["next"] in endings.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )
-    if not (before_opener or _may_be_last(word, endings)) or is_open(text[start : end.end()]):
+    # Most words are initials and titles, which need no further look.
+    may_be_last = word in endings.last_words or _may_be_common(word)
+    is_acronym = word.isupper() and not word.isascii()
+    if not (before_opener or may_be_last or is_acronym) or is_open(text[start : end.end()]):
         return False
     return before_opener or _ends_with_word(word, end, endings, document)
 
@@ -194,26 +192,10 @@ def is_abbreviation(word: str, code: str) -> bool:
     return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1
 
 
-def _word_before(lines: str, end: int) -> str:
-    """Return the letters at the end of the last word before `end`."""
-    start = max(lines.rfind(" ", 0, end), lines.rfind("\n", 0, end)) + 1
-    word = _WORD_BEFORE.search(lines, start, end)
-    return word[1] if word else ""
-
-
 def _may_be_common(word: str) -> bool:
     if len(word) <= 1:
         return False
     return word[0].islower() or (word.isupper() and not _ROMAN.fullmatch(word))
-
-
-def _may_be_acronym(word: str) -> bool:
-    return word.isupper() and not word.isascii()
-
-
-def _may_be_last(word: str, endings: Endings) -> bool:
-    """Return whether a word has to be looked at; most are initials and titles."""
-    return _may_be_common(word) or word in endings.last_words or _may_be_acronym(word)
 
 
 def _ends_with_word(word: str, end: re.Match[str], endings: Endings, document: Document) -> bool:

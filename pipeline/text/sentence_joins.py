@@ -229,7 +229,8 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
         last_part = _PARTS.split(word)[-1]  # of "С.-Петерб" or "m.in"
     abbreviations = rules.abbreviations
     is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
-    if not is_listed and (mark == "۔" or not _is_initial(last_part)):
+    is_initial = len(last_part) <= _LONGEST_INITIAL and _INITIAL.fullmatch(last_part) is not None
+    if not is_listed and (mark == "۔" or not is_initial):
         return False
     word_start = stop - len(word)
     if word in rules.final_words and not _BEHIND_INITIAL.search(before[:word_start][-15:]):
@@ -244,7 +245,3 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
     if not may_end:
         return True
     return is_listed and len(last_part) > 1 and last_part not in _MAY_END
-
-
-def _is_initial(word: str) -> bool:
-    return len(word) <= _LONGEST_INITIAL and _INITIAL.fullmatch(word) is not None

@@ -80,11 +80,7 @@ def _is_well_paired(text: str) -> bool:
 def _with_mirrored_marks(text: str) -> str:
     if 0 <= text.find(")") < text.find("("):  # typed in the order in which they are seen
         text = text.translate(_NO_BRACKETS)
-    return _RIGHT_TO_LEFT_QUOTES.sub(_as_in_english, text)
-
-
-def _as_in_english(quote: re.Match[str]) -> str:
-    return "“" if quote["opening"] else "”"
+    return _RIGHT_TO_LEFT_QUOTES.sub(lambda quote: "“" if quote["opening"] else "”", text)
 
 
 def _paired(text: str) -> str:

@@ -158,10 +158,7 @@ class _Splitter:
         pieces = (_segment(text, self._code) for text in texts)
         lines = "\n\n".join(map("\n".join, pieces))
         lines = join(lines, self._joins)
-        return cut(lines, self._code, self._document, self._quotation)
-
-    def _quotation(self, text: str) -> str:
-        return self._lines([text])
+        return cut(lines, self._code, self._document, lambda quotation: self._lines([quotation]))
 
 
 def _segment(text: str, code: str) -> list[str]:

@@ -90,7 +90,7 @@ def formula_text(tex: str) -> str | None:
         return None
     text = _SPACE.sub(" ", html.unescape(tex)).replace("'", "′")
     text = _FONT.sub(r"\1", text)
-    text = _ACCENTED.sub(_accented, text)
+    text = _ACCENTED.sub(lambda match: (match[2] or match[3]) + _ACCENTS[match[1]], text)
     text = _BLACKBOARD.sub(lambda match: _DOUBLE_STRUCK[match[1]], text)
     text = _COMMAND.sub(_symbol, text)
     text = _SCRIPT.sub(_script, text)
@@ -129,10 +129,6 @@ def raised(text: str) -> str | None:
     if all(character in _RAISED for character in characters):
         return "".join(_RAISED[character] for character in characters)
     return f"^{plain}"
-
-
-def _accented(match: re.Match[str]) -> str:
-    return (match[2] or match[3]) + _ACCENTS[match[1]]
 
 
 def _root(root: re.Match[str]) -> str:

@@ -88,8 +88,11 @@ def wikitext_to_paragraphs(
     """
     language = language_tag(language)
     dropped: Dropped = defaultdict(list)
+    # Single characters first, which are found faster, because most texts have none.
+    if any(control in markup for control in CONTROLS):
+        markup = _CONTROL.sub("", markup)
     # With a line break in front, every line begins after one.
-    text = resolve_tags("\n" + _without_controls(markup), dropped)
+    text = resolve_tags("\n" + markup, dropped)
     added = added_templates(templates, language)
     structures = _Structures(text, language, frozenset(namespaces), dropped, title, added)
     text = _drop_lines(structures.render(), language, dropped)
@@ -100,7 +103,9 @@ def wikitext_to_paragraphs(
         paragraph = without_reference_marks(repair_paragraph(block))
         if not paragraph:
             continue
-        if not _is_passage(paragraph):
+        # "Novels:", a cell of a table, a caption.
+        is_label = len(paragraph) < _MIN_CHARACTERS and not _SENTENCE_END.search(paragraph)
+        if is_label or not any(map(str.isalpha, paragraph)):
             dropped["labels"].append(paragraph)
         elif is_navigation(paragraph):
             dropped["navigation"].append(paragraph)
@@ -116,20 +121,6 @@ def wikitext_to_paragraphs(
             if num_words:
                 counters.count(LOST_TO_TEMPLATE + name, num_words)
     return passages
-
-
-def _without_controls(text: str) -> str:
-    # Single characters first, which are found faster, because most texts have none.
-    if any(control in text for control in CONTROLS):
-        return _CONTROL.sub("", text)
-    return text
-
-
-def _is_passage(paragraph: str) -> bool:
-    """Return whether a paragraph is more than a label: "Novels:", a cell of a table, a caption."""
-    if len(paragraph) < _MIN_CHARACTERS and not _SENTENCE_END.search(paragraph):
-        return False
-    return any(map(str.isalpha, paragraph))
 
 
 # --- 2. templates, links, tables ---------------------------------------------------------------
@@ -201,8 +192,9 @@ class _Structures:
             if close is None and self._opens_block(index):
                 index = self._skip_line(index, stop, out)
                 continue
-            if close is None:
-                out.append(self._unmatched(index))
+            if close is None:  # the token goes, the text after it stays
+                out.append("\n" if parts[index].startswith("\n") else "")
+                out.append(parts[index + 1])
                 index += 2
                 continue
             # The structure is parts[index:close + 1]; the text after it is parts[close + 1].
@@ -245,7 +237,11 @@ class _Structures:
             return self._drop("templates", index, close, mark)
         is_known = is_added or find_renderer(name, self.language)
         if depth >= _MAX_DEPTH or not is_known:
-            mark = REMOVED if self._is_alone(index, close) else MISSING
+            # If its line holds only templates, it is not a word of a sentence.
+            before = self.parts[index - 1]
+            begins_line = before.endswith("\n") or (before == "" and index > 1)
+            is_alone = begins_line and self.parts[close + 1].startswith("\n")
+            mark = REMOVED if is_alone else MISSING
             if mark == MISSING and len(name) <= _LONGEST_NAME:
                 self.words_lost[name] += self._words_around(index, close)
             return self._drop("templates", index, close, mark)
@@ -277,13 +273,6 @@ class _Structures:
         if indices.step < 0:
             texts.reverse()
         return " ".join(texts)
-
-    def _is_alone(self, index: int, close: int) -> bool:
-        """Return whether its line holds only templates: then it is not a word of a sentence."""
-        before = self.parts[index - 1]
-        after = self.parts[close + 1]
-        follows_structure = before == "" and index > 1
-        return (before.endswith("\n") or follows_structure) and after.startswith("\n")
 
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
@@ -317,13 +306,6 @@ class _Structures:
         if not colon:
             return False
         return namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
-
-    def _unmatched(self, index: int) -> str:
-        """Render a token without its counterpart, and the text after it: the token goes."""
-        following = self.parts[index + 1]
-        if self.parts[index].startswith("\n"):
-            return "\n" + following
-        return following
 
     def _opens_block(self, index: int) -> bool:
         """Return whether a token without its counterpart opens a table, box or picture."""
@@ -491,7 +473,10 @@ def _without_emphasis(text: str) -> str:
     lines = text.split("\n")
     for index, line in enumerate(lines):
         if line.count("'''") % 2 and _has_elision(line):
-            lines[index] = _keep_apostrophe(line)
+            for pattern in _ELISIONS:
+                if elision := pattern.search(line):
+                    lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
+                    break
     text = "\n".join(lines)
     return text.replace("'''''", "").replace("'''", "").replace("''", "")
 
@@ -506,14 +491,6 @@ def _has_elision(line: str) -> bool:
     num_bold = rest.count("'''")
     num_italic = rest.replace("'''", "").count("''")
     return (num_bold + num_both) % 2 == 1 and (num_italic + num_both) % 2 == 1
-
-
-def _keep_apostrophe(line: str) -> str:
-    for pattern in _ELISIONS:
-        elision = pattern.search(line)
-        if elision:
-            return f"{line[: elision.start()]}'{line[elision.end() :]}"
-    return line
 
 
 def _variant(match: re.Match[str]) -> str:

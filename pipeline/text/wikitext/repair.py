@@ -92,7 +92,10 @@ def _close_holes(text: str) -> str:
 
     `text` is single-spaced.
     """
-    text = _ADJACENT_MARKS.sub(_neediest_mark, text)
+    # Of adjacent marks the one stays that most probably stands for words of the sentence.
+    text = _ADJACENT_MARKS.sub(
+        lambda marks: next(mark for mark in _MARKS_BY_NEED if mark in marks[0]), text
+    )
     text = _BRACKETED_MARK.sub(lambda match: match[1] or match[2], text)
     if "(" in text or "（" in text:
         # From the inside out: prose has no parentheses nested more deeply than twice.
@@ -107,14 +110,6 @@ def _close_holes(text: str) -> str:
     text = _SPOKEN_OF.sub(GAP, text)
     text = _SILENT_MARK.sub("", text)
     return _MISSING_MARK.sub(_gap, text)
-
-
-def _neediest_mark(match: re.Match[str]) -> str:
-    """Return the one of adjacent marks that most probably stands for words of the sentence."""
-    for mark in _MARKS_BY_NEED:
-        if mark in match[0]:
-            return mark
-    raise ValueError(f"{match[0]!r} has no mark of a removal.")
 
 
 def _repair_parenthesis(match: re.Match[str]) -> str:

@@ -164,10 +164,6 @@ def _raised(arguments: Arguments, language: str) -> str:
     return raised(text) or text
 
 
-def _exponent_of_ten(arguments: Arguments, language: str) -> str:
-    return f"10{_raised(arguments, language)}"
-
-
 def _joined(separator: str, arguments: Arguments, language: str) -> str:
     return separator.join(value for key, value in arguments.items() if key.isdecimal() and value)
 
@@ -281,7 +277,7 @@ RULES: dict[str, Renderer] = {
     "last_argument": _last_argument,
     "listed": partial(_joined, ", "),
     "keys": partial(_joined, "+"),
-    "power_of_ten": _exponent_of_ten,
+    "power_of_ten": lambda arguments, language: f"10{_raised(arguments, language)}",
     "quantity": _quantity,
     "spaced": partial(_joined, " "),
     "value": _value,

@@ -85,7 +85,8 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
             continue
         replacement, position = _tag(text, match, name, closing_tags)
         if position > match.end() and replacement == _DROPPED_ELEMENTS.get(name):
-            dropped[_reason_of(name)].append(text[start:position])
+            reason = "formulas" if replacement is GAP else "elements"
+            dropped["notes" if name in _NOTES else reason].append(text[start:position])
         # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
@@ -97,15 +98,6 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
             position += 1
     out.append(text[position:])
     return "".join(out)
-
-
-def _reason_of(name: str) -> str:
-    """Return the reason under which the texts of a dropped element are counted."""
-    if name in _NOTES:
-        return "notes"
-    if _DROPPED_ELEMENTS[name] is GAP:
-        return "formulas"
-    return "elements"
 
 
 class _ClosingTags:
@@ -196,8 +188,11 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
         return "", end
     content = text[end : closing.start()]
     if name == "sup":
-        exponent = _exponent(content, text[match.start() - 1])
-        if exponent is None:
+        exponent = raised(content)
+        follows_digit = text[match.start() - 1].isdigit()
+        if exponent is None and follows_digit and _MATHEMATICAL.match(content):
+            exponent = f"^{content}"  # its markup is not resolved yet
+        if exponent is None:  # "4<sup>th</sup>"
             return "", end
         return exponent, closing.end()
     return _element(name, attributes, content), closing.end()
@@ -216,15 +211,6 @@ def _element(name: str, attributes: str, content: str) -> str:
     if name in ("syntaxhighlight", "source") and _INLINE.search(attributes):
         return _as_entities(content)
     return _DROPPED_ELEMENTS[name]
-
-
-def _exponent(content: str, character_before: str) -> str | None:
-    """Return raised text that is an exponent; None if it is another, as in "4<sup>th</sup>"."""
-    exponent = raised(content)
-    if exponent is None and character_before.isdigit() and _MATHEMATICAL.match(content):
-        # Its markup is not resolved yet.
-        return f"^{content}"
-    return exponent
 
 
 def _as_entities(text: str) -> str:
