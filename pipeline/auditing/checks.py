@@ -17,7 +17,7 @@ from ..storage.stage import read_manifest
 from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
 from .label_checks import label_checks, origin_checks
-from .measures import MIN_MASKED_SPANS, Measures, measured_rows, read_batch
+from .measures import MIN_MASKED_SPANS, Measures, read_batch
 from .origins import OriginMeasures, documents_of
 from .verdict import (
     TOO_LITTLE,
@@ -103,11 +103,9 @@ def audit_instances(
         is_training = shard.split == "train"
         with open_shard(storage.join(directory, shard.name), "build") as file:
             for batch in file.iter_batches(rows_at_once, use_threads=False):
-                stored = read_batch(batch, len(vocabulary))
-                measured = measured_rows(stored, manifest.config.max_length)
-                measures.add(shard.name, measured)
+                rows = measures.add(shard.name, read_batch(batch, len(vocabulary)))
                 if is_training:
-                    origins.add(measured.rows)
+                    origins.add(rows)
             if is_training:
                 origins.end_shard(shard.name)
             # Absent is not a fault: a tool that rewrites a Parquet file may drop such metadata.

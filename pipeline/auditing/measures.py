@@ -13,7 +13,7 @@ Of packed instances each sequence is measured as a row without B; only their fil
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,57 +31,6 @@ MAX_HASHES = 20_000_000
 """Of more hashes only a share is kept, so that memory is bounded."""
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
-
-
-@dataclass(frozen=True)
-class MeasuredRows:
-    """Some rows of a shard, one for each sequence, with all positions in range."""
-
-    rows: Rows
-    restored: np.ndarray
-    """[num_tokens]: the ids with the original tokens at the masked positions."""
-    structural: np.ndarray
-    """bool [num_tokens]: where [CLS] and [SEP] belong."""
-    num_misplaced: int
-    """Positions and starts of B that are out of range, and positions that do not ascend."""
-    num_stored: int
-    """Rows as they are stored: fewer than here if they are packed."""
-    num_too_long: int
-    """Of these, the ones beyond the limit."""
-
-
-def measured_rows(stored: Rows, max_length: int) -> MeasuredRows:
-    """Return rows of `read_batch`, built for `max_length`, in the form that is measured.
-
-    Positions out of range are read as the row's first token, a `segment_b_start` out of range as
-    the row's length, so that the other measures can go on; `num_misplaced` counts them.
-    """
-    rows = sequences(stored)
-    if rows.lengths.min(initial=3) < 3:
-        raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
-    is_outside = are_outside(rows)
-    b_start = rows.segment_b_start.astype(np.int64)
-    # Not below 2: [CLS] and the [SEP] after A stand before B.
-    is_inside = (b_start >= 2) & (b_start <= rows.lengths)
-    rows = replace(
-        rows,
-        masked_positions=np.where(is_outside, 0, rows.masked_positions),
-        segment_b_start=np.where(is_inside, b_start, rows.lengths),
-    )
-    structural = np.zeros(len(rows.input_ids), bool)
-    structural[rows.offsets[:-1]] = True  # [CLS]
-    structural[rows.offsets[:-1] + rows.segment_b_start - 1] = True  # [SEP] after A
-    structural[rows.offsets[1:] - 1] = True  # [SEP] after B; without B the one after A
-    # A row's positions follow those of the rows before it, so one comparison covers all rows.
-    num_unordered = (np.diff(rows.masked_index) <= 0).sum()
-    return MeasuredRows(
-        rows=rows,
-        restored=rows.unmasked_ids(),
-        structural=structural,
-        num_misplaced=int(is_outside.sum() + (~is_inside).sum() + num_unordered),
-        num_stored=len(stored),
-        num_too_long=int((stored.lengths > max_length).sum()),
-    )
 
 
 def read_batch(batch: pa.RecordBatch, vocab_size: int) -> Rows:
@@ -145,16 +94,42 @@ class Measures:
         rng = rng_for(0, "row hashes")  # the same in each audit, so that its figures are the same
         self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
 
-    def add(self, shard: str, measured: MeasuredRows) -> None:
-        """Count some rows of the named shard."""
-        self._add_labels(shard, measured)
-        self._add_tokens(measured)
-        self._add_masks(measured)
-        self._add_words(measured)
-        self._add_hashes(measured)
+    def add(self, shard: str, stored: Rows) -> Rows:
+        """Count some rows of the named shard, and return them as they were counted: one for each
+        sequence, with all positions in range.
 
-    def _add_labels(self, shard: str, measured: MeasuredRows) -> None:
-        rows = measured.rows
+        Positions out of range are read as the row's first token, a `segment_b_start` out of range
+        as the row's length, so that the other measures can go on; ``misplaced`` counts them.
+        """
+        rows = sequences(stored)
+        if rows.lengths.min(initial=3) < 3:
+            raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
+        is_outside = are_outside(rows)
+        b_start = rows.segment_b_start.astype(np.int64)
+        # Not below 2: [CLS] and the [SEP] after A stand before B.
+        is_inside = (b_start >= 2) & (b_start <= rows.lengths)
+        rows = replace(
+            rows,
+            masked_positions=np.where(is_outside, 0, rows.masked_positions),
+            segment_b_start=np.where(is_inside, b_start, rows.lengths),
+        )
+        # A row's positions follow those of the rows before it, so one comparison covers all rows.
+        num_unordered = _num_true(np.diff(rows.masked_index) <= 0)
+        self.counts.update(
+            rows=len(rows),
+            stored_rows=len(stored),  # fewer if they are packed
+            rows_too_long=_num_true(stored.lengths > self.config.max_length),
+            misplaced=_num_true(is_outside) + _num_true(~is_inside) + num_unordered,
+        )
+        restored = rows.unmasked_ids()  # [num_tokens], with the originals at masked positions
+        self._add_labels(shard, rows, restored)
+        self._add_tokens(rows, restored)
+        self._add_masks(rows, restored)
+        self._add_words(rows, restored)
+        self._add_hashes(rows, restored)
+        return rows
+
+    def _add_labels(self, shard: str, rows: Rows, restored: np.ndarray) -> None:
         assert rows.duplicate is not None
         for duplicate in np.unique(rows.duplicate).tolist():
             labels_of_pass = rows.next_sentence_label[rows.duplicate == duplicate]
@@ -165,7 +140,7 @@ class Measures:
 
         lengths = rows.lengths
         has_b = rows.segment_b_start < lengths
-        last_tokens = measured.restored[rows.offsets[1:] - 2]  # before the last [SEP]
+        last_tokens = restored[rows.offsets[1:] - 2]  # before the last [SEP]
         labels = np.minimum(rows.next_sentence_label, 1)
         for histogram, values in (
             (self.row_lengths, lengths),
@@ -180,10 +155,6 @@ class Measures:
         not_next = rows.next_sentence_label == 1
         is_other_document = rows.document_a != rows.document_b
         self.counts.update(
-            rows=len(rows),
-            stored_rows=measured.num_stored,
-            rows_too_long=measured.num_too_long,
-            misplaced=measured.num_misplaced,
             other_labels=_num_true(rows.next_sentence_label > 1),
             not_next=_num_true(not_next),
             not_next_same_document=_num_true(not_next & ~is_other_document),
@@ -191,10 +162,12 @@ class Measures:
             without_b=_num_true(~has_b),
         )
 
-    def _add_tokens(self, measured: MeasuredRows) -> None:
-        rows = measured.rows
-        restored = measured.restored
+    def _add_tokens(self, rows: Rows, restored: np.ndarray) -> None:
         vocabulary = self.vocabulary
+        structural = np.zeros(len(restored), bool)  # where [CLS] and [SEP] belong
+        structural[rows.offsets[:-1]] = True  # [CLS]
+        structural[rows.offsets[:-1] + rows.segment_b_start - 1] = True  # [SEP] after A
+        structural[rows.offsets[1:] - 1] = True  # [SEP] after B; without B the one after A
         is_special = ~vocabulary.is_ordinary
         is_special[vocabulary.unk_id] = False  # a word of the text, though not in the vocabulary
         in_place = (
@@ -205,17 +178,16 @@ class Measures:
         self.tokens += np.bincount(restored, minlength=len(vocabulary))
         self.counts.update(
             tokens=len(rows.input_ids),
-            text_tokens=_num_true(~measured.structural),
+            text_tokens=_num_true(~structural),
             unknown_tokens=_num_true(restored == vocabulary.unk_id),
             rows_without_specials=_num_true(~in_place),
-            specials_in_text=_num_true(is_special[restored] & ~measured.structural),
-            masked_specials=_num_true(measured.structural[rows.masked_index]),
+            specials_in_text=_num_true(is_special[restored] & ~structural),
+            masked_specials=_num_true(structural[rows.masked_index]),
         )
 
-    def _add_masks(self, measured: MeasuredRows) -> None:
-        rows = measured.rows
+    def _add_masks(self, rows: Rows, restored: np.ndarray) -> None:
         stored = rows.input_ids[rows.masked_index]
-        originals = measured.restored[rows.masked_index]
+        originals = restored[rows.masked_index]
         is_mask = stored == self.vocabulary.mask_id
         is_kept = stored == originals
         is_random = ~is_mask & ~is_kept
@@ -237,12 +209,9 @@ class Measures:
         positions_in_row = np.minimum(rows.masked_positions, num_positions - 1)
         self.mask_positions += np.bincount(positions_in_row, minlength=num_positions)
 
-    def _add_words(self, measured: MeasuredRows) -> None:
+    def _add_words(self, rows: Rows, restored: np.ndarray) -> None:
         """Count partly masked words, and rows with the wrong number of masks."""
-        rows = measured.rows
-        words = find_words(
-            measured.restored, rows.offsets, rows.segment_b_start, self.vocabulary.continues
-        )
+        words = find_words(restored, rows.offsets, rows.segment_b_start, self.vocabulary.continues)
         # Masked tokens of each word, by the difference of running sums at its two ends:
         #
         #     token               0  1  2  3  4  5          masked: 2, 3
@@ -269,27 +238,26 @@ class Measures:
             rows_breaking_count=_num_true(~follows_rule),
         )
 
-    def _add_hashes(self, measured: MeasuredRows) -> None:
+    def _add_hashes(self, rows: Rows, restored: np.ndarray) -> None:
         """Hash the rows with enough masked spans.
 
         Equal rows have equal tokens and masks; a row's hash is the sum of its tokens' keys, each
         times a random weight of its position, modulo 2**64 (multilinear hashing; Carter and Wegman
         1979, "Universal classes of hash functions").
         """
-        rows = measured.rows
         # A token's key, in 64 bits:
         #
         #     original, 32 bits | 2 * token as stored + 1, or + 2 if it is predicted
         #
         # Tokens alone would not do: a kept token looks like one that is not predicted.
-        keys = measured.restored.astype(np.uint64) << np.uint64(32)
+        keys = restored.astype(np.uint64) << np.uint64(32)
         keys += 2 * rows.input_ids.astype(np.uint64) + 1
         keys[rows.masked_index] += 1
 
         last_weight = len(self._hash_weights) - 1
         weights = self._hash_weights[np.minimum(places(rows.lengths), last_weight)]
         # `reduceat` adds from each start to the next; it would be wrong for empty rows, which
-        # `measured_rows` refuses.
+        # `add` refuses.
         products = keys * weights
         hashes = np.add.reduceat(products, rows.offsets[:-1])
 
