@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from ..execution.job import Job, Phase, Record, Unit
 from .duplicates import decide
-from .held_out import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate
-from .layout import KeyRange, plan_keys
+from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, KeyRange, plan_keys
 from .scatter import Scatter
 from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 

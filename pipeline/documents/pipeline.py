@@ -36,8 +36,7 @@ from .find_near_duplicates import FindCandidates, FindClusters
 from .gather import Gather
 from .inputs import fingerprints, plan_ranges
 from .layout import SHARD_TEXT_BYTES, IngestSetup, choose_layout
-from .other_languages import check_languages
-from .scatter import Scatter
+from .scatter import Scatter, check_languages
 from .tables import (
     BANDS,
     CANDIDATES,

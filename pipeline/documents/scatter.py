@@ -9,6 +9,7 @@ by the longest document, however large a unit is. Beside the documents lie their
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..counters import CounterRecord, Counters, sum_counters
+from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TableWriter
 from ..languages import language_tag
@@ -28,9 +30,12 @@ from ..text.wikitext.repair import GAP, drop_rare_templates
 from .duplicates import hash_text
 from .layout import check_shard_size
 from .near_duplicates import sketch_tables, sketch_text
-from .other_languages import OTHER_LANGUAGES, identify_language
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
+OTHER_LANGUAGES = "documents_in_other_languages"
+"""The name of the counter of the documents left out."""
+SAMPLE_SENTENCES = 20
+SAMPLE_CHARACTERS = 2000
 PART_TEXT_BYTES = 32 << 20
 """Text of a unit that is held at a time."""
 Row = dict[str, Any]
@@ -206,3 +211,40 @@ def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:
             held_bytes = 0
     if held:
         yield held
+
+
+def identify_language(sentences: Sequence[str]) -> str:
+    """Return the code of the language that a sample of the sentences is most likely in, whatever
+    language the source names.
+
+    >>> identify_language(["Il pleut sur la ville.", "Les rues sont vides."])
+    'fr'
+    """
+    # From all over the document, because its first sentences may quote another language.
+    step = max(1, len(sentences) // SAMPLE_SENTENCES)
+    sample = sentences[::step]
+    text = " ".join(sample)
+    if len(text) > SAMPLE_CHARACTERS:
+        # All of them are cut, because cutting `text` would leave out the last ones.
+        longest = SAMPLE_CHARACTERS // len(sample)
+        text = " ".join(sentence[:longest] for sentence in sample)
+    return _identifier().classify(text)[0]
+
+
+def check_languages(codes: Sequence[str]) -> None:
+    """Raise `UserError` unless `identify_language` knows all of these codes."""
+    known_codes = set(_identifier().labels)
+    unknown_codes = sorted(set(codes) - known_codes)
+    if unknown_codes:
+        raise UserError(
+            f"`keep_language` {unknown_codes[0]}: it is not among the known codes "
+            f"({', '.join(sorted(known_codes))})."
+        )
+
+
+@cache
+def _identifier() -> Any:
+    # Imported late: the model takes 1.7 s to load and 120 MB.
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)

@@ -12,17 +12,19 @@ from ..execution.job import Unit
 from ..manifests import Split
 from ..storage.shards import shard_name
 from .deduplicate import Deduplicated
-from .held_out import ENOUGH_DOCUMENTS, MIN_DOCUMENTS, Candidate, num_held_out
 from .layout import (
+    ENOUGH_DOCUMENTS,
+    MIN_DOCUMENTS,
+    Candidate,
     HashLayout,
     borders,
     cut_shards,
     cut_validation,
     group_by_partition,
+    num_held_out,
     partitions_between,
 )
-from .other_languages import OTHER_LANGUAGES
-from .scatter import Scattered
+from .scatter import OTHER_LANGUAGES, Scattered
 
 NO_SHARD = -1
 

@@ -8,10 +8,14 @@ from .files import (
     exists,
     file_names,
     file_sizes,
+    find_files,
     folder_names,
+    glob_root,
+    has_wildcard,
     is_missing,
     is_remote,
     join,
+    list_files,
     open_input,
     read_bytes,
     remove,
@@ -19,7 +23,6 @@ from .files import (
     version_of,
     write_atomically,
 )
-from .listing import find_files, glob_root, has_wildcard, list_files
 from .remote import download, upload
 
 __all__ = [

@@ -1,9 +1,10 @@
-"""Files on this machine and in object stores, by a few plain functions.
+"""Files on this machine and in object stores, by a few plain functions: open, write, list, remove.
 
 A path with ``://`` is remote and goes through `storage.remote`; everything else is a local path and
 needs nothing but the standard library.
 """
 
+import glob as local_glob
 import os
 import re
 import shutil
@@ -172,3 +173,138 @@ def remove(path: str) -> None:
     else:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
+
+
+# Finding the files that a path or a glob names.
+
+HIDDEN = "hidden_files"
+FOLDER = "folders"
+
+# A glob's wildcards as regular expressions; "**/" also matches nothing, as in `glob.glob`.
+_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def find_files(pattern: str) -> dict[str, int]:
+    """Return the size in bytes of each file that `pattern` (a file, a folder, or a glob of either)
+    names, sorted by path, without hidden ones.
+    """
+    sizes, _ = list_files(pattern)
+    return sizes
+
+
+def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return what `find_files` does, and the reason for each path that it leaves out.
+
+    The reasons are ``hidden_files`` and ``linked_folders`` (one for all below them),
+    ``special_files`` (pipes and devices), ``broken_link`` and ``unreadable_folder``.
+    """
+    if is_remote(pattern):
+        return _list_remote_files(pattern)
+    names = [pattern]
+    if not os.path.exists(pattern):  # a file's own name may contain the characters of a glob
+        names = local_glob.glob(pattern, recursive=True)
+    sizes = {}
+    left_out = {}
+    for path, reason in sorted(below for name in names for below in _paths_below(name)):
+        if reason:
+            left_out[path] = reason
+        else:
+            sizes[path] = os.path.getsize(path)
+    return sizes, left_out
+
+
+def _list_remote_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
+    root = glob_root(pattern)
+    # Without a wildcard it is a file, or else a folder, which is listed below.
+    if root == pattern:
+        kind, num_bytes = stat_remote(pattern)
+        if kind == "File":
+            return {pattern: num_bytes}, {}
+    matches = _glob_expression(pattern).fullmatch
+    sizes = {}
+    left_out = {}
+    for path, num_bytes in list_remote(root, recursive=True).items():
+        if not matches(path):
+            continue
+        if _is_hidden(path.removeprefix(root)):
+            left_out[path] = HIDDEN
+        else:
+            sizes[path] = num_bytes
+    return sizes, left_out
+
+
+def _paths_below(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths at or below a path, each with the reason to leave it out, "" for a file to
+    read.
+    """
+    if not os.path.isdir(path):
+        yield path, _kind(path)
+        return
+    errors: list[OSError] = []
+    for folder, folders, names in os.walk(Path(path), onerror=errors.append):
+        for name in (*folders, *names):
+            below = os.path.join(folder, name)
+            if name.startswith("."):
+                yield below, HIDDEN
+                continue
+            kind = _kind(below)
+            if kind != FOLDER:
+                yield below, kind
+        # os.walk goes down only into what is left in this list.
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    for error in errors:
+        yield error.filename, "unreadable_folder"
+
+
+def _kind(path: str) -> str:
+    """Return the kind of a path, "" for a file."""
+    if os.path.isdir(path):
+        # Not followed: a link to a folder above would never end.
+        if os.path.islink(path):
+            return "linked_folders"
+        return FOLDER
+    if os.path.isfile(path):
+        return ""
+    if os.path.exists(path):
+        return "special_files"
+    return "broken_link"
+
+
+def _glob_expression(pattern: str) -> re.Pattern[str]:
+    r"""Translate a glob, as `glob.glob` reads it, to an expression for its matches and all below
+    them.
+
+    For instance ``a/*.[!x]z`` becomes ``a/[^/]*\.[^x]z(/.*)?``.
+    """
+    # Into wildcards, sets of characters, and the plain text between them.
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])", pattern.rstrip("/"))
+    expression = ""
+    for piece in pieces:
+        if piece in _WILDCARDS:
+            expression += _WILDCARDS[piece]
+        elif re.match(r"\[.+\]$", piece):
+            expression += re.sub(r"^\[!", "[^", piece)
+        else:
+            expression += re.escape(piece)
+    return re.compile(f"{expression}(/.*)?", re.S)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(name.startswith(".") for name in path.split("/"))
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Tell whether a path is a glob."""
+    return local_glob.has_magic(pattern)
+
+
+def glob_root(pattern: str) -> str:
+    """Return the folder of a glob above its first wildcard; any other path as it is."""
+    if not has_wildcard(pattern):
+        return pattern
+    root = []
+    for name in pattern.split("/"):
+        if has_wildcard(name):
+            break
+        root.append(name)
+    return "/".join(root)

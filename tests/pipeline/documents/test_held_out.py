@@ -1,7 +1,7 @@
 """How many documents are held out: enough to judge by, at most a tenth of a small corpus."""
 
 import pytest
-from clozeworks.pipeline.documents.held_out import (
+from clozeworks.pipeline.documents.layout import (
     ENOUGH_BYTES,
     ENOUGH_DOCUMENTS,
     MAX_SHARE,

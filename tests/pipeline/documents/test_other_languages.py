@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.documents import other_languages
-from clozeworks.pipeline.documents.other_languages import check_languages, identify_language
+from clozeworks.pipeline.documents import scatter
 from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.documents.scatter import check_languages, identify_language
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.text.sentences import split_sentences
@@ -100,6 +100,6 @@ def test_real_articles_and_books_are_identified(source: str, language: str):
 
 def test_the_model_is_loaded_once():
     identify_language(ENGLISH)
-    before = other_languages._identifier.cache_info().misses
+    before = scatter._identifier.cache_info().misses
     identify_language(KOREAN)
-    assert other_languages._identifier.cache_info().misses == before == 1
+    assert scatter._identifier.cache_info().misses == before == 1
