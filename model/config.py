@@ -7,9 +7,22 @@ of the encoders. This module imports nothing heavy, to keep ``--help`` fast.
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from ..pipeline.config import BuildConfig, check, check_masks, option
+from msgspec import Meta
+
+from ..pipeline.config import (
+    Count,
+    DropoutRate,
+    MaskRate,
+    NotNegative,
+    Positive,
+    Share,
+    check,
+    check_mask_split,
+    check_ranges,
+    option,
+)
 from ..pipeline.errors import UserError
 
 # https://huggingface.co/docs/hub/repositories-licenses
@@ -17,15 +30,6 @@ _LICENSE = re.compile(r"[a-z0-9]+([.+-]+[a-z0-9]+)*\+*")
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
 EVALUATION_ROWS = 4000
 """Of an evaluation during training: the first of the validation split, which is shuffled."""
-POSITIVE_COUNTS = (
-    *SHAPE_OPTIONS,
-    "batch_size",
-    "micro_batch_size",
-    "evaluate_every",
-    "checkpoint_every",
-    "archive_every",
-)
-"""Options of `PretrainConfig` that count something, from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,32 +56,32 @@ class PretrainConfig:
         "run. "
         "Rows longer than its number of positions extend it by copies of its first positions.",
     )
-    steps: int | None = option(
+    steps: Count | None = option(
         None,
         "Number of optimiser steps; without --tokens or --hours by default as many as read every "
         "document 40 times, as in the paper, but at most its 1,000,000.",
     )
-    tokens: int | None = option(
+    tokens: Count | None = option(
         None,
         "Number of tokens to train on, excluding padding; converted to steps by the mean row "
         "length.",
     )
-    hours: float | None = option(
+    hours: Positive | None = option(
         None,
         "Training time, including the parts of an interrupted run. The learning rate follows the "
         "clock, so the weights differ from run to run, and after a resume.",
     )
-    batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
-    learning_rate: float | None = option(
+    batch_size: Count = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
+    learning_rate: Positive | None = option(
         None,
         "Peak learning rate, reached after the warm-up; --schedule says how it decays to 0. By "
         "default the paper's 1e-4 from a hidden size of 768 on, and with --checkpoint; in narrower "
         "new encoders 0.256 / hidden size, at most 2e-3, which is 1e-3 in mini.",
     )
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
-    num_layers: int | None = option(None, "Number of layers; overrides --model.", group="Encoder")
-    hidden_size: int | None = option(None, "Hidden size; overrides --model.", group="Encoder")
-    num_heads: int | None = option(
+    num_layers: Count | None = option(None, "Number of layers; overrides --model.", group="Encoder")
+    hidden_size: Count | None = option(None, "Hidden size; overrides --model.", group="Encoder")
+    num_heads: Count | None = option(
         None, "Number of attention heads; overrides --model.", group="Encoder"
     )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
@@ -111,14 +115,14 @@ class PretrainConfig:
         "token, or kept, in new masks; by default as in the instances.",
         group="Objective and masking",
     )
-    mask_rate: tuple[float, ...] | None = option(
+    mask_rate: tuple[MaskRate, ...] | None = option(
         None,
         "Share of the tokens to predict, in new masks; two numbers such as 0.3,0.15 are the first "
         "and the last, between which it falls or rises linearly over the run. By default as in the "
         "instances.",
         group="Objective and masking",
     )
-    warmup_steps: int | None = option(
+    warmup_steps: Annotated[int, Meta(ge=0)] | None = option(
         None,
         "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000.",
         group="Optimisation",
@@ -129,41 +133,41 @@ class PretrainConfig:
         "falling to 0 at the end only, as ModernBERT's, so that a run can be prolonged.",
         group="Optimisation",
     )
-    decay_share: float = option(
+    decay_share: Share = option(
         0.1,
         "Share of the steps in which the rate of --schedule constant-with-decay falls: the last "
         "ones. 0 leaves it constant, 1 falls from the start.",
         group="Optimisation",
     )
-    weight_decay: float = option(
+    weight_decay: NotNegative = option(
         0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
     )
-    dropout: float | None = option(
+    dropout: DropoutRate | None = option(
         None,
         "Dropout rate, in hidden states and attention; by default 0.1, in a ModernBERT 0.",
         group="Optimisation",
     )
-    evaluate_every: int = option(
+    evaluate_every: Count = option(
         1000,
         "Steps between evaluations on the validation split; it is also evaluated at the start and "
         "the end.",
         group="Evaluation and checkpoints",
         identity=False,
     )
-    checkpoint_minutes: float = option(
+    checkpoint_minutes: Positive = option(
         10.0,
         "Minutes between checkpoints, from which an interrupted run resumes; written while "
         "training continues.",
         group="Evaluation and checkpoints",
         identity=False,
     )
-    checkpoint_every: int | None = option(
+    checkpoint_every: Count | None = option(
         None,
         "Steps between further checkpoints; by default only --checkpoint-minutes counts.",
         group="Evaluation and checkpoints",
         identity=False,
     )
-    archive_every: int | None = option(
+    archive_every: Count | None = option(
         None,
         "Steps between models kept for later study, in archive/step-N; by default none are.",
         group="Evaluation and checkpoints",
@@ -176,7 +180,7 @@ class PretrainConfig:
         group="Evaluation and checkpoints",
         identity=False,
     )
-    micro_batch_size: int | None = option(
+    micro_batch_size: Count | None = option(
         None,
         "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: "
         "32,768).",
@@ -214,9 +218,34 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         check_license(self.license)
-        self._check_numbers()
-        self._check_start()
-        self._check_budget()
+        check_ranges(self)
+        if self.checkpoint is None:
+            moves = self.vocabulary_from == "instances"
+            check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
+        else:
+            # Its weights would not fit into another shape.
+            keeps_shape = not any(getattr(self, name) for name in SHAPE_OPTIONS)
+            must = "its model's shape cannot be changed; drop the shape options"
+            check(keeps_shape, "checkpoint", self.checkpoint, must)
+        budget = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
+        if len(budget) > 1:
+            both = f"`{budget[0]}` and `{budget[1]}` are both given"
+            raise UserError(f"{both}, but a run has one budget; drop one.")
+        if self.warmup_steps is not None:
+            # The number of steps that any other budget allows is known only with the instances.
+            possible = self.warmup_steps <= (self.steps or math.inf)
+            must = f"must be at most `steps` ({self.steps})"
+            check(possible, "warmup_steps", self.warmup_steps, must)
+            must = "with `hours` the warm-up is a tenth of the time; leave it out"
+            check(self.hours is None, "warmup_steps", self.warmup_steps, must)
+        share = self.decay_share
+        is_used = share == PretrainConfig.decay_share or self.schedule == "constant-with-decay"
+        must = "it has no effect without `schedule` constant-with-decay"
+        check(is_used, "decay_share", share, must)
+        shares = self.phase_shares
+        # Shares such as 0.1 + 0.9 need not sum to 1 exactly in floating point.
+        shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
+        check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
         self._check_masking()
 
     @property
@@ -232,61 +261,6 @@ class PretrainConfig:
         """
         return self.schedule == "constant-with-decay"
 
-    def _check_numbers(self) -> None:
-        for name in POSITIVE_COUNTS:
-            value = getattr(self, name)
-            check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in ("learning_rate", "checkpoint_minutes"):
-            value = getattr(self, name)
-            check(value is None or value > 0, name, value, "must be above 0")
-        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
-        # A dropout of 1 would divide by 0.
-        dropout_ok = self.dropout is None or 0 <= self.dropout < 1
-        check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
-
-    def _check_start(self) -> None:
-        moves = self.vocabulary_from == "instances"
-        if self.checkpoint is None:
-            check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
-            return
-        keeps_shape = not any(getattr(self, name) for name in SHAPE_OPTIONS)
-        # Its weights would not fit into another shape.
-        must = "its model's shape cannot be changed; drop the shape options"
-        check(keeps_shape, "checkpoint", self.checkpoint, must)
-
-    def _check_budget(self) -> None:
-        given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
-        for name in given:
-            value = getattr(self, name)
-            check(0 < value < math.inf, name, value, "must be above 0")
-        if len(given) > 1:
-            both = f"`{given[0]}` and `{given[1]}` are both given"
-            raise UserError(f"{both}, but a run has one budget; drop one.")
-        self._check_warmup()
-        self._check_schedule()
-        shares = self.phase_shares
-        # Shares such as 0.1 + 0.9 need not sum to 1 exactly in floating point.
-        shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
-        check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
-
-    def _check_schedule(self) -> None:
-        share = self.decay_share
-        check(0 <= share <= 1, "decay_share", share, "must be between 0 and 1")
-        is_used = share == PretrainConfig.decay_share or self.schedule == "constant-with-decay"
-        must = "it has no effect without `schedule` constant-with-decay"
-        check(is_used, "decay_share", share, must)
-
-    def _check_warmup(self) -> None:
-        if self.warmup_steps is None:
-            return
-        # The number of steps that any other budget allows is known only with the instances.
-        steps = self.steps or math.inf
-        possible = 0 <= self.warmup_steps <= steps
-        must = f"must be between 0 and `steps` ({steps})"
-        check(possible, "warmup_steps", self.warmup_steps, must)
-        must = "with `hours` the warm-up is a tenth of the time; leave it out"
-        check(self.hours is None, "warmup_steps", self.warmup_steps, must)
-
     def _check_masking(self) -> None:
         given = [name for name in ("mask_split", "mask_rate") if getattr(self, name) is not None]
         for name in given:
@@ -298,17 +272,12 @@ class PretrainConfig:
             must = "`objective` ltr uses no masks; drop it"
             check(self.objective != "ltr", name, getattr(self, name), must)
         if self.mask_split is not None:
-            check_masks(BuildConfig.mask_rate, self.mask_split)
-        if self.mask_rate is not None:
-            self._check_mask_rate(self.mask_rate)
-
-    def _check_mask_rate(self, rates: tuple[float, ...]) -> None:
-        check(len(rates) in (1, 2), "mask_rate", rates, "must be one number, or two")
-        for rate in rates:
-            check_masks(rate, BuildConfig.mask_split)
-        is_constant = len(rates) == 1
-        must = "with `hours` the number of steps is unknown; give one number"
-        check(is_constant or self.hours is None, "mask_rate", rates, must)
+            check_mask_split(self.mask_split)
+        rates = self.mask_rate
+        if rates is not None:
+            check(len(rates) in (1, 2), "mask_rate", rates, "must be one number, or two")
+            must = "with `hours` the number of steps is unknown; give one number"
+            check(len(rates) == 1 or self.hours is None, "mask_rate", rates, must)
 
 
 def check_license(license: str | None) -> None:

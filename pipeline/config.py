@@ -5,8 +5,13 @@ same default and help. The fields form the fingerprint of a stage's output; how 
 (workers, runner) does not count. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
+import operator
+import typing
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from .encodings import AUTO, check_encoding
 from .errors import UserError
@@ -63,15 +68,64 @@ them alone.
 """
 
 
+Count = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0, lt=10**9)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+DropoutRate = Annotated[float, Meta(ge=0, lt=1)]  # a rate of 1 would divide by 0
+MaskRate = Annotated[float, Meta(gt=0, le=0.4)]
+
+BOUNDS = {
+    "ge": ("at least", operator.ge),
+    "gt": ("above", operator.gt),
+    "le": ("at most", operator.le),
+    "lt": ("less than", operator.lt),
+}
+"""Of a `Meta`: the words for a bound, and what holds for a value within it."""
+
+
+def check_ranges(config: Any) -> None:
+    """Raise `UserError` that names the first field whose value is outside its annotation's range,
+    ``Annotated[int, Meta(ge=1)]``; if it is a tuple, each item has to be inside.
+    """
+    for name, bounds in _bounds_by_field(type(config)).items():
+        value = getattr(config, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            # NaN is within no bound.
+            if item is not None and not all(holds(item, bound) for _, holds, bound in bounds):
+                range = " and ".join(f"{words} {bound:,}" for words, _, bound in bounds)
+                raise UserError(f"`{name}` is {item}, but must be {range}.")
+
+
+@cache
+def _bounds_by_field(config: type) -> dict[str, list[tuple[str, Any, float]]]:
+    """Return the bounds of the fields that have some: words, comparison, and number."""
+    bounds_by_field = {}
+    for name, annotation in typing.get_type_hints(config, include_extras=True).items():
+        if metas := list(_metas(annotation)):
+            bounds_by_field[name] = [
+                (words, holds, getattr(metas[0], sign))
+                for sign, (words, holds) in BOUNDS.items()
+                if getattr(metas[0], sign) is not None
+            ]
+    return bounds_by_field
+
+
+def _metas(annotation: object) -> typing.Iterator[Meta]:
+    """Yield the ranges within an annotation such as ``tuple[Count, ...] | Count | None``."""
+    yield from (meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Meta))
+    for argument in typing.get_args(annotation):
+        yield from _metas(argument)
+
+
 def check(holds: bool, name: str, value: object, must: str) -> None:
     """Raise `UserError` that names the field and its `value` unless `holds`."""
     if not holds:
         raise UserError(f"`{name}` is {value}, but {must}.")
 
 
-def check_masks(mask_rate: float, mask_split: tuple[int, int, int]) -> None:
-    """Raise `UserError` unless these options of masking are possible."""
-    check(0 < mask_rate <= 0.4, "mask_rate", mask_rate, "must be above 0 and at most 0.4")
+def check_mask_split(mask_split: tuple[int, ...]) -> None:
+    """Raise `UserError` unless these are three percentages."""
     split_ok = len(mask_split) == 3 and min(mask_split) >= 0 and sum(mask_split) == 100
     check(split_ok, "mask_split", mask_split, "must be three percentages that sum to 100")
 
@@ -158,25 +212,27 @@ class IngestConfig:
         group="Reading",
         is_content=True,
     )
-    min_characters: int = option(200, "Skip documents with fewer characters.", group="Filters")
-    min_sentences: int = option(1, "Skip documents with fewer sentences.", group="Filters")
+    min_characters: Annotated[int, Meta(ge=0)] = option(
+        200, "Skip documents with fewer characters.", group="Filters"
+    )
+    min_sentences: Count = option(1, "Skip documents with fewer sentences.", group="Filters")
     keep_language: tuple[str, ...] | None = option(
         None,
         "Keep only documents in these languages (codes such as ko, comma-separated), identified "
         "from the text by py3langid.",
         group="Filters",
     )
-    near_duplicates: float | None = option(
+    near_duplicates: Annotated[float, Meta(ge=0.3, le=1)] | None = option(
         None,
         "Remove near-duplicates: documents that share at least this much (for example 0.8) of "
         "their word 5-grams with another. Needs about 700 MB of memory per million documents that "
         "resemble another. Exact duplicates are always removed.",
         group="Filters",
     )
-    shards: int | None = option(
+    shards: Count | None = option(
         None, "Number of training shards; by default one per 64 MB of text.", group="Shards"
     )
-    validation_share: float = option(
+    validation_share: Annotated[float, Meta(gt=0, lt=1)] = option(
         0.005,
         "Least share of documents held out for validation. A small corpus holds out more, up to a "
         "tenth, until there are 20 documents and 500 kB of text to judge a model by.",
@@ -185,22 +241,13 @@ class IngestConfig:
     seed: int = option(0, "Seed for the shuffle and the validation split.", group="Shards")
 
     def __post_init__(self) -> None:
-        shards_ok = self.shards is None or self.shards >= 1
-        check(shards_ok, "shards", self.shards, "must be at least 1")
-        share = self.validation_share
-        check(0 < share < 1, "validation_share", share, "must be between 0 and 1")
+        check_ranges(self)
         columns = self.text_column
         check(all(columns.split(",")), "text_column", columns, "must name columns")
-        characters = self.min_characters
-        check(characters >= 0, "min_characters", characters, "must not be negative")
         if self.encoding != AUTO:
             check_encoding(self.encoding)
         if self.language != AUTO:
             check_language(self.language)
-        check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
-        similarity = self.near_duplicates
-        similarity_ok = similarity is None or 0.3 <= similarity <= 1
-        check(similarity_ok, "near_duplicates", similarity, "must be between 0.3 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +259,9 @@ class VocabConfig:
         "WordPiece, as in BERT, or byte-level byte-pair encoding (bpe), as in ModernBERT, to which "
         "no character is unknown.",
     )
-    size: int = option(30522, "Number of tokens in the vocabulary, including special tokens.")
+    size: Annotated[int, Meta(ge=100)] = option(
+        30522, "Number of tokens in the vocabulary, including special tokens."
+    )
     cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
     strip_accents: bool | None = option(
         None,
@@ -221,32 +270,27 @@ class VocabConfig:
         "--strip-accents/--keep-accents",
         group="Alphabet and merges",
     )
-    min_frequency: int = option(
+    min_frequency: Count = option(
         2, "Merge only pairs of pieces that occur at least this often.", group="Alphabet and merges"
     )
-    limit_alphabet: int | None = option(
+    limit_alphabet: Annotated[int, Meta(ge=10)] | None = option(
         None,
         "Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or "
         "more if these cover less than 99.95% of the text.",
         group="Alphabet and merges",
     )
-    num_unused: int = option(
+    num_unused: Annotated[int, Meta(ge=0)] = option(
         0, "Number of [unused] tokens to reserve.", group="Alphabet and merges"
     )
     weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
-    language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
+    language_exponent: Share = option(1.0, EXPONENT_HELP, group="Languages and sources")
 
     def __post_init__(self) -> None:
-        check(self.size >= 100, "size", self.size, "must be at least 100")
-        check(self.min_frequency >= 1, "min_frequency", self.min_frequency, "must be at least 1")
-        limit_ok = self.limit_alphabet is None or self.limit_alphabet >= 10
-        check(limit_ok, "limit_alphabet", self.limit_alphabet, "must be at least 10")
+        check_ranges(self)
         has_alphabet = self.algorithm == "wordpiece" or self.limit_alphabet is None
         must = "`algorithm` bpe has the 256 bytes as its alphabet; leave it out"
         check(has_alphabet, "limit_alphabet", self.limit_alphabet, must)
-        exponent = self.language_exponent
-        check(0 <= exponent <= 1, "language_exponent", exponent, "must be between 0 and 1")
-        unused_ok = 0 <= self.num_unused < self.size
+        unused_ok = self.num_unused < self.size
         check(unused_ok, "num_unused", self.num_unused, "must be less than `size`")
 
 
@@ -254,11 +298,14 @@ class VocabConfig:
 class BuildConfig:
     """How documents become masked sentence pairs."""
 
-    max_length: int = option(128, "Maximum row length in tokens, including [CLS] and [SEP].")
-    duplicates: int = option(
+    # Shards store positions in 16 bits and the number of the pass in 8.
+    max_length: Annotated[int, Meta(ge=8, le=65535)] = option(
+        128, "Maximum row length in tokens, including [CLS] and [SEP]."
+    )
+    duplicates: Annotated[int, Meta(ge=1, le=255)] = option(
         5, "Number of passes over the training documents, each with its own pairs and masks."
     )
-    mask_rate: float = option(0.15, "Share of each row's tokens to predict.", group="Masking")
+    mask_rate: MaskRate = option(0.15, "Share of each row's tokens to predict.", group="Masking")
     masking: Literal["token", "whole-word"] = option(
         "token", "Unit of masking: single tokens or whole words.", group="Masking"
     )
@@ -282,26 +329,18 @@ class BuildConfig:
         "are widened, and counted.",
         group="Pairs",
     )
-    short_share: float = option(
+    short_share: Share = option(
         0.1,
         "Share of rows with a shorter, random target length; packed documents are not cut short.",
         group="Pairs",
     )
     weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
-    language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
+    language_exponent: Share = option(1.0, EXPONENT_HELP, group="Languages and sources")
     seed: int = option(0, "Seed for the pairs and the masks.")
 
     def __post_init__(self) -> None:
-        # Shards store positions in 16 bits and the number of the pass in 8.
-        length = self.max_length
-        check(8 <= length <= 65535, "max_length", length, "must be between 8 and 65535")
-        passes = self.duplicates
-        check(1 <= passes <= 255, "duplicates", passes, "must be between 1 and 255")
-        check_masks(self.mask_rate, self.mask_split)
-        exponent = self.language_exponent
-        check(0 <= exponent <= 1, "language_exponent", exponent, "must be between 0 and 1")
-        share = self.short_share
-        check(0 <= share <= 1, "short_share", share, "must be between 0 and 1")
+        check_ranges(self)
+        check_mask_split(self.mask_split)
 
     @property
     def packs(self) -> bool:
@@ -316,7 +355,7 @@ MAX_BAD = 0.05
 class RunOptions:
     """How a data stage is run; nothing here changes the output."""
 
-    workers: int = option(
+    workers: Annotated[int, Meta(ge=0)] = option(
         0,
         "Number of worker processes on this machine; 0 means one per core, or one for little "
         "input.",
@@ -330,9 +369,8 @@ class RunOptions:
         group="Running",
     )
     beam_options: tuple[str, ...] = ()
-    max_bad: float = MAX_BAD
+    max_bad: Share = MAX_BAD
     """Maximum share of bad inputs; beyond it `ingest`, which alone meets any, fails."""
 
     def __post_init__(self) -> None:
-        check(self.workers >= 0, "workers", self.workers, "must not be negative")
-        check(0 <= self.max_bad <= 1, "max_bad", self.max_bad, "must be between 0 and 1")
+        check_ranges(self)

@@ -1,11 +1,11 @@
 """The shape of a BERT, with the names and the defaults of ``transformers.BertConfig``."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ...pipeline.config import Count, NotNegative, Share
 from ...pipeline.errors import UserError
-from .shape import COUNT, NOT_NEGATIVE, PAPERS_WIDTH, SHAPE_RANGES, Shape, logit_bytes
+from .shape import PAPERS_WIDTH, Shape, logit_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,20 +32,14 @@ class ModelConfig(Shape):
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
     )
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
-        **SHAPE_RANGES,
-        "type_vocab_size": COUNT,
-        "layer_norm_eps": NOT_NEGATIVE,
-    }
-
-    type_vocab_size: int = 2
+    type_vocab_size: Count = 2
     hidden_act: str = "gelu"
     """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation. The other
     `ACTIVATIONS` are other names of these two.
     """
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    layer_norm_eps: float = 1e-12
+    hidden_dropout_prob: Share = 0.1
+    attention_probs_dropout_prob: Share = 0.1
+    layer_norm_eps: NotNegative = 1e-12
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
+from msgspec import Meta
+
+from ...pipeline.config import Count, NotNegative, Share
 from ...pipeline.errors import UserError
-from .shape import COUNT, NOT_NEGATIVE, SHAPE_RANGES, SIZES, Shape, logit_bytes
+from .shape import SIZES, Shape, TokenId, logit_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +32,8 @@ SHORT_ROWS = 1024
 """Tokens of rows up to which a new ModernBERT has one base frequency in all layers; a larger one in
 those that attend to whole rows if a run extends it beyond them.
 """
+Base = Annotated[float, Meta(ge=1)]
+"""A base frequency of rotary positions."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 
@@ -63,40 +68,33 @@ class ModernBertConfig(Shape):
         "model_input_names": ["input_ids", "attention_mask"]
     }
     sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = MODERNBERT_SIZES
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
-        **SHAPE_RANGES,
-        **dict.fromkeys(("global_attn_every_n_layers", "local_attention"), COUNT),
-        **dict.fromkeys(("global_rope_theta", "local_rope_theta"), COUNT),
-        **dict.fromkeys(("norm_eps", "cls_token_id", "sep_token_id"), NOT_NEGATIVE),
-    }
-
-    vocab_size: int = 50368
-    num_hidden_layers: int = 22
-    intermediate_size: int = 1152
+    vocab_size: Count = 50368
+    num_hidden_layers: Count = 22
+    intermediate_size: Count = 1152
     """Of the values and, once more, of their gates."""
-    max_position_embeddings: int = 8192
+    max_position_embeddings: Count = 8192
     """Tokens of the longest rows it is meant for; no weight depends on it."""
     hidden_activation: str = "gelu"
-    global_attn_every_n_layers: int = 3
+    global_attn_every_n_layers: Count = 3
     """Of this many layers the first attends to whole rows, the others within a window."""
-    local_attention: int = 128
+    local_attention: Count = 128
     """Tokens of a window, half of them on either side."""
-    global_rope_theta: float = 160_000.0
+    global_rope_theta: Base = 160_000.0
     """Base frequency of the rotary positions in layers that attend to whole rows."""
-    local_rope_theta: float = 10_000.0
+    local_rope_theta: Base = 10_000.0
     """The same in those that attend within a window."""
-    embedding_dropout: float = 0.0
-    attention_dropout: float = 0.0
-    mlp_dropout: float = 0.0
-    classifier_dropout: float = 0.0
+    embedding_dropout: Share = 0.0
+    attention_dropout: Share = 0.0
+    mlp_dropout: Share = 0.0
+    classifier_dropout: Share = 0.0
     classifier_pooling: str = "cls"
     """What a row is classified by: the state of its first token (cls; as ``transformers`` has it,
     where a file does not say), or the mean of all.
     """
-    norm_eps: float = 1e-5
-    pad_token_id: int = 50283
-    cls_token_id: int = 50281
-    sep_token_id: int = 50282
+    norm_eps: NotNegative = 1e-5
+    pad_token_id: TokenId = 50283
+    cls_token_id: TokenId = 50281
+    sep_token_id: TokenId = 50282
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,11 +3,13 @@
 This module and those of the shapes import nothing heavy, to keep ``--help`` fast.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from msgspec import Meta
+
+from ...pipeline.config import Count, NotNegative, check_ranges
 from ...pipeline.errors import UserError
 
 # Layers, hidden size, heads. "base" and "large" are the paper's (section 3), the smaller ones those
@@ -21,27 +23,7 @@ SIZES = {
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
-COUNT = (1, math.inf)
-RATE = (0, 1)
-NOT_NEGATIVE = (0, math.inf)
-
-SHAPE_RANGES = {
-    **dict.fromkeys(
-        (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-        ),
-        COUNT,
-    ),
-    **dict.fromkeys(("initializer_range", "pad_token_id"), NOT_NEGATIVE),
-}
-"""The least and the most that a field of every encoder's shape may be."""
-
-
+TokenId = Annotated[int, Meta(ge=0)]
 PAPERS_WIDTH = 768
 """The hidden size of BERT-base. Narrower encoders, which the paper does not have, get settings that
 they learn with sooner."""
@@ -70,28 +52,21 @@ class Shape:
     """What ``tokenizer_config.json`` has to say for this kind of model."""
     sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
     """Layers, hidden size and heads by name."""
-    ranges: ClassVar[Mapping[str, tuple[float, float]]]
-    """The least and the most that a field may be."""
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    initializer_range: float = 0.02
-    pad_token_id: int = 0
+    vocab_size: Count = 30522
+    hidden_size: Count = 768
+    num_hidden_layers: Count = 12
+    num_attention_heads: Count = 12
+    intermediate_size: Count = 3072
+    max_position_embeddings: Count = 512
+    initializer_range: NotNegative = 0.02
+    pad_token_id: TokenId = 0
     is_decoder: bool = False
     """Each token sees only itself and those on its left, to learn the next one (``ltr``)."""
 
     def __post_init__(self) -> None:
         # A config.json may come from anywhere.
-        ranges = {**self.ranges, **dict.fromkeys(self.dropout_fields, RATE)}
-        for name, (least, most) in ranges.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
-                raise UserError(f"{name} is {value}, but must be {limits}.")
+        check_ranges(self)
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"A hidden size of {self.hidden_size} cannot be split over "

@@ -1,9 +1,11 @@
 """The configuration of ``clozeworks features``, without an import of torch: ``--help`` is fast."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from ...pipeline.config import check, option
+from msgspec import Meta
+
+from ...pipeline.config import Count, check, check_ranges, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +28,13 @@ class FeaturesConfig:
     text: str | None = option(
         None, "Column of the text in a table; the default is text or sentence."
     )
-    max_length: int | None = option(
+    # [CLS], a token and [SEP].
+    max_length: Annotated[int, Meta(ge=3)] | None = option(
         None,
         "Longest row in tokens; longer texts are cut. The default is the length used in "
         "pre-training.",
     )
-    batch_tokens: int = option(
+    batch_tokens: Count = option(
         4096, "Tokens per batch, including padding.", group="Hardware", identity=False
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
@@ -52,7 +55,4 @@ class FeaturesConfig:
         # That 12 and -1 are the same layer shows only with the model (`resolve_layers`).
         distinct = len(self.layers) > 0 and len(set(self.layers)) == len(self.layers)
         check(distinct, "layers", self.layers, "must be different numbers")
-        # [CLS], a token and [SEP].
-        length_ok = self.max_length is None or self.max_length >= 3
-        check(length_ok, "max_length", self.max_length, "must be at least 3")
-        check(self.batch_tokens >= 1, "batch_tokens", self.batch_tokens, "must be at least 1")
+        check_ranges(self)

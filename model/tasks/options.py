@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from ...pipeline.config import check, option
+from ...pipeline.config import check_ranges, option
 from ...pipeline.errors import UserError, did_you_mean
 
 MAX_TASK_SIZE = 1 << 16
@@ -15,7 +15,6 @@ MAX_TASK_SIZE = 1 << 16
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
-_SMALLEST = {"max_length": 8, "stride": 1, "max_question_length": 1, "max_answer_length": 1}
 _OWN_DATA = "Your own data (classify)"
 
 
@@ -36,7 +35,7 @@ class ClassReport(Struct, frozen=True, kw_only=True):
 class TaskOptions:
     """The user's choices for a task; None means the task's default."""
 
-    max_length: int | None = option(
+    max_length: Annotated[int, Meta(ge=8, le=MAX_TASK_SIZE)] | None = option(
         None,
         "Longest row in tokens, with [CLS] and [SEP]; the default is 128, "
         "for squad 384 (in windows).",
@@ -52,29 +51,25 @@ class TaskOptions:
         "Column of the class or score, for classify; the default is label.",
         group=_OWN_DATA,
     )
-    stride: int | None = option(
+    stride: Size | None = option(
         None,
         "Tokens from one window of a long text to the next: for squad, where the default is 128, "
         "and for classify, which cuts long texts by default.",
         group="Long texts",
     )
-    max_question_length: int | None = option(
+    max_question_length: Size | None = option(
         None,
         "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
         group="Question answering (squad)",
     )
-    max_answer_length: int | None = option(
+    max_answer_length: Size | None = option(
         None,
         "Longest predicted answer in tokens, for squad; the default is 30.",
         group="Question answering (squad)",
     )
 
     def __post_init__(self) -> None:
-        for name, least in _SMALLEST.items():
-            value = getattr(self, name)
-            check(value is None or value >= least, name, value, f"must be at least {least}")
-            is_size = value is None or value <= MAX_TASK_SIZE
-            check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
+        check_ranges(self)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options `names` that are not None, with their values."""

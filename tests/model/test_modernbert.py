@@ -356,7 +356,7 @@ def test_both_forms_of_config_json_are_read_and_written(values):
         ),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type .* 'yarn'"),
         ({"num_attention_heads": 256}, "odd size"),
-        ({"local_attention": 0}, "local_attention is 0, but must be at least 1"),
+        ({"local_attention": 0}, "local_attention: expected int >= 1"),
         ({"pad_token_id": 60000}, "pad_token_id is 60000, but the vocabulary has 50368 tokens"),
     ],
 )

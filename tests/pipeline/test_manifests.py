@@ -82,7 +82,7 @@ def test_the_field_is_named():
             **build,
             "shards": [{**shard, "name": "../secret"}],
         },
-        "duplicates is 0, but must be between 1 and 255": {**build, "config": {"duplicates": 0}},
+        "config.duplicates: expected int >= 1": {**build, "config": {"duplicates": 0}},
         "counts[...]: expected int, got float": {**build, "counts": {"rows": 0.5}},
         "expected object, got array": [],
     }

@@ -313,7 +313,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
         ({"dropout": 1.0}, "`dropout` is 1"),
         (
             {"max_question_length": 100_000},
-            "`max_question_length` is 100000, but must be at most 65,536",
+            "`max_question_length` is 100000, but must be at least 1 and at most 65,536",
         ),
     ],
 )

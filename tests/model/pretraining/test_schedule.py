@@ -80,7 +80,10 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
     ("changes", "message"),
     [
         ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
-        ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "must be between 0 and 1"),
+        (
+            {"decay_share": 2.0, "schedule": "constant-with-decay"},
+            "must be at least 0 and at most 1",
+        ),
         (
             {"mask_rate": (0.3,), "dynamic_masking": "none"},
             "`mask_rate` is .*no effect with `dynamic_masking` none",

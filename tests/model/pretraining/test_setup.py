@@ -94,7 +94,7 @@ def test_the_mean_length_is_read_from_the_footers(instances):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"steps": 0}, "`steps` is 0, but must be above 0"),
+        ({"steps": 0}, "`steps` is 0, but must be at least 1"),
         ({"hours": -1.0}, "`hours` is -1"),
         ({"hours": float("inf")}, "`hours` is inf"),
         ({"phase_shares": (1.0,)}, "must be two shares that sum to 1"),
