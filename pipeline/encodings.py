@@ -100,7 +100,12 @@ def text_encoding(
     if given != AUTO and (sample.isascii() or not is_utf_8):
         # ASCII may still be UTF-16 without a mark, or ISO-2022, if the user says so.
         return check_encoding(given)
-    if is_utf_8 or b"\0" in sample or _is_damaged_utf_8(sample):
+    if is_utf_8 or b"\0" in sample:
+        return UTF_8
+    decoded = sample.decode(UTF_8, "replace")
+    num_ascii = len(sample.translate(None, bytes(range(0x80, 0x100))))
+    # Few characters are damaged, and fewer than are valid and not ASCII.
+    if is_damage(decoded) and len(decoded) - num_ascii > 2 * decoded.count("\ufffd"):
         return UTF_8
     import chardet
 
@@ -111,14 +116,6 @@ def text_encoding(
         raise UserError(f"{path} is not UTF-8, and looks like no other encoding: is it a text?")
     remedy = remedy.replace("{guess}", guess)
     raise UserError(f"{path} is not UTF-8: if it is {guess}, as chardet guesses, {remedy}.")
-
-
-def _is_damaged_utf_8(text: bytes) -> bool:
-    """Return whether few characters are damaged, and fewer than are valid and not ASCII."""
-    decoded = text.decode(UTF_8, "replace")
-    num_ascii = len(text.translate(None, bytes(range(0x80, 0x100))))
-    num_damaged = decoded.count("\ufffd")
-    return is_damage(decoded) and len(decoded) - num_ascii > 2 * num_damaged
 
 
 def is_damage(text: str, characters_per_damage: int = CHARACTERS_PER_DAMAGE) -> bool:

@@ -99,7 +99,13 @@ def find_inputs(
     left_out = Counters()
     for source in sources:
         if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
-            inputs.append(_find_data_set(source, output))
+            folder = hub.folder_of(source)
+            if folder:
+                _refuse_output_within(folder, output, ())
+            data_set = hub.open_set(source)
+            address = data_set.address
+            num_bytes = data_set.num_bytes
+            inputs.append(Input(address, data_set.name, "hf", num_bytes, data_set.digest))
         else:
             inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
@@ -120,20 +126,6 @@ def with_encoding(file: Input, config: IngestConfig) -> Input:
     if file.format in TABLE_FORMATS:
         check_line_ends(sample, file.path)
     return file._replace(encoding=text_encoding(sample, file.path, config.encoding))
-
-
-def _find_data_set(source: str, output: str | None) -> Input:
-    folder = hub.folder_of(source)
-    if folder:
-        _refuse_output_within(folder, output, ())
-    data_set = hub.open_set(source)
-    return Input(
-        path=data_set.address,
-        name=data_set.name,
-        format="hf",
-        num_bytes=data_set.num_bytes,
-        digest=data_set.digest,
-    )
 
 
 def _find_files(

@@ -171,7 +171,12 @@ def _open(named: _Name, split: str | None) -> DataSet:
         content: Any = {"fingerprint": rows._fingerprint, "columns": str(rows.features)}
     elif is_folder:
         num_bytes = sum(os.path.getsize(file) for file in files)
-        content = [_head_of(file) for file in files]
+        content = []
+        for file in files:
+            with open(file, "rb") as opened:
+                head = opened.read(_HEAD_BYTES)
+            # Not their times: a copy elsewhere has the same content.
+            content.append([os.path.basename(file), os.path.getsize(file), digest_of(head)])
     else:
         num_bytes = _bytes_on_hub(files, path)
         content = {"revision": found.revision, "config": found.config, "split": split}
@@ -298,13 +303,6 @@ def _bytes_on_hub(files: Sequence[str], path: str) -> int:
     name, _, revision = path.partition("@")
     infos = HfApi().get_paths_info(name, paths, revision=revision, repo_type="dataset")
     return sum(getattr(info, "size", 0) for info in infos)  # a folder has none
-
-
-def _head_of(path: str) -> list[Any]:
-    """Identify a file by its name, size and first bytes: a copy elsewhere has the same content."""
-    with open(path, "rb") as file:
-        head = file.read(_HEAD_BYTES)
-    return [os.path.basename(path), os.path.getsize(path), digest_of(head)]
 
 
 def _not_opened(name: str, error: Exception) -> UserError:

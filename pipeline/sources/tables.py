@@ -104,7 +104,11 @@ def read_table(
             batches = parquet.iter_batches(num_rows, row_groups=[group], columns=names)
             location = f"{name}, row group {group}"
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
-            num_compressed = _compressed_bytes(metadata, names)
+            num_compressed = 0
+            for chunk in map(metadata.column, range(metadata.num_columns)):
+                column = chunk.path_in_schema
+                if column in names or outermost(column) in names:
+                    num_compressed += chunk.total_compressed_size
             bounded = _bounded(numbered, num_compressed, location, counters)
             yield from _documents(bounded, schema, table, counters, input_range.path)
         first_row += metadata.num_rows
@@ -287,16 +291,6 @@ def _numbered(
             first_row += batch.num_rows
 
 
-def _compressed_bytes(group: pq.RowGroupMetaData, columns: Sequence[str]) -> int:
-    """Return the size in the file of a row group's columns."""
-    num_bytes = 0
-    for chunk in map(group.column, range(group.num_columns)):
-        path = chunk.path_in_schema
-        if path in columns or outermost(path) in columns:
-            num_bytes += chunk.total_compressed_size
-    return num_bytes
-
-
 def _bounded(
     batches: NumberedBatches, num_compressed: int, location: str, counters: Counters
 ) -> NumberedBatches:
@@ -351,7 +345,14 @@ def _rows(
             batch = batch.filter(pa.array(fits))
         values_by_column: list[list[Any]] = []
         for name in columns:
-            values_by_column.append(_values(batch.column(name), numbers, table, counters))
+            column = batch.column(name)
+            try:
+                values_by_column.append(column.to_pylist())
+            except UnicodeDecodeError:  # becomes U+FFFD, and is counted
+                values: list[Any] = []
+                for number, scalar in zip(numbers, column, strict=True):
+                    values.append(_value(scalar, table.location(number), counters))
+                values_by_column.append(values)
         for number, *values in zip(numbers, *values_by_column, strict=True):
             yield number, dict(zip(columns, values, strict=True))
 
@@ -363,7 +364,10 @@ def _bytes_of_rows(column: pa.Array) -> np.ndarray:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         lengths = pc.call_function("binary_length", [column]).fill_null(0)
         return lengths.to_numpy(zero_copy_only=False)
-    return np.array([column.slice(row, 1).nbytes for row in range(len(column))], dtype=np.int64)
+    num_bytes = np.zeros(len(column), dtype=np.int64)
+    for row in range(len(column)):
+        num_bytes[row] = column.slice(row, 1).nbytes
+    return num_bytes
 
 
 def _as_strings(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -376,19 +380,6 @@ def _as_strings(batch: pa.RecordBatch) -> pa.RecordBatch:
             strings = batch.column(index).cast(pa.large_string())
             batch = batch.set_column(index, field.name, strings)
     return batch
-
-
-def _values(
-    column: pa.Array, numbers: Sequence[int], table: Table, counters: Counters
-) -> list[Any]:
-    """Return a column as Python values; invalid UTF-8 becomes U+FFFD, and is counted."""
-    try:
-        return column.to_pylist()
-    except UnicodeDecodeError:
-        values: list[Any] = []
-        for number, scalar in zip(numbers, column, strict=True):
-            values.append(_value(scalar, table.location(number), counters))
-        return values
 
 
 def _value(scalar: pa.Scalar, location: str, counters: Counters) -> Any:

@@ -194,7 +194,14 @@ def _other_kind(
 
     `model` is the content model of its text, if the dump states it.
     """
-    if _namespace(page, title, site) != _MAIN:
+    number = page.findtext("ns")
+    if number is not None and number.strip().lstrip("-").isdecimal():
+        namespace = int(number)
+    else:
+        # Schemas before 0.6 have no <ns>.
+        prefix, colon, _ = title.partition(":")
+        namespace = site.namespaces.get(prefix.strip().lower(), _MAIN) if colon else _MAIN
+    if namespace != _MAIN:
         return "other_namespaces"
     if page.find("redirect") is not None or _REDIRECT.match(text):
         return "redirects"
@@ -205,17 +212,6 @@ def _other_kind(
     if model not in (None, "", "wikitext"):
         return "other_models"
     return None
-
-
-def _namespace(page: ElementTree.Element, title: str, site: Site) -> int:
-    number = page.findtext("ns")
-    if number is not None and number.strip().lstrip("-").isdecimal():
-        return int(number)
-    # Schemas before 0.6 have no <ns>.
-    prefix, colon, _ = title.partition(":")
-    if not colon:
-        return _MAIN
-    return site.namespaces.get(prefix.strip().lower(), _MAIN)
 
 
 # The magic word in any language: #REDIRECT, #WEITERLEITUNG, #перенаправление, #転送.
