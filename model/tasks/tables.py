@@ -133,10 +133,8 @@ def read_rows(
         return
     check_file(path)
     match path.suffix.lower():
-        case ".tsv":
-            yield from _tsv_rows(path, headerless, max_short_share)
-        case ".csv":
-            yield from _csv_rows(path)
+        case ".tsv" | ".csv":
+            yield from _delimited_rows(path, headerless, max_short_share)
         case ".json" | ".jsonl":
             yield from _json_rows(path)
         case ".parquet":
@@ -191,7 +189,8 @@ def check_file(path: Path) -> None:
 
 def shown(value: object) -> str:
     """Format a value for a message: text in quotes, shortened if long."""
-    return _shortened(repr(value), 80)
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -200,13 +199,8 @@ def listed(names: Iterable[str]) -> str:
     White space at the ends of a name would not be seen, so such names are quoted.
     """
     seen = (name if name and name == name.strip() else repr(name) for name in names)
-    return _shortened(", ".join(seen), 200)
-
-
-def _shortened(text: str, size: int) -> str:
-    if len(text) <= size:
-        return text
-    return f"{text[: size - 1]}…"
+    text = ", ".join(seen)
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def is_hub(path: Path) -> bool:
@@ -264,68 +258,72 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
     if split:
         place = f"{name}, split {split}"
     data_set = open_set(name, split or None)
-    names_by_column = _listed_classes(data_set.rows.features)
+    # Lists of classes' numbers become names; single classes stay numbers, as tasks know them by
+    # those too.
+    names_by_column: dict[str, list[str]] = {}
+    for column, feature in (data_set.rows.features or {}).items():
+        names = getattr(getattr(feature, "feature", None), "names", None)
+        if names:
+            names_by_column[column] = names
     for number, values in enumerate(data_set.rows, 1):
         for column, names in names_by_column.items():
             values[column] = [names[index] for index in values[column]]
         yield TableRow(f"{place}, row {number}", values)
 
 
-def _listed_classes(features: Any) -> dict[str, list[str]]:
-    """Return the names of the classes by column, for columns with a list of classes' numbers.
-
-    Single classes stay numbers, as tasks know them by those too.
-    """
-    names_by_column = {}
-    for column, feature in (features or {}).items():
-        names = getattr(getattr(feature, "feature", None), "names", None)
-        if names:
-            names_by_column[column] = names
-    return names_by_column
-
-
-def _tsv_rows(path: Path, headerless: Sequence[str], max_short_share: float) -> Iterator[TableRow]:
-    short_lines: list[str] = []
+def _delimited_rows(
+    path: Path, headerless: Sequence[str], max_short_share: float
+) -> Iterator[TableRow]:
+    short: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
-    with open_text(path) as file:
-        for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
-            fields = line.split("\t")
-            if num_lines == 1:
-                # CoLA: its train and dev files have no header line, its test file has one.
-                if not headerless or not set(fields).isdisjoint(headerless):
-                    _check_names(where, fields)
-                    columns = fields
-                    continue
-                columns = headerless
-            if max_short_share and len(fields) < len(columns):
-                short_lines.append(where)
-            # A blank line is a row only if the table has one column, whose text may be empty.
-            elif line or len(columns) == 1:
-                yield _row(where, columns, fields)
+    for num_lines, (where, fields) in enumerate(_fields_of_lines(path), 1):
+        if num_lines == 1:
+            # CoLA: its train and dev files have no header line, its test file has one.
+            if not headerless or not set(fields).isdisjoint(headerless):
+                columns = fields
+                # Columns without a name may repeat: nobody can ask for them.
+                for name in columns:
+                    if name and columns.count(name) > 1:
+                        raise UserError(
+                            f"{where} has two columns named {shown(name)}; rename one of them."
+                        )
+                continue
+            columns = headerless
+        # A blank line is a row only if the table has one column, whose text may be empty.
+        if fields == [""] and len(columns) > 1:
+            continue
+        if len(fields) < len(columns) and max_short_share:
+            short.append(where)
+        elif len(fields) == len(columns):
+            yield TableRow(where, dict(zip(columns, fields, strict=True)))
+        else:
+            raise UserError(
+                f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
+                f"({listed(columns)}): does a text contain the separator?"
+            )
     # Only at the end is it known whether they are too many.
-    if short_lines:
-        _report_short(path, short_lines, num_lines, max_short_share)
-
-
-def _report_short(
-    path: Path, short_lines: Sequence[str], num_lines: int, max_short_share: float
-) -> None:
-    finding = (
-        f"Columns are missing in {len(short_lines):,} of {num_lines:,} lines of {path} (the first: "
-        f"{short_lines[0]})"
-    )
-    if len(short_lines) > max_short_share * num_lines:
-        raise UserError(
-            f"{finding}, more than {max_short_share:.1%}; fix the file or download it again."
+    if short:
+        finding = (
+            f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: "
+            f"{short[0]})"
         )
-    print_notice(f"{finding}; these lines are left out.")
+        if len(short) > max_short_share * num_lines:
+            raise UserError(
+                f"{finding}, more than {max_short_share:.1%}; fix the file or download it again."
+            )
+        print_notice(f"{finding}; these lines are left out.")
 
 
-def _csv_rows(path: Path) -> Iterator[TableRow]:
-    # The csv module refuses fields over 128 KiB by default; a document may be longer.
-    csv.field_size_limit(2**31 - 1)
+def _fields_of_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield (where, fields) of each line of a TSV, and of each row of a CSV that is not blank."""
     with open_text(path) as file:
+        if path.suffix.lower() == ".tsv":
+            for where, line in text_lines(file, str(path)):
+                yield where, line.split("\t")
+            return
+        # The csv module refuses fields over 128 KiB by default; a document may be longer.
+        csv.field_size_limit(2**31 - 1)
         text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         where = str(path)
         reader = csv.reader([])
@@ -333,33 +331,15 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
             first_line = next(text, "")
             lines = chain([first_line], text)
             reader = csv.reader(lines, delimiter=csv_delimiter(first_line), strict=True)
-            columns = next(reader, [])
-            _check_names(f"{path}, line 1", columns)
             for fields in reader:
                 where = f"{path}, line {reader.line_num}"
                 if fields:
-                    yield _row(where, columns, fields)
+                    yield where, fields
         except csv.Error as error:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
             # The file is decoded ahead of the reader, so the line is not known.
             raise UserError(f"{where} or soon after is not UTF-8: convert it.") from None
-
-
-def _check_names(where: str, columns: Sequence[str]) -> None:
-    # Columns without a name may repeat: nobody can ask for them.
-    repeated = [name for name in columns if name and columns.count(name) > 1]
-    if repeated:
-        raise UserError(f"{where} has two columns named {shown(repeated[0])}; rename one of them.")
-
-
-def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
-    if len(fields) != len(columns):
-        raise UserError(
-            f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
-            f"({listed(columns)}): does a text contain the separator?"
-        )
-    return TableRow(where, dict(zip(columns, fields, strict=True)))
 
 
 def _json_rows(path: Path) -> Iterator[TableRow]:
