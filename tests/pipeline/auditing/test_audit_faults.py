@@ -120,33 +120,32 @@ def drop_rows(rows):
 @pytest.mark.parametrize(
     ("fault", "named"),
     [
-        (set_labels, "NotNext pairs within one document"),
-        (set_labels, "IsNext pairs across documents"),
-        (mask_separator, "masks on [CLS] or [SEP]"),
-        (pair_within_document, "NotNext pairs within one document"),
-        (pair_across_documents, "IsNext pairs across documents"),
-        (random_unused, "special or [unused] tokens drawn as random"),
-        (random_of_few, "spread of random tokens (chi-squared per token)"),
-        (lose_a_mask, "rows with the wrong number of masks"),
-        (lose_all_masks, "masked share"),
-        (first_token_pad, "rows with misplaced [CLS] or [SEP]"),
-        (first_token_pad, "masks on [CLS] or [SEP]"),
-        (special_in_text, "special tokens in the text"),
-        (wrong_first_token, "rows with misplaced [CLS] or [SEP]"),
-        (position_beyond_row, "positions out of range or out of order"),
-        (positions_out_of_order, "positions out of range or out of order"),
-        (label_of_another_kind, "labels other than 0 and 1"),
-        (longer_not_next, "AUC of row length for the label"),
-        (longer_not_next, "AUC of B ending a sentence for the label"),
-        (repeat_rows, REPEATED_ROWS),
-        (drop_rows, "rows"),
-        (drop_rows, "tokens in rows (documents minus tokens cut)"),
+        (set_labels, {"NotNext pairs within one document", "IsNext pairs across documents"}),
+        (mask_separator, {"masks on [CLS] or [SEP]"}),
+        (pair_within_document, {"NotNext pairs within one document"}),
+        (pair_across_documents, {"IsNext pairs across documents"}),
+        (random_unused, {"special or [unused] tokens drawn as random"}),
+        (random_of_few, {"spread of random tokens (chi-squared per token)"}),
+        (lose_a_mask, {"rows with the wrong number of masks"}),
+        (lose_all_masks, {"masked share"}),
+        (first_token_pad, {"rows with misplaced [CLS] or [SEP]", "masks on [CLS] or [SEP]"}),
+        (special_in_text, {"special tokens in the text"}),
+        (wrong_first_token, {"rows with misplaced [CLS] or [SEP]"}),
+        (position_beyond_row, {"positions out of range or out of order"}),
+        (positions_out_of_order, {"positions out of range or out of order"}),
+        (label_of_another_kind, {"labels other than 0 and 1"}),
+        (
+            longer_not_next,
+            {"AUC of row length for the label", "AUC of B ending a sentence for the label"},
+        ),
+        (repeat_rows, {REPEATED_ROWS}),
+        (drop_rows, {"rows", "tokens in rows (documents minus tokens cut)"}),
     ],
 )
 def test_a_planted_fault_is_named(tmp_path, fault, named):
     manifest = build(tmp_path)
     spoil(tmp_path, manifest, fault)
-    assert named in failed(audit(tmp_path, manifest))
+    assert named <= failed(audit(tmp_path, manifest))
 
 
 def test_shares_of_no_masks_at_all_are_not_judged(tmp_path):
