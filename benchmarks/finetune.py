@@ -23,10 +23,13 @@ import torch
 import transformers
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.task_model import make_model
-from clozeworks.model.finetuning.train import Training, train_model
+from clozeworks.model.finetuning.model import make_model
+from clozeworks.model.finetuning.results import Hyperparameters
+from clozeworks.model.finetuning.run import FinetuneWork
+from clozeworks.model.finetuning.setup import FinetuneSetup
 from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.splits import TaskSplits
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console
@@ -34,8 +37,7 @@ from rich.table import Table
 
 CONFIG = FinetuneConfig(device="cpu", precision="fp32")
 TASK = GLUE["sst2"]
-RECIPE = TASK.recipe._replace(epochs=1)
-RATE = 2e-5
+RUN = Hyperparameters(learning_rate=2e-5, batch_size=32, epochs=1.0, seed=0)
 
 
 def main() -> None:
@@ -50,7 +52,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     features = read_features(
-        arguments.data, arguments.checkpoint, arguments.updates * RECIPE.batch_size
+        arguments.data, arguments.checkpoint, arguments.updates * RUN.batch_size
     )
     trainers = {"transformers": train_peer, "clozeworks": train_ours}
     seconds: dict[str, list[float]] = {name: [] for name in trainers}
@@ -73,19 +75,20 @@ def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Fea
 
 
 def train_ours(features: list[Feature], checkpoint: Path) -> float:
-    model = make_model(TASK, Checkpoint.open(checkpoint), CONFIG, seed=0)
+    opened = Checkpoint.open(checkpoint)
+    setup = FinetuneSetup(
+        splits=TaskSplits(TASK, [], {}, {}, False),
+        checkpoint=opened,
+        config=CONFIG,
+        tokenizer=TextTokenizer(checkpoint),
+        train=features,
+        dev={},
+    )
+    model = make_model(TASK, opened, CONFIG, RUN.seed)
+    ranks = Ranks(0, 1, torch.device("cpu"))
 
     def train() -> None:
-        training = Training(
-            model=model,
-            features=features,
-            config=CONFIG,
-            recipe=RECIPE,
-            peak_rate=RATE,
-            seed=0,
-            ranks=Ranks(0, 1, torch.device("cpu")),
-        )
-        train_model(training)
+        FinetuneWork(setup=setup, run=RUN, model=model, ranks=ranks).train()
 
     return processor_time(train)
 
@@ -96,12 +99,12 @@ def train_peer(features: list[Feature], checkpoint: Path) -> float:
         transformers.AutoTokenizer.from_pretrained(checkpoint)
     )
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=RATE, weight_decay=CONFIG.weight_decay, fused=True
+        model.parameters(), lr=RUN.learning_rate, weight_decay=CONFIG.weight_decay, fused=True
     )
 
     def train() -> None:
         for rows in torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).split(
-            RECIPE.batch_size
+            RUN.batch_size
         ):
             chosen = [features[row] for row in rows.tolist()]
             batch = collate(

@@ -32,13 +32,15 @@ import torch
 import transformers
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.finetuned import infer
-from clozeworks.model.finetuning.task_model import make_model
-from clozeworks.model.finetuning.train import Training, train_model
+from clozeworks.model.finetuning.model import infer, make_model
+from clozeworks.model.finetuning.results import Hyperparameters
+from clozeworks.model.finetuning.run import FinetuneWork
+from clozeworks.model.finetuning.setup import FinetuneSetup
 from clozeworks.model.tasks import metrics
 from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.classify import TextExample
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.splits import TaskSplits
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console
@@ -120,18 +122,19 @@ def predict_ours(
 ) -> np.ndarray:
     """Return logits (N, 2) for the dev examples after training by `clozeworks`."""
     config = FinetuneConfig(device="cpu", precision=precision, warmup_share=WARMUP_SHARE)
-    model = make_model(GLUE[task], Checkpoint.open(checkpoint), config, seed)
-    recipe = GLUE[task].recipe._replace(batch_size=BATCH_SIZE, epochs=EPOCHS)
-    training = Training(
-        model=model,
-        features=train,
+    opened = Checkpoint.open(checkpoint)
+    setup = FinetuneSetup(
+        splits=TaskSplits(GLUE[task], [], {}, {}, False),
+        checkpoint=opened,
         config=config,
-        recipe=recipe,
-        peak_rate=RATE,
-        seed=seed,
-        ranks=Ranks(0, 1, torch.device("cpu")),
+        tokenizer=TextTokenizer(checkpoint),
+        train=train,
+        dev={},
     )
-    train_model(training)
+    run = Hyperparameters(learning_rate=RATE, batch_size=BATCH_SIZE, epochs=EPOCHS, seed=seed)
+    model = make_model(GLUE[task], opened, config, seed)
+    ranks = Ranks(0, 1, torch.device("cpu"))
+    FinetuneWork(setup=setup, run=run, model=model, ranks=ranks).train()
     return np.stack(infer(model, dev))
 
 

@@ -83,12 +83,11 @@ def finetune(
     return CommandSummary("finetune", output, _rows(summary), exit_code=int(is_useless))
 
 
-def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    import msgspec
-
-    from ..model.finetuning.records import Trial, describe_run
+def _rows(summary: Any) -> list[tuple[str, str]]:
+    from ..model.finetuning.results import Hyperparameters
 
     best = summary["best"]
+    run = Hyperparameters(**{name: best[name] for name in Hyperparameters.__struct_fields__})
     examples = f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev"
     if summary["held_out"]:
         examples += ", held out from the training data"
@@ -106,7 +105,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         (
             "best run",
-            f"{describe_run(msgspec.convert(best, Trial))}, after {best['step']:,} steps",
+            f"{run.in_words}, after {best['step']:,} steps",
         ),
     ]
     for name, score in best["scores"].items():
@@ -137,7 +136,7 @@ def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _baselines(summary: dict[str, Any], name: str) -> str:
+def _baselines(summary: Any, name: str) -> str:
     """Return what simpler answers reach by this metric, in parentheses; empty if unknown."""
     baselines = {
         "a constant answer": summary["baseline"],

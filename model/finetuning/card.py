@@ -6,9 +6,7 @@ from ..card import DATASET, as_code, eval_results, model_name, render_card, soft
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
-from .config import FinetuneConfig
-from .prepare import chosen_recipe
-from .records import SearchSummary
+from .results import FinetuneSummary
 
 
 def task_card(
@@ -16,8 +14,7 @@ def task_card(
     data: str,
     checkpoint: str,
     languages: list[str],
-    config: FinetuneConfig,
-    summary: SearchSummary,
+    summary: FinetuneSummary,
     shape: EncoderConfig,
 ) -> str:
     """Return the card of the best run of a search, as Markdown.
@@ -27,33 +24,32 @@ def task_card(
     """
     from huggingface_hub import ModelCardData
 
-    best = summary.best
-    recipe = chosen_recipe(task, config, best)
+    best = summary["best"]
     name = f"{task.name} {task.variant}".strip()
     dataset_type, dataset_name, dataset_config = _dataset(task.name, data)
-    split = "train (held-out part)" if summary.held_out else "validation"
+    split = "train (held-out part)" if summary["held_out"] else "validation"
     attention = {"attention": "left to right"} if shape.is_decoder else {}
     scores = {}
-    for metric, score in best.scores.items():
+    for metric, score in best["scores"].items():
         scores[metric] = _figure(score)
-        if metric in summary.baseline:
-            scores[metric] += f" ({_figure(summary.baseline[metric])} for a constant answer)"
+        if metric in summary["baseline"]:
+            scores[metric] += f" ({_figure(summary['baseline'][metric])} for a constant answer)"
     tables = {
         "Data": {
             "data": as_code(dataset_name),
-            "training examples": summary.train_examples,
-            "dev examples": summary.dev_examples,
+            "training examples": summary["train_examples"],
+            "dev examples": summary["dev_examples"],
             "dev examples are": split,
         },
         "Training": {
             "encoder": as_code(model_name(checkpoint)),
             **attention,
-            "learning rate": f"{best.learning_rate:g}",
-            "seed": best.seed,
-            "batch_size": recipe.batch_size,
-            "epochs": f"{recipe.epochs:g}",
+            "learning rate": f"{best['learning_rate']:g}",
+            "seed": best["seed"],
+            "batch_size": best["batch_size"],
+            "epochs": f"{best['epochs']:g}",
             "max_length": task.max_length,
-            "runs": f"{summary.runs:,}; this is the best on dev",
+            "runs": f"{summary['runs']:,}; this is the best on dev",
             "software": software(),
         },
         "On the dev examples": scores,
@@ -61,7 +57,7 @@ def task_card(
     # The Hub makes links of these; a local file would be a broken one.
     is_on_hub = DATASET.fullmatch(dataset_type)
     results = eval_results(
-        best.scores,
+        best["scores"],
         task=task.pipeline,
         dataset_type=dataset_type,
         dataset_name=dataset_name,

@@ -12,7 +12,6 @@ from ..tasks.options import TaskOptions
 
 _AT_LEAST_1 = (
     "micro_batch_size",
-    "checkpoint_every",
     "evaluate_every",
     "patience",
     "seeds",
@@ -31,11 +30,13 @@ class FinetuneConfig(TaskOptions):
         None,
         "Examples per update of the weights; the default is 32, for SQuAD 2.0 48. "
         "Each of several, such as 16,32, has runs of its own.",
+        identity=False,
     )
     epochs: tuple[float, ...] | float | None = option(
         None,
         "Passes over the training examples; the default is 3, for SQuAD 2.0 2. Each of "
         "several, such as 2,3,4, has runs of its own.",
+        identity=False,
     )
     learning_rates: tuple[float, ...] | None = option(
         None,
@@ -89,23 +90,11 @@ class FinetuneConfig(TaskOptions):
         "Dropout rate, in hidden states, attention and before the new layer.",
         group="Optimisation",
     )
-    keep_head: bool = option(
-        False,
-        "Start from the last layer of CHECKPOINT, a model fine-tuned with the same labels, instead "
-        "of a new one (fine-tuning in two steps).",
-        group="Optimisation",
-    )
     random_weights: bool = option(
         False,
         "Ignore the checkpoint's weights and start from random ones, to see what pre-training "
         "is worth.",
         group="Optimisation",
-    )
-    checkpoint_every: int = option(
-        500,
-        "Steps between checkpoints, from which an interrupted run resumes.",
-        group="Checkpoints",
-        identity=False,
     )
     micro_batch_size: int | None = option(
         None,
@@ -143,9 +132,9 @@ class FinetuneConfig(TaskOptions):
             elif isinstance(values, tuple):
                 are_different = len(set(values)) == len(values) > 0
                 check(are_different, name, values, "must be different numbers")
-        for size in _all_of(self.batch_size):
+        for size in all_of(self.batch_size):
             check(size >= 1, "batch_size", size, "must be at least 1")
-        for number in _all_of(self.epochs):
+        for number in all_of(self.epochs):
             check(0 < number < math.inf, "epochs", number, "must be above 0 and finite")
         for name in _AT_LEAST_1:
             value = getattr(self, name)
@@ -159,8 +148,6 @@ class FinetuneConfig(TaskOptions):
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
         warmup_ok = 0 <= self.warmup_share <= 1
         check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
-        both = self.keep_head and self.random_weights
-        check(not both, "keep_head", self.keep_head, "contradicts `random_weights`")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         dropout_ok = 0 <= self.dropout < 1
         check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
@@ -176,14 +163,8 @@ class FinetuneConfig(TaskOptions):
         """The name of the metric that chooses, as scores have it; None for the task's first."""
         return self.select and self.select.replace("-", "_")
 
-    @property
-    def varied(self) -> dict[str, tuple[float, ...]]:
-        """The batch sizes, and the epochs, if there are several of them."""
-        values = {"batch_size": self.batch_size, "epochs": self.epochs}
-        return {name: value for name, value in values.items() if isinstance(value, tuple)}
 
-
-def _all_of(value: tuple[float, ...] | float | None) -> tuple[float, ...]:
+def all_of(value: tuple[float, ...] | float | None) -> tuple[float, ...]:
     """Return one or several values, or none, as a tuple."""
     if value is None:
         return ()

@@ -18,8 +18,8 @@ from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
 from ..tasks.task import Task, prefixed, report_cut
 from ..training.device import find_device
-from .finetuned import Finetuned, infer, load_finetuned
-from .records import SearchSummary, read_summary
+from .model import Finetuned, infer, load_finetuned
+from .results import FinetuneSummary, read_summary
 
 BASELINE = "baseline_"
 """Begins the names of the metrics of a constant answer."""
@@ -98,10 +98,10 @@ def _labelled_files(task: Task, data: str | Path) -> dict[str, list[Path]]:
     return files
 
 
-def _report_training_files(summary: SearchSummary, files: Sequence[Path]) -> None:
+def _report_training_files(summary: FinetuneSummary, files: Sequence[Path]) -> None:
     """Print which of the files the model was trained on, if any."""
     for file in files:
-        if is_hub(file) or files_digest([file]) not in summary.train_digests:
+        if is_hub(file) or files_digest([file]) not in summary["train_digests"]:
             continue
         print_notice(
             f"{file} is a file that this model was trained on: the figures say how well it "

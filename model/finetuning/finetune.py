@@ -1,75 +1,72 @@
-"""Fine-tuning: a task over each learning rate and seed; the best run on dev is kept.
+"""Fine-tuning: a task with each learning rate, batch size, number of epochs and seed; the best run
+on dev is kept.
 
-The output is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs
-to know of the task), ``README.md`` (the model card), ``results.csv`` (one line a run),
-``summary.json``, ``runs/`` with the record and the logs of each run, and predictions for the test
-files in ``test/``. On the CPU the same seed gives the same weights, to the last bit.
+finetune.json        the identity of the work: task, data, encoder and options; other work
+                     is refused
+runs/                a directory for each run, as `training.run` has it
+results.csv          a line for each run
+summary.json         the best run, and how the others compare; once all are finished
+model.safetensors …  the model of the best run, in Hugging Face's layout, with ``task.json`` (what
+                     `predict` needs to know of the task) and its answers on dev in ``dev/``
+README.md            the model card
+test/                predictions for the test files
 """
 
-import json
 import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import msgspec
+from msgspec import structs
 
 from ...pipeline.errors import UserError
-from ...pipeline.seeding import stable_hash
 from ...pipeline.storage.claim import claimed
-from ...pipeline.storage.directory import NO_SPACE, WORK, unwritable_as_user_error
-from ...pipeline.storage.stage import VOCABULARY_FILES
-from ..card import CARD, read_languages
-from ..checkpoint import (
-    CONFIG,
-    TASK,
-    WEIGHTS,
-    Checkpoint,
-    files_digest,
+from ...pipeline.storage.directory import (
+    NO_SPACE,
+    WORK,
+    OutputDirectory,
+    unwritable_as_user_error,
 )
+from ..card import CARD, read_languages
+from ..checkpoint import TASK, Checkpoint
 from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.splits import TaskSplits, read_data
-from ..tasks.task import ExampleT, Scores, Task, prefixed
+from ..tasks.task import Scores, Task, prefixed
 from ..training.device import kept_generators
 from ..training.logs import ProgressCallback
-from ..training.ranks import SHARED, Ranks, join_ranks
-from .card import task_card
-from .config import FinetuneConfig
-from .finetuned import load_finetuned
-from .folder import SearchFolder
-from .predict import predict_files
-from .prepare import (
-    Features,
-    chosen_recipe,
-    identity_of,
-    make_grid,
-    prepare,
-    report_oddities,
-)
-from .records import (
-    RUNS,
+from ..training.ranks import Ranks, join_ranks
+from ..training.run import (
+    BEST,
+    CHECKPOINTS,
+    MODEL_FILES,
     SUMMARY,
-    RunRecord,
-    SearchSummary,
-    Trial,
+    delete_checkpoints,
+    link_files,
+)
+from .card import task_card
+from .config import FinetuneConfig, all_of
+from .model import load_finetuned
+from .predict import predict_files
+from .results import (
+    IDENTITY,
+    RESULTS,
+    RUNS,
+    FinetuneSummary,
+    Hyperparameters,
+    RunSummary,
     best_of,
-    describe_run,
-    main_score,
-    read_log,
-    read_records,
+    read_runs,
     read_summary,
+    results_table,
 )
-from .results import IDENTITY, RESULTS
-from .search import Trainer, search, selected_first
+from .run import selected_first, train_run
+from .setup import FinetuneSetup, report_oddities, set_up
 
-OWN_FILES = (
-    *(SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG),
-    *VOCABULARY_FILES,
-)
+OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, *MODEL_FILES)
 
 
 def finetune(
@@ -82,182 +79,206 @@ def finetune(
     *,
     overwrite: bool = False,
     stop: StopRequest | None = None,
-) -> dict[str, Any]:
-    """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what
-    ``summary.json`` holds.
+) -> FinetuneSummary:
+    """Fine-tune `checkpoint` on a task with each combination of the hyperparameters, and return
+    what ``summary.json`` holds.
 
     `task` is a name, or a `Task` of your own, such as one with another head. `data` is a folder or
     file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint` any
     BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other
-    learning rates or seeds adds those runs; `overwrite` starts over, and `stop` lets another thread
-    end the work early: ``status`` is then ``interrupted``, and nothing else is there, but all is
-    saved. Otherwise it is ``finished``. `progress` is called about every tenth step with ``stage``
-    (which run it is) and what `train_model` says. Raises `UserError` for bad input, for an `output`
-    that holds something else, and for a loss that is not finite.
+    learning rates, batch sizes, epochs or seeds adds those runs; `overwrite` starts over, and
+    `stop` lets another thread end the work early: ``status`` is then ``interrupted``, and nothing
+    else is there, but all is saved. Otherwise it is ``finished``. `progress` is called about every
+    tenth step with ``stage`` (which run it is) and what `FinetuneWork.show` says. Raises
+    `UserError` for bad input, for an `output` that holds something else, and for a loss that is not
+    finite.
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
     refuse_remote(output)
-    splits = read_data(task, data, config)
-    opened = Checkpoint.open(checkpoint)
-    features = prepare(splits, opened, config)
-    grid = make_grid(splits.task, config)
-    identity = identity_of(splits, opened, config)
-    recipes = [chosen_recipe(splits.task, config, trial) for trial in grid]
-    smallest_batch = min(recipe.batch_size for recipe in recipes)
+    setup = set_up(task, data, Checkpoint.open(checkpoint), config)
+    runs = _runs(setup.task, config)
+    smallest_batch = min(run.batch_size for run in runs)
     path = Path(output)
-    claim = claimed(str(path), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
     with (
         unwritable_as_user_error(path, NO_SPACE),
         join_ranks(config.device, smallest_batch) as ranks,
         kept_generators(ranks.device),
-        ranks.on_first(claim),
+        ranks.on_first(
+            claimed(str(path), setup.identity, IDENTITY, OWN_FILES, overwrite=overwrite)
+        ),
     ):
-        folder = SearchFolder(path)
-        trainer = Trainer(splits, features, opened, config, ranks, folder)
-        _begin(trainer, grid)
-        ranks.wait()  # for the first one, which alone writes
-        _check_ranks(ranks, identity, path)
-        summary = read_summary(path)
-        if summary is None and search(grid, trainer, progress, stop or StopRequest()):
+        if ranks.rank == 0:
+            report_oddities(setup)
+        if ranks.from_first(ranks.rank == 0 and not _is_finished(path, runs, setup)):
+            if not _train_all(setup, runs, path, ranks, progress, stop or StopRequest()):
+                return cast(FinetuneSummary, {"status": "interrupted"})
             if ranks.rank == 0:
-                _finish(trainer, str(data))
+                _finish(setup, path, str(data), ranks)
             ranks.wait()
-            summary = read_summary(path)
-    if summary is None:
-        return {"status": "interrupted"}
-    return msgspec.to_builtins(summary)
+        summary = read_summary(path)
+    assert summary is not None
+    return summary
 
 
-def _begin(trainer: Trainer, grid: Sequence[Trial]) -> None:
-    """Say what is odd about the examples, and forget an earlier end if there is work to do."""
-    if trainer.ranks.rank > 0:
-        return
-    digest = trainer.splits.test_digest()
-    if not trainer.folder.is_complete(grid, digest):
-        trainer.folder.forget_end()
-    report_oddities(trainer.splits, trainer.features)
+def _runs(task: Task, config: FinetuneConfig) -> list[Hyperparameters]:
+    """Return all combinations of what the user chose, or the task's defaults."""
+    recipe = task.recipe
+    rates = config.learning_rates or recipe.learning_rates
+    sizes = all_of(config.batch_size) or (recipe.batch_size,)
+    numbers_of_epochs = all_of(config.epochs) or (recipe.epochs,)
+    seeds = range(config.seed, config.seed + config.seeds)
+    runs = []
+    for rate, size, epochs, seed in product(rates, sizes, numbers_of_epochs, seeds):
+        run = Hyperparameters(
+            learning_rate=rate, batch_size=int(size), epochs=float(epochs), seed=seed
+        )
+        runs.append(run)
+    return runs
 
 
-def _check_ranks(ranks: Ranks, identity: Mapping[str, Any], path: Path) -> None:
-    """Raise `UserError` if the ranks do different work, or do not share the directory."""
-    claim_file = path / IDENTITY
-    ranks.agree(
-        {
-            "the task, its data and the checkpoint": f"{stable_hash(json.dumps(identity)):016x}",
-            "`output`": files_digest([claim_file]) if claim_file.is_file() else "missing",
-        },
-        SHARED,
-    )
+def _is_finished(path: Path, runs: Sequence[Hyperparameters], setup: FinetuneSetup) -> bool:
+    """Return whether there are these runs, the summary of all, and predictions for these test
+    files.
+    """
+    summary = read_summary(path)
+    if summary is None or summary["test_digest"] != setup.splits.test_digest():
+        return False
+    return all((path / run.folder / SUMMARY).exists() for run in runs)
 
 
-def _finish(trainer: Trainer, source: str) -> None:
-    """Write the best model's predictions for the test files, the card, then the summary."""
-    splits = trainer.splits
-    folder = trainer.folder
-    _predict_tests(trainer)
-    records = read_records(folder.path)
-    summary = summarise(records, splits, trainer.features, trainer.config.selected_metric)
-    _report_degenerate(records, summary, folder.path, trainer.config)
+def _train_all(
+    setup: FinetuneSetup,
+    runs: Sequence[Hyperparameters],
+    path: Path,
+    ranks: Ranks,
+    progress: ProgressCallback | None,
+    stop: StopRequest,
+) -> bool:
+    """Do the runs that are not done; return False if asked to stop."""
+    if ranks.rank == 0:
+        # The card too, so that nobody exports the next best model with the figures of this one.
+        OutputDirectory(str(path)).remove(SUMMARY, CARD)
+    for number, run in enumerate(runs, 1):
+        title = f"run {number} of {len(runs)} ({run.in_words})"
+
+        def show(figures: dict[str, Any], title: str = title) -> None:
+            if progress:
+                progress({"stage": title, **figures})
+
+        if not train_run(setup, run, ranks, path / run.folder, show, stop):
+            return False
+        if ranks.rank > 0:
+            continue
+        # Only the best model is kept: another never will be the best again.
+        finished = read_runs(path)
+        best = best_of(finished)
+        for other in finished:
+            if other is best:
+                delete_checkpoints(path / other.folder)
+            else:
+                shutil.rmtree(path / other.folder / CHECKPOINTS, ignore_errors=True)
+    return True
+
+
+def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
+    """Put the best run's model into the output directory, with the results of all runs, the
+    predictions for the test files, and the card.
+    """
+    output = OutputDirectory(str(path))
+    runs = read_runs(path)
+    best = best_of(runs)
+    model = path / best.folder / BEST
+    # Without task.json nothing reads the files, of which some are still those of the model before.
+    output.remove(TASK, "dev", "test")
+    answers = [f"dev/{file.name}" for file in sorted((model / "dev").iterdir())]
+    link_files((*MODEL_FILES, *answers, TASK), model, path)
+    output.write_bytes(RESULTS, results_table(runs))
+    if setup.splits.tests:
+        # Only a task of the user's own cannot be made from task.json.
+        users_task = setup.task if "class" in task_settings(setup.task) else None
+        # Read again from its files, as `predict` will: the best run may be one of an earlier call.
+        finetuned = load_finetuned(path, ranks.device, users_task)
+        for split, files in setup.splits.tests.items():
+            for name, content in predict_files(finetuned, files, split).items():
+                output.write_bytes(f"test/{name}", content)
+    summary = summarise(setup, runs)
+    _report_degenerate(setup.config, runs, summary)
     card = task_card(
-        task=splits.task,
-        data=source,
-        checkpoint=records[0].checkpoint,
-        languages=read_languages(trainer.checkpoint.folder),
-        config=trainer.config,
+        task=setup.task,
+        data=data,
+        checkpoint=best.checkpoint,
+        languages=read_languages(setup.checkpoint.folder),
         summary=summary,
-        shape=Checkpoint.open(folder.path).shape,
+        shape=Checkpoint.open(path).shape,
     )
-    folder.files.write_bytes(CARD, card.encode())
-    # The summary comes last: it says that the search is finished.
-    folder.files.write_json(SUMMARY, msgspec.to_builtins(summary))
-    folder.files.remove(WORK)
-
-
-def _predict_tests(trainer: Trainer) -> None:
-    splits = trainer.splits
-    folder = trainer.folder
-    shutil.rmtree(folder.path / "test", ignore_errors=True)  # of other files
-    if not splits.tests:
-        return
-    # Only a task of the user's own cannot be made from task.json.
-    users_task = splits.task if "class" in task_settings(splits.task) else None
-    # Read again from its files, as `predict` will: the best run may be one of an earlier call.
-    finetuned = load_finetuned(folder.path, trainer.ranks.device, users_task)
-    for split, files in splits.tests.items():
-        for name, content in predict_files(finetuned, files, split).items():
-            folder.files.write_bytes(f"test/{name}", content)
+    output.write_bytes(CARD, card.encode())
+    # The summary comes last: it says that all runs are finished.
+    output.write_json(SUMMARY, summary)
+    output.remove(WORK)
 
 
 def _report_degenerate(
-    records: Sequence[RunRecord], summary: SearchSummary, directory: Path, config: FinetuneConfig
+    config: FinetuneConfig, runs: Sequence[RunSummary], summary: FinetuneSummary
 ) -> None:
     """Print which runs are no better than a constant answer, how their training loss moved, and
     what to change.
     """
-    constant = main_score(summary.baseline)
-    degenerate = [record for record in records if main_score(record.scores) <= constant]
+    constant = summary["baseline"][summary["metric"]]
+    degenerate = [run for run in runs if run.score <= constant]
     if not degenerate:
         return
     described = []
-    for record in degenerate:
-        words = describe_run(record)
-        log = read_log(directory, record, summary.metric)
-        losses = [line.loss for line in log if line.split == "train" and line.loss is not None]
-        if len(losses) > 1:
-            words += f" (training loss {losses[0]:.3f} to {losses[-1]:.3f})"
-        described.append(words)
+    for run in degenerate:
+        first, last = run.losses
+        described.append(f"{run.in_words} (training loss {first:.3f} to {last:.3f})")
     remedy = "lower `learning_rates`"
-    if not all(config.corrects_bias(record.learning_rate) for record in degenerate):
+    if not all(config.corrects_bias(run.learning_rate) for run in degenerate):
         remedy += " or try `bias_correction`"
     print_notice(
-        f"{len(degenerate):,} of {len(records):,} runs are no better than a constant answer: "
+        f"{len(degenerate):,} of {len(runs):,} runs are no better than a constant answer: "
         f"{'; '.join(described)}. If the loss does not fall, {remedy}; if it falls, give more "
         "`epochs`."
     )
 
 
-def summarise(
-    records: Sequence[RunRecord], splits: TaskSplits, features: Features, selected: str | None
-) -> SearchSummary:
+def summarise(setup: FinetuneSetup, runs: Sequence[RunSummary]) -> FinetuneSummary:
     """Return the best run, the spread of all, and baselines."""
+    splits = setup.splits
     # A useful model beats both: a constant answer, and a model that counts single words.
-    baseline = _scores_without_model(splits, splits.task.baseline, selected)
-    word_baseline = _scores_without_model(splits, splits.task.word_baseline, selected)
-    values = [main_score(record.scores) for record in records]
-    best = best_of(records)
-    at_best = [main_score(record.scores) for record in records if record.recipe == best.recipe]
-    return SearchSummary(
-        task=splits.task.name,
-        metric=next(iter(baseline)),
-        best=best.as_best(),
-        dev_classes=best.dev_classes,
-        runs=len(records),
-        median=statistics.median(at_best),
-        lowest=min(at_best),
-        highest=max(at_best),
-        degenerate_runs=sum(value <= main_score(baseline) for value in values),
-        baseline=baseline,
-        word_baseline=word_baseline,
-        train_examples=len(splits.train),
-        dev_examples=len(splits.dev[""]),
-        train_examples_cut=num_cut(features.train),
-        dev_examples_cut=num_cut(features.dev[""]),
-        held_out=splits.held_out,
-        test_digest=splits.test_digest(),
-        train_digests=splits.train_digests(),
-    )
-
-
-def _scores_without_model(
-    splits: TaskSplits[ExampleT],
-    measure: Callable[[Sequence[ExampleT], Sequence[ExampleT]], Scores],
-    selected: str | None,
-) -> dict[str, float]:
-    """Return what `measure` says of each dev set, given the training examples."""
-    scores: dict[str, float] = {}
-    for prefix, dev_examples in splits.dev.items():
-        scores |= prefixed(prefix, measure(splits.train, dev_examples))
-    if scores:
-        return selected_first(scores, selected)
-    return scores
+    baseline: Scores = {}
+    word_baseline: Scores = {}
+    for prefix, examples in splits.dev.items():
+        baseline |= prefixed(prefix, splits.task.baseline(splits.train, examples))
+        word_baseline |= prefixed(prefix, splits.task.word_baseline(splits.train, examples))
+    baseline = selected_first(baseline, setup.config.selected_metric)
+    metric = next(iter(baseline))
+    best = best_of(runs)
+    scores_at_best = [run.score for run in runs if run.recipe == best.recipe]
+    hyperparameters = {name: getattr(best, name) for name in Hyperparameters.__struct_fields__}
+    return {
+        "status": "finished",
+        "task": splits.task.name,
+        "metric": metric,
+        "best": {
+            **hyperparameters,
+            "step": best.step,
+            "tuned": best.tuned,
+            "scores": best.scores,
+        },
+        "dev_classes": structs.asdict(best.dev_classes),
+        "runs": len(runs),
+        "median": statistics.median(scores_at_best),
+        "lowest": min(scores_at_best),
+        "highest": max(scores_at_best),
+        "degenerate_runs": sum(run.score <= baseline[metric] for run in runs),
+        "baseline": baseline,
+        "word_baseline": word_baseline,
+        "train_examples": len(splits.train),
+        "dev_examples": len(splits.dev[""]),
+        "train_examples_cut": num_cut(setup.train),
+        "dev_examples_cut": num_cut(setup.dev[""]),
+        "held_out": splits.held_out,
+        "test_digest": splits.test_digest(),
+        "train_digests": splits.train_digests(),
+    }

@@ -21,7 +21,7 @@ from ..tasks.splits import split_of
 from ..tasks.tables import check_file, open_text, text_lines
 from ..tasks.task import Answer, ExampleT, Task, report_cut
 from ..training.device import find_device
-from .finetuned import Finetuned, infer, load_finetuned
+from .model import Finetuned, infer, load_finetuned
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 EXAMPLES_AT_ONCE = 8192

@@ -1,46 +1,182 @@
-"""Read the results of all fine-tuning runs below a folder, in percent."""
+"""The results of fine-tuning: a summary for each run, one for all runs of an output directory, and
+tables of them.
+
+This module does not import torch, so that ``clozeworks results`` is fast.
+"""
 
 import csv
 import io
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import parse_json
+from ...pipeline.parsing import Count, parse_json
 from ..copies import local_copy
-from .records import (
-    ADVICE,
-    RECORD,
-    SUMMARY,
-    RunRecord,
-    best_of,
-    read_records,
-    read_summary,
-    run_name,
-)
+from ..tasks.options import ClassReport
 
 IDENTITY = "finetune.json"
+SUMMARY = "summary.json"  # as in `training.run`, which needs torch
+RUNS = "runs"
 RESULTS = "results.csv"
-RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
+FIRST_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate", "batch_size", "epochs")
 LAST_COLUMN = "seconds"
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
 NOT_SCORES = ("total", "_thresh")
 """Suffixes of values that SQuAD 2.0's script reports among its metrics but that are not scores."""
+ADVICE = "Delete it and rerun `clozeworks finetune`; it resumes."
+
+
+class Hyperparameters(Struct, frozen=True, kw_only=True):
+    """What tells a run of a search from the others."""
+
+    learning_rate: float
+    batch_size: int
+    epochs: float
+    seed: int
+
+    @property
+    def recipe(self) -> tuple[float, int, float]:
+        """All but the seed."""
+        return self.learning_rate, self.batch_size, self.epochs
+
+    @property
+    def in_words(self) -> str:
+        """As messages name the run."""
+        return (
+            f"learning rate {self.learning_rate}, batch size {self.batch_size}, "
+            f"epochs {self.epochs:g}, seed {self.seed}"
+        )
+
+    @property
+    def folder(self) -> str:
+        """The run's directory in the output directory."""
+        return f"{RUNS}/{self.in_words.replace(', ', '-').replace(' ', '-')}"
+
+
+class RunSummary(Hyperparameters, frozen=True, kw_only=True):
+    """The content of a run's ``summary.json``, which says that the run is finished."""
+
+    task: str
+    variant: str
+    """The task's, and ``left-to-right`` for such an encoder."""
+    checkpoint: str
+    step: Count
+    """Updates after which the weights were the best on dev."""
+    tuned: dict[str, Any]
+    """The settings chosen on the dev examples."""
+    scores: Annotated[dict[str, int | float], Meta(min_length=1)]
+    """The first one chooses between runs."""
+    dev_classes: ClassReport
+    """Of the first dev set."""
+    losses: tuple[float, float]
+    """The mean losses in the first and the last line of the log."""
+    seconds: float
+
+    @property
+    def score(self) -> float:
+        """The one that chooses between runs."""
+        return next(iter(self.scores.values()))
+
+
+class FinetuneSummary(TypedDict):
+    """The content of ``summary.json`` after all runs, which `finetune` returns."""
+
+    status: str
+    task: str
+    metric: str
+    best: dict[str, Any]
+    """The best run's hyperparameters, ``step``, ``tuned`` and ``scores``, as in `RunSummary`."""
+    dev_classes: dict[str, Any]
+    """Of the best run, on the first dev set."""
+    runs: Count
+    median: float
+    """Of the runs with the hyperparameters of the best, which differ by their seeds."""
+    lowest: float
+    """Of these, as `highest`."""
+    highest: float
+    degenerate_runs: Count
+    """Runs no better than a constant answer, by the first metric."""
+    baseline: dict[str, int | float]
+    """Scores of a constant answer."""
+    word_baseline: dict[str, int | float]
+    """Scores of a model that counts single words; empty if the task has none."""
+    train_examples: Count
+    dev_examples: Count
+    train_examples_cut: Count
+    dev_examples_cut: Count
+    held_out: bool
+    test_digest: str
+    """Of the test files whose predictions lie in ``test/``."""
+    train_digests: list[str]
+    """Of each training file; none of a data set of the Hub."""
+
+
+def read_summary(directory: Path) -> FinetuneSummary | None:
+    """Return the summary in an output directory of `finetune`; None if its runs are not all
+    finished.
+    """
+    path = directory / SUMMARY
+    if not path.exists():
+        return None
+    return parse_json(path.read_bytes(), FinetuneSummary, path, ADVICE)
+
+
+def read_runs(directory: Path) -> list[RunSummary]:
+    """Return the summaries of the finished runs in an output directory, also of earlier calls, the
+    highest learning rate first.
+
+    Raises `UserError` if they do not have the same metrics.
+    """
+    paths = (directory / RUNS).glob(f"*/{SUMMARY}")
+    runs = [parse_json(path.read_bytes(), RunSummary, path, ADVICE) for path in paths]
+    runs.sort(key=_order)
+    for run in runs:
+        if run.scores.keys() != runs[0].scores.keys():
+            raise UserError(
+                f"{directory / run.folder} does not have the metrics of {runs[0].folder}. {ADVICE}"
+            )
+    return runs
+
+
+def _order(run: Hyperparameters) -> tuple[float, int, float, int]:
+    return -run.learning_rate, run.batch_size, run.epochs, run.seed
+
+
+def best_of(runs: Sequence[RunSummary]) -> RunSummary:
+    """Return the best run; of equal ones, the one with the highest learning rate, then the smallest
+    batch, the fewest epochs and the lowest seed.
+    """
+    return min(runs, key=lambda run: (-run.score, *_order(run)))
+
+
+def results_table(runs: Sequence[RunSummary]) -> bytes:
+    """Return the content of ``results.csv``: a line per run."""
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text,
+        [*FIRST_COLUMNS, *runs[0].scores, LAST_COLUMN],
+        extrasaction="ignore",  # what was tuned, which only some tasks have
+        lineterminator="\n",
+    )
+    writer.writeheader()
+    for run in runs:
+        writer.writerow({**structs.asdict(run), **run.scores})
+    return text.getvalue().encode()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultLine:
-    """One metric over the seeds of the best hyperparameters in one output directory."""
+    """One metric over the seeds of the best hyperparameters in one output directory, in percent."""
 
     task: str
     variant: str
-    """As in `RunRecord`."""
+    """As in `RunSummary`."""
     checkpoint: str
     directory: str
     data: str
@@ -68,49 +204,47 @@ def read_results(folder: str | Path) -> list[ResultLine]:
 
     Raises `UserError` if there are none.
     """
-    root = local_copy(folder, IDENTITY, SUMMARY, RECORD)
+    root = local_copy(folder, IDENTITY, SUMMARY)
     if not root.is_dir():
         raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")
     lines: list[ResultLine] = []
     for file in sorted(root.rglob(IDENTITY)):
-        records = read_records(file.parent)
-        if records:
-            lines.extend(_search_lines(file.parent, str(file.parent.relative_to(root)), records))
+        directory = file.parent
+        runs = read_runs(directory)
+        if runs:
+            identity = parse_json(file.read_bytes(), dict[str, Any], file, ADVICE)
+            facts = {
+                "directory": str(directory.relative_to(root)),
+                "data": str(identity.get("data", "")),
+            }
+            lines.extend(_lines(runs, read_summary(directory), facts))
     if not lines:
         raise UserError(f"{folder} contains no finished run of `clozeworks finetune`.")
     return lines
 
 
-def _search_lines(
-    folder: Path, directory: str, records: Sequence[RunRecord]
+def _lines(
+    runs: Sequence[RunSummary], summary: FinetuneSummary | None, facts: Mapping[str, str]
 ) -> Iterator[ResultLine]:
-    summary = read_summary(folder)
-    data = _read_data_digest(folder)
-    first = records[0]
-    for record in records:
-        if record.scores.keys() != first.scores.keys():
-            raise UserError(
-                f"{folder}: {run_name(record)} does not have the metrics of {run_name(first)}. "
-                f"{ADVICE}"
-            )
-    metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
-    best = best_of(records)
+    best = best_of(runs)
+    factor = 1 if best.task in IN_PERCENT else 100
     # Seeds say how far luck goes; another rate is another recipe.
-    seeds = [record for record in records if record.recipe == best.recipe]
+    seeds = [run for run in runs if run.recipe == best.recipe]
+    metrics = [name for name in best.scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
-        values = [_percent(first.task, record.scores[metric]) for record in seeds]
+        # Rounded so that 0.28 does not become 28.000000000000004.
+        values = [round(factor * run.scores[metric], 6) for run in seeds]
         # What is degenerate is judged by the first metric alone.
         degenerate_runs = None
         if summary is not None and metric == metrics[0]:
-            degenerate_runs = summary.degenerate_runs
+            degenerate_runs = summary["degenerate_runs"]
         yield ResultLine(
-            task=first.task,
-            variant=first.variant,
-            checkpoint=first.checkpoint,
-            directory=directory,
-            data=data,
+            **facts,
+            task=best.task,
+            variant=best.variant,
+            checkpoint=best.checkpoint,
             metric=metric,
-            runs=len(records),
+            runs=len(runs),
             learning_rate=best.learning_rate,
             seeds=len(seeds),
             finished=summary is not None,
@@ -119,32 +253,3 @@ def _search_lines(
             spread=max(values) - min(values),
             degenerate_runs=degenerate_runs,
         )
-
-
-def _percent(task: str, score: float) -> float:
-    """Return a score as the paper and the leaderboards give it."""
-    factor = 1 if task in IN_PERCENT else 100
-    # Rounded so that 0.28 does not become 28.000000000000004.
-    return round(factor * score, 6)
-
-
-def _read_data_digest(directory: Path) -> str:
-    path = directory / IDENTITY
-    return str(parse_json(path.read_bytes(), dict[str, Any], path, ADVICE).get("data", ""))
-
-
-def results_table(records: Sequence[RunRecord]) -> bytes:
-    """Return the content of ``results.csv``: a line per run."""
-    metrics = list(records[0].scores)
-    varied = list(records[0].varied)
-    text = io.StringIO()
-    writer = csv.DictWriter(
-        text,
-        [*RUN_COLUMNS, *varied, *metrics, LAST_COLUMN],
-        extrasaction="ignore",  # what was tuned, which only some tasks have
-        lineterminator="\n",
-    )
-    writer.writeheader()
-    for record in records:
-        writer.writerow({**structs.asdict(record), **record.scores})
-    return text.getvalue().encode()

@@ -29,7 +29,7 @@ from ..training.run import (
     SUMMARY,
     agree_on_run,
     claimed_run,
-    delete_older_checkpoints,
+    delete_checkpoints,
     link_files,
 )
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
@@ -80,7 +80,7 @@ def pretrain(
             return summary
         if latest and ranks.rank == 0:
             # The run may have been killed before it was.
-            delete_older_checkpoints(folder)
+            delete_checkpoints(folder, keep=1)
             link_files(MODEL_FILES, latest, folder)
             print_notice(f"Resumes {output} from {latest.name}.")
         setup = set_up(plan, ranks)

@@ -63,11 +63,6 @@ class SpanClassifier(TaskModel):
         self.add_module(self.encoder.span_layer, vectors)
         self.rate = config.span_rate
 
-    @property
-    def pretrained_parts(self) -> dict[str, nn.Module]:
-        """The encoder, and the layers that it shares with the masked-LM head."""
-        return {**super().pretrained_parts, "head": self.head}
-
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (N, L, 2)."""
         values_NLD = dropout(self.head(self.states(batch)), self.rate, self.training)

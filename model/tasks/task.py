@@ -67,11 +67,6 @@ class TaskModel(nn.Module, ABC):
         (encoder,) = (child for child in self.children() if isinstance(child, Encoder))
         return encoder
 
-    @property
-    def pretrained_parts(self) -> dict[str, nn.Module]:
-        """What a checkpoint may hold, by name: the encoder."""
-        return {self.encoder.prefix: self.encoder}
-
     @abstractmethod
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return the head's outputs, (B, ...)."""
@@ -115,11 +110,6 @@ class LinearHead(TaskModel):
         classifier = nn.Linear(config.hidden_size, num_outputs)
         self.classifier = with_sigma(classifier, config.classifier_sigma)
         self.rate = config.classifier_rate
-
-    @property
-    def pretrained_parts(self) -> dict[str, nn.Module]:
-        """The encoder, and the layers that it shares with the masked-LM head."""
-        return {**super().pretrained_parts, "head": self.head}
 
     def pooled(self, batch: TaskBatch) -> Tensor:
         """Return one vector for each row (B, D)."""

@@ -170,14 +170,14 @@ def save_checkpoint(
             f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept."
         ) from None
     # Only now: a kill before this leaves two checkpoints, never none.
-    delete_older_checkpoints(output)
+    delete_checkpoints(output, keep=1)
     return output / name
 
 
-def delete_older_checkpoints(output: Path) -> None:
-    """Delete all checkpoints of a run but the newest."""
-    *older, _newest = _checkpoints(output)
-    for checkpoint in older:
+def delete_checkpoints(output: Path, *, keep: int = 0) -> None:
+    """Delete the checkpoints of a run but `keep` of the newest; the best model stays."""
+    checkpoints = _checkpoints(output)
+    for checkpoint in checkpoints[: len(checkpoints) - keep]:
         shutil.rmtree(checkpoint)
 
 

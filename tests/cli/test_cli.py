@@ -160,7 +160,7 @@ def test_mistakes_are_one_line(
         ),
         (
             FinetuneConfig,
-            "micro_batch_size checkpoint_every compile device learning_rates seeds seed",
+            "micro_batch_size compile device learning_rates batch_size epochs seeds seed",
         ),
         (FeaturesConfig, "device batch_tokens"),
     ],

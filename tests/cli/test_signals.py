@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.cli.process import StopOnSignal
-from clozeworks.model.finetuning import train
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
@@ -81,7 +80,7 @@ def test_an_interrupted_finetune_saves_and_exits_with_143(tmp_path: Path, monkey
     # Notices of the texts, which are the same for this vocabulary, come before it.
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line == "Error: Interrupted; rerun the same command to resume."
-    assert len(list((tmp_path / "tuned").glob(f"runs/*/{train.CHECKPOINT}"))) == 1
+    assert len(list((tmp_path / "tuned").glob("runs/*/checkpoints/step-*"))) == 1
 
 
 def interrupted(arguments: list[str], number: signal.Signals, monkeypatch) -> int:

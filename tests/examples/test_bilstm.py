@@ -36,8 +36,8 @@ from clozeworks.model import (
 )
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.encoder import Encoder
+from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.results import read_results
-from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline import UserError
@@ -346,12 +346,13 @@ def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint
 
 
 @pytest.mark.slow
-def test_training_on_frozen_features_resumes_to_the_same_bytes(deep_checkpoint, tmp_path):
+def test_training_on_frozen_features_resumes_to_the_same_bytes(
+    deep_checkpoint, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("clozeworks.model.finetuning.run.CHECKPOINT_MINUTES", 0)
     data = write_entities(tmp_path / "data")
     task = on_features(make_task("ner", data, max_length=24), "weighted-sum-all", 8)
-    config = FinetuneConfig(
-        epochs=2, batch_size=4, learning_rates=(1e-2,), checkpoint_every=7, device="cpu"
-    )
+    config = FinetuneConfig(epochs=2, batch_size=4, learning_rates=(1e-2,), device="cpu")
     whole = finetune(task, data, deep_checkpoint, tmp_path / "whole", config)
 
     def killed(figures: dict[str, Any]) -> None:
@@ -360,7 +361,7 @@ def test_training_on_frozen_features_resumes_to_the_same_bytes(deep_checkpoint, 
 
     with pytest.raises(KeyboardInterrupt):
         finetune(task, data, deep_checkpoint, tmp_path / "resumed", config, killed)
-    assert (tmp_path / "resumed" / "runs").exists()
+    assert list((tmp_path / "resumed").glob("runs/*/checkpoints/step-*"))
     resumed = finetune(task, data, deep_checkpoint, tmp_path / "resumed", config)
     assert resumed == whole
     one, two = (tmp_path / name / "model.safetensors" for name in ("whole", "resumed"))

@@ -16,10 +16,9 @@ from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.finetuned import load_finetuned
+from clozeworks.model.finetuning.model import load_finetuned, make_model
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.results import read_results
-from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition

@@ -14,7 +14,7 @@ import torch
 from clozeworks.model.checkpoint import Checkpoint, load_tensors, read_model
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
-from clozeworks.model.finetuning.records import RunRecord, read_summary
+from clozeworks.model.finetuning.results import RunSummary, read_summary
 from clozeworks.model.pretraining.state import PretrainState
 from clozeworks.model.pretraining.state import read_summary as read_pretrain_summary
 from clozeworks.model.tasks.catalogue import read_task
@@ -94,7 +94,8 @@ def test_identities(name: str, tmp_path: Path):
 
 def test_summaries_and_records(tmp_path: Path):
     scores = {"accuracy": 0.5, "total": 9}
-    best = {"learning_rate": 1e-5, "seed": 0, "tuned": {"tau": 0.5}, "scores": scores}
+    run = {"learning_rate": 1e-5, "batch_size": 8, "epochs": 3.0, "seed": 0, "step": 9}
+    best = {**run, "tuned": {"tau": 0.5}, "scores": scores}
     counts = (
         "runs",
         "degenerate_runs",
@@ -118,6 +119,9 @@ def test_summaries_and_records(tmp_path: Path):
         "word_baseline": {},
         **dict.fromkeys(counts, 1),
         "held_out": True,
+        "dev_classes": {},
+        "test_digest": "",
+        "train_digests": [],
     }
     torture(
         write(tmp_path / "search" / "summary.json", search),
@@ -128,8 +132,9 @@ def test_summaries_and_records(tmp_path: Path):
     path = write(tmp_path / "run" / "summary.json", {"status": "finished", **numbers, **losses})
     torture(path, lambda: read_pretrain_summary(tmp_path / "run"))
     names = {"task": "sst2", "variant": "", "checkpoint": "c", "seconds": 1.5}
-    path = write(tmp_path / "run.json", names | best)
-    torture(path, lambda: parse_json(path.read_bytes(), RunRecord, path))
+    rest = {"losses": [0.5, 0.25], "dev_classes": {}}
+    path = write(tmp_path / "run.json", names | best | rest)
+    torture(path, lambda: parse_json(path.read_bytes(), RunSummary, path))
 
 
 def test_logs(tmp_path: Path):

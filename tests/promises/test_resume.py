@@ -159,7 +159,8 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     data.write_text("\n".join(["sentence\tlabel", *texts]) + "\n")
     options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
     undisturbed = start("finetune", *options, "--output", str(whole))
-    first = killed / "runs" / "learning-rate-0.001-seed-0" / "run.json"
+    run = "learning-rate-0.001-batch-size-8-epochs-12-seed-0"
+    first = killed / "runs" / run / "summary.json"
     process = start("finetune", *options, "--output", str(killed))
     wait_until(first.exists, process, 0.1)
     stop(process, signal.SIGKILL)
@@ -171,7 +172,7 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     for name in ("model.safetensors", "summary.json", "config.json", "task.json", "finetune.json"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
     scores = [
-        [json.loads(path.read_text())["scores"] for path in sorted(run.glob("runs/*/run.json"))]
+        [json.loads(path.read_text())["scores"] for path in sorted(run.glob("runs/*/summary.json"))]
         for run in (whole, killed)
     ]
     assert len(scores[0]) == 3 and scores[0] == scores[1]

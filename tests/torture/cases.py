@@ -69,8 +69,8 @@ MUTATIONS = {
     "run: tokenizer.json": ("run/tokenizer.json", "fill run [MASK]"),
     "task.json": ("task/task.json", "predict task lines.txt --output out.jsonl --device cpu"),
     "finetune.json": ("task-half/finetune.json", command("finetune", "task-half")),
-    "finetune: run.json": (
-        "task-half/runs/learning-rate-0.001-seed-0/run.json",
+    "finetune: a run's summary.json": (
+        "task-half/runs/learning-rate-0.001-batch-size-8-epochs-2-seed-0/summary.json",
         command("finetune", "task-half"),
     ),
     "finetune: summary.json": ("task/summary.json", "results task"),

@@ -25,7 +25,7 @@ COMMANDS = {
     "pretrain": f"pretrain instances --output OUT {SIZE} --steps 12 --checkpoint-every 4"
     " --evaluate-every 4",
     "finetune": "finetune classify word-order --checkpoint run --output OUT"
-    " --learning-rates 1e-3,2e-3 --epochs 2 --checkpoint-every 3 --batch-size 8 --max-length 24"
+    " --learning-rates 1e-3,2e-3 --epochs 2 --batch-size 8 --max-length 24"
     " --device cpu",
     "features": "features run lines.txt --output OUT --batch-tokens 256 --device cpu",
     "predict": "predict task lines.txt --output OUT --device cpu",
@@ -72,7 +72,13 @@ def make_world(folder: Path) -> None:
         "ingest": ("documents-half", "/gather/", 3),
         "pretrain": ("run-half", "step-0000012", 1),
     }
-    halves |= {"finetune": ("task-half", "learning-rate-0.002-seed-0/run.json", 1)}
+    halves |= {
+        "finetune": (
+            "task-half",
+            "learning-rate-0.002-batch-size-8-epochs-2-seed-0/summary.json",
+            1,
+        )
+    }
     for stage, (output, path, number) in halves.items():
         outcome = run(folder, command(stage, output).split(), kill_at(("os.rename",), number, path))
         if outcome.exit_code != -signal.SIGKILL:
@@ -169,7 +175,7 @@ def digest(path: Path) -> str:
 
 def _without_times(file: Path) -> bytes:
     content = file.read_bytes()
-    if file.name == "run.json" and b'"seconds"' in content:
+    if file.name == "summary.json" and b'"seconds"' in content:
         return json.dumps(
             {key: value for key, value in json.loads(content).items() if key != "seconds"}
         ).encode()

@@ -72,7 +72,7 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
         write_lines(
             data / f"{name}.csv",
             "text,label",
-            *(f"{words(num)},{i % 2}" for i, num in enumerate(lengths)),
+            *(f"{words(num)},{'ab'[i % 2]}" for i, num in enumerate(lengths)),
         )
     run = str(tmp_path / "run")
     options = ["--max-length", "8", "--epochs", "1", "--learning-rates", "1e-5", "--device", "cpu"]

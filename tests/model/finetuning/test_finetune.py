@@ -11,10 +11,10 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
-from clozeworks.model.finetuning import search
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.run import FinetuneWork
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
@@ -69,7 +69,7 @@ def test_the_card_has_the_figures_of_the_best_run(trained):
 def test_progress_reports_stage_step_loss_and_speed(trained):
     _, _, live = trained
     assert {numbers["stage"] for numbers in live} == {
-        f"run {index} of 4 (learning rate {rate}, seed {seed})"
+        f"run {index} of 4 (learning rate {rate}, batch size 8, epochs 4, seed {seed})"
         for index, (rate, seed) in enumerate(
             [("1e-07", 0), ("1e-07", 1), ("0.002", 0), ("0.002", 1)], 1
         )
@@ -106,16 +106,16 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(
 ):
     config = quick(epochs=0.5, learning_rates=(1e-3, 2e-3))
     whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
-    train = search.train_model
+    train = FinetuneWork.train
     calls = []
 
-    def killed_at_the_second(training):
-        calls.append(training)
+    def killed_at_the_second(work):
+        calls.append(work)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return train(training)
+        return train(work)
 
-    monkeypatch.setattr(search, "train_model", killed_at_the_second)
+    monkeypatch.setattr(FinetuneWork, "train", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         finetune("sst2", data, checkpoint, tmp_path / "resumed", config)
     assert finetune("sst2", data, checkpoint, tmp_path / "resumed", config) == whole
@@ -140,17 +140,17 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
     assert summary["runs"] == 4
     lines = results(output)
     assert [(line["batch_size"], float(line["epochs"])) for line in lines] == [
-        ("16", 1), ("16", 2), ("8", 1), ("8", 2),
+        ("8", 1), ("8", 2), ("16", 1), ("16", 2),
     ]  # fmt: skip
     assert {folder.name for folder in (output / "runs").iterdir()} == {
-        f"learning-rate-0.001-seed-3-batch-size-{size}-epochs-{epochs}"
+        f"learning-rate-0.001-batch-size-{size}-epochs-{epochs}-seed-3"
         for size in (8, 16)
         for epochs in (1, 2)
     }
     # Each is the run that has these values alone, and the best one is kept.
     alone = quick(batch_size=16, epochs=2, **rates)
     finetune("sst2", small_data, checkpoint, tmp_path / "alone", alone)
-    assert results(tmp_path / "alone")[0]["accuracy"] == lines[1]["accuracy"]
+    assert results(tmp_path / "alone")[0]["accuracy"] == lines[3]["accuracy"]
     best = summary["best"]
     assert (best["batch_size"], best["epochs"]) in [(8, 1), (8, 2), (16, 1), (16, 2)]
     card = (output / "README.md").read_text()
@@ -194,20 +194,17 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
         "sst2", small_data, checkpoint, tmp_path / "at-once", quick(**options, seeds=3)
     )
     done = []
-    train = search.train_model
+    train = FinetuneWork.train
 
-    def watched(training):
-        done.append((training.peak_rate, training.seed))
+    def watched(work):
+        done.append((work.run.learning_rate, work.run.seed))
         assert not (tmp_path / "grown" / "summary.json").exists()
-        return train(training)
+        return train(work)
 
-    monkeypatch.setattr(search, "train_model", watched)
+    monkeypatch.setattr(FinetuneWork, "train", watched)
     for rates, seed, seeds in [((1e-4,), 1, 1), ((1e-4,), 0, 2), ((1e-3, 1e-4), 0, 3)]:
         config = quick(epochs=1, learning_rates=rates, seed=seed, seeds=seeds)
         summary = finetune("sst2", small_data, checkpoint, tmp_path / "grown", config)
-        # As if it had been killed after it was recorded, or once while it saved.
-        for name in ("checkpoint.pt", "checkpoint.partial"):
-            (tmp_path / "grown" / "runs" / "learning-rate-0.0001-seed-1" / name).touch()
     assert done == [(1e-4, 1), (1e-4, 0), (1e-3, 0), (1e-3, 1), (1e-3, 2), (1e-4, 2)]
     assert summary == at_once
     assert summary["runs"] == 6
@@ -216,9 +213,9 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
     (tmp_path / "grown" / "summary.json").unlink()
     assert finetune("sst2", small_data, checkpoint, tmp_path / "grown", quick(**options)) == at_once
     assert len(done) == 6
-    assert not list((tmp_path / "grown").rglob("checkpoint*"))
-    assert not list((tmp_path / "grown").rglob("*.partial"))
-    assert not list((tmp_path / "grown").glob("runs/*/model"))
+    # One model is kept, which takes no space twice.
+    (model,) = (tmp_path / "grown").glob("runs/*/checkpoints/*/model.safetensors")
+    assert model.samefile(tmp_path / "grown" / "model.safetensors")
 
 
 TWO_RATES = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and replaces the first
@@ -233,25 +230,24 @@ def undisturbed(checkpoint, small_data, tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "file, time",
+    "file",
     [
-        ("runs/learning-rate-0.002-seed-0/run.json", 1),
-        ("model.safetensors", 1),
-        ("task.json", 1),
-        ("results.csv", 2),
-        ("test/SST-2.tsv", 1),
-        ("summary.json", 1),
+        "runs/learning-rate-0.002-batch-size-8-epochs-4-seed-0/summary.json",
+        "model.safetensors",
+        "task.json",
+        "results.csv",
+        "test/SST-2.tsv",
+        "summary.json",
     ],
 )
 def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
-    undisturbed, checkpoint, small_data, tmp_path, monkeypatch, file, time
+    undisturbed, checkpoint, small_data, tmp_path, monkeypatch, file
 ):
-    output, replace, times = tmp_path / "killed", os.replace, []
+    output, replace = tmp_path / "killed", os.replace
     finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
 
     def killed(path: str | Path, target: str | Path) -> None:
-        times.extend([target] if Path(target) == output / file else [])
-        if len(times) == time:
+        if Path(target) == output / file:
             raise KeyboardInterrupt
         replace(path, target)
 
@@ -261,23 +257,21 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     assert not (output / "summary.json").exists()
     assert (output / "README.md").exists() == (file == "summary.json")  # written just before it
     # The predictions of the former best model are removed with it.
-    assert (output / "test" / "SST-2.tsv").exists() == (
-        "run.json" in file or file == "summary.json"
-    )
+    assert (output / "test" / "SST-2.tsv").exists() == (file.endswith("summary.json"))
     if file in ("model.safetensors", "task.json"):
         # The files of two models are never read together.
         with pytest.raises(UserError, match=r"has no task\.json"):
             evaluate_task(output, small_data, "cpu")
     # Without the run that was killed: nothing of it may be left but what is recorded.
     summary = finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
-    assert summary["runs"] == (1 if "run.json" in file else 2)
+    assert summary["runs"] == (1 if "runs/" in file else 2)
     assert (
         evaluate_task(output, small_data, "cpu")["accuracy"]
         == summary["best"]["scores"]["accuracy"]
     )
     finetune("sst2", small_data, checkpoint, output, TWO_RATES)
     assert read_whole(output) == read_whole(undisturbed)
-    assert not list(output.glob("runs/*/model"))
+    assert len(list(output.glob("runs/*/checkpoints/*"))) == 1
 
 
 @pytest.mark.slow
@@ -289,7 +283,7 @@ def test_a_finished_search_takes_other_test_files(checkpoint, data, tmp_path, mo
     )
     shutil.copytree(data, folder)
     finetune("sst2", folder, checkpoint, output, quick(**config))
-    monkeypatch.setattr(search, "train_model", lambda _: pytest.fail("trained again"))
+    monkeypatch.setattr(FinetuneWork, "train", lambda _: pytest.fail("trained again"))
     for size in (3, 5):
         write_table(folder / "test.tsv", [("good",)] * size, "sentence")
         finetune("sst2", folder, checkpoint, output, quick(**config))
@@ -333,14 +327,14 @@ def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refu
 ):
     output = tmp_path / "copy"
     shutil.copytree(trained[0], output)
-    config = quick(batch_size=16, epochs=1, learning_rates=(1e-7, 2e-3), seeds=2)
+    config = quick(max_length=16, dropout=0.2, learning_rates=(1e-7, 2e-3), seeds=2)
     with pytest.raises(
-        UserError, match=r"other settings \(batch_size was 8, now 16; epochs was 4, now 1\)"
+        UserError, match=r"other settings \(max_length was 24, now 16; dropout was 0\.1, now 0\.2\)"
     ):
         finetune("sst2", data, checkpoint, output, config)
     (output / "summary.json").unlink()
-    (output / "runs" / "learning-rate-1e-07-seed-0" / "run.json").write_text("{")
-    with pytest.raises(UserError, match=r"seed-0/run\.json is damaged"):
+    next(output.glob("runs/*1e-07*seed-0/summary.json")).write_text("{")
+    with pytest.raises(UserError, match=r"seed-0/summary\.json is damaged"):
         finetune("sst2", data, checkpoint, output, quick(learning_rates=(1e-7, 2e-3), seeds=2))
     finetune("sst2", data, checkpoint, output, quick(epochs=0.1, learning_rates=(1e-3,)),
              overwrite=True)  # fmt: skip

@@ -2,24 +2,23 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.finetuning.card import task_card
-from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.records import SearchSummary
 from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Task
 from huggingface_hub import EvalResult, ModelCard
 
-SUMMARY: dict[str, Any] = {
+SUMMARY: Any = {
     "status": "finished",
     "task": "mrpc",
     "metric": "f1",
     "best": {
         "learning_rate": 3e-5,
+        "batch_size": 32,
+        "epochs": 3.0,
         "seed": 2,
         "tuned": {},
         "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873},
@@ -50,8 +49,7 @@ def card_of(
         data=data,
         checkpoint="run",
         languages=["en"],
-        config=FinetuneConfig(),
-        summary=msgspec.convert({**SUMMARY, "held_out": held_out}, SearchSummary),
+        summary={**SUMMARY, "held_out": held_out},
         shape=shape or ModelConfig(),
     )
     return ModelCard(card)

@@ -14,8 +14,8 @@ from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.predict import predict
-from clozeworks.model.finetuning.task_model import make_model
 from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.classify import Classification, read_classify

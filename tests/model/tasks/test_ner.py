@@ -17,7 +17,7 @@ from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.finetuned import infer
+from clozeworks.model.finetuning.model import infer
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.catalogue import restore_task

@@ -15,7 +15,7 @@ from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED
-from clozeworks.model.finetuning.batches import loss_of, micro_batches
+from clozeworks.model.finetuning.run import loss_of, micro_batches
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.tasks.batches import Feature, make_batch, num_targets

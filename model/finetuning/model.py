@@ -1,4 +1,6 @@
-"""Load a fine-tuned model, and compute the outputs of its head."""
+"""The model of a task: made from a checkpoint, written in Hugging Face's layout, read again, and
+asked for the outputs of its head.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -6,11 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from ...pipeline.errors import UserError
+from ...pipeline.seeding import rng_for
 from ...pipeline.storage.stage import describe_absence
-from ..checkpoint import TASK, Checkpoint
+from ..checkpoint import TASK, Checkpoint, ModelFiles
 from ..copies import local_copy
+from ..encoders.encoder import initialise
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.task import Task, TaskModel
@@ -24,9 +29,63 @@ from ..training.device import (
     trim_memory,
     uncompiled,
 )
+from .config import FinetuneConfig
 
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256
+
+
+def make_model(task: Task, checkpoint: Checkpoint, config: FinetuneConfig, seed: int) -> TaskModel:
+    """Return the encoder of `checkpoint`, on the CPU, with a new head; what the checkpoint may lack
+    (a pooler, a ModernBERT's layers before the head) is then new too.
+    """
+    shape = checkpoint.shape.with_dropout(config.dropout)
+    head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
+    with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it is
+        # For modules of a head that `initialise` does not know and leaves as PyTorch makes them.
+        torch.manual_seed(head_seed)
+        model = task.model(shape)
+    generator = torch.Generator().manual_seed(head_seed)
+    encoder = model.encoder
+    for name in encoder.optional_modules:
+        initialise(encoder.get_submodule(name), shape, generator)
+    for child in model.children():
+        if child is not encoder:
+            initialise(child, shape, generator)
+    if config.random_weights:
+        initialise(encoder, shape, generator)
+        return model
+    # Only these are read: the last layer of another task in the checkpoint is left there.
+    pretrained = (encoder.prefix, "head")
+    parts = {name: child for name, child in model.named_children() if name in pretrained}
+    checkpoint.load_into(nn.ModuleDict(parts), new=(*encoder.optional_weights, "head."))
+    return model
+
+
+def model_files(model: TaskModel, task: Task, checkpoint: Checkpoint) -> ModelFiles:
+    """Return a model as `transformers` loads it, under the name that its class has there."""
+    shape = model.encoder.config
+    name = type(model).__name__
+    if model.hf_name:
+        name = f"{shape.hf_prefix}{model.hf_name}"
+    weights = model.state_dict()
+    for weight in list(weights):
+        if weight.startswith(_unused(model)):
+            del weights[weight]
+    config = shape.to_hf(name) | task.hf_settings()
+    return ModelFiles(weights, config, checkpoint.tokenizer_files())
+
+
+def _unused(model: TaskModel) -> tuple[str, ...]:
+    """Return the prefixes of the weights that the model has, but `transformers` has not."""
+    if model.uses_pooler:
+        return ()
+    return model.encoder.optional_weights
+
+
+def read_weights(model: TaskModel, checkpoint: Checkpoint) -> None:
+    """Copy the weights of a fine-tuned `checkpoint` into `model`."""
+    checkpoint.load_into(model, new=_unused(model))
 
 
 class Finetuned(NamedTuple):
@@ -52,10 +111,7 @@ def load_finetuned(
     checkpoint = Checkpoint.open(directory)
     tokenizer = checkpoint.text_tokenizer(task.max_length)
     model = task.model(checkpoint.shape)
-    unused: tuple[str, ...] = ()
-    if not model.uses_pooler:
-        unused = model.encoder.optional_weights
-    checkpoint.load_into(model, new=unused)
+    read_weights(model, checkpoint)
     return Finetuned(task, tokenizer, model.to(device).eval())
 
 

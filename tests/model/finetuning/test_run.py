@@ -15,15 +15,16 @@ import torch
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.encoders.heads import IGNORED
-from clozeworks.model.finetuning.batches import batch_rows, micro_batches
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.task_model import make_model
-from clozeworks.model.finetuning.train import Training, train_model
-from clozeworks.model.notices import StopRequest
+from clozeworks.model.finetuning.model import make_model
+from clozeworks.model.finetuning.results import Hyperparameters
+from clozeworks.model.finetuning.run import FinetuneWork, batch_rows, micro_batches
+from clozeworks.model.finetuning.setup import FinetuneSetup
 from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.task import Recipe, TaskModel
+from clozeworks.model.tasks.splits import TaskSplits
+from clozeworks.model.tasks.task import TaskModel
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -32,7 +33,7 @@ from safetensors.torch import load_file
 from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS
 from tests.fixtures.ranks_fixture import start_others
 
-RECIPE = Recipe(batch_size=8, epochs=2.0, learning_rates=(1e-3,))
+RUN = Hyperparameters(learning_rate=1e-3, batch_size=8, epochs=2.0, seed=3)
 ALONE = Ranks(0, 1, torch.device("cpu"))
 VOCAB_SIZE = len(SPECIALS + WORDS)
 
@@ -51,26 +52,38 @@ def sentences(num_features: int) -> list[Feature]:
     ]
 
 
-def make_training(
-    model: TaskModel, features: list[Feature], directory: Path | None = None, **options: Any
-) -> Training:
+def make_work(
+    checkpoint: Path,
+    features: list[Feature],
+    directory: Path | None = None,
+    scores: list[float] | None = None,
+    **options: Any,
+) -> FinetuneWork:
+    """Return a run on `features`, whose measurements on dev are these `scores`; without any, dev is
+    not measured.
+    """
+    if directory:
+        directory.mkdir(exist_ok=True)
+    opened = Checkpoint.open(checkpoint)
     config = FinetuneConfig(**{"device": "cpu", "precision": "fp32", "dropout": 0.0, **options})
-    return Training(
-        model=model,
-        features=features,
+    setup = FinetuneSetup(
+        splits=TaskSplits(GLUE["sst2"], [], {}, {}, False),
+        checkpoint=opened,
         config=config,
-        recipe=RECIPE,
-        peak_rate=1e-3,
-        seed=3,
+        tokenizer=opened.text_tokenizer(32),
+        train=features,
+        dev={"": []} if scores else {},
+    )
+    work = FinetuneWork(
+        setup=setup,
+        run=RUN,
+        model=make_model(setup.task, opened, config, seed=1),
         ranks=ALONE,
         directory=directory,
     )
-
-
-def classifier(checkpoint: Path, dropout: float = 0.0) -> TaskModel:
-    return make_model(
-        GLUE["sst2"], Checkpoint.open(checkpoint), FinetuneConfig(dropout=dropout), seed=1
-    )
+    remaining = iter([*(scores or []), 0.0])
+    work.measure = lambda: {"accuracy": next(remaining), "f1": 0.5}
+    return work
 
 
 def assert_same_weights(one: TaskModel, other: TaskModel, atol: float = 0.0) -> None:
@@ -143,7 +156,7 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     ("output", "max_length", "difference"),
     [
         ("other", 24, r"`output` is \w+ on rank 0 \(.*\), but missing on"),
-        ("one", 20, "the task, its data and .* is"),
+        ("one", 20, "the configuration and the data is"),
     ],
 )
 def test_processes_that_do_not_start_alike_are_refused(
@@ -180,8 +193,11 @@ def write_data(folder: Path) -> Path:
 
 KILLED = """
 import os, signal
+from clozeworks.model.finetuning import run
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.config import FinetuneConfig
+
+run.CHECKPOINT_MINUTES = 0
 
 def kill(live):
     if live["stage"].startswith("run 2") and live["step"] == 10:
@@ -199,7 +215,6 @@ def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
         "epochs": 2,
         "learning_rates": (1e-3, 2e-3),
         "device": "cpu",
-        "checkpoint_every": 4,
         "max_length": 24,
     }
     config = FinetuneConfig(**options)
@@ -207,89 +222,78 @@ def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
     output = tmp_path / "killed"
     code = KILLED.format(data=data, checkpoint=checkpoint, output=output, options=options)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    left = {path.parent.name for path in output.glob("runs/*/checkpoint.pt")}
-    assert left == {"learning-rate-0.002-seed-0"}
+    second = output / "runs" / "learning-rate-0.002-batch-size-8-epochs-2-seed-0"
+    # In the second epoch, with the best weights of the first.
+    assert [path.name for path in second.glob("checkpoints/*")] == ["step-0000009"]
     live: list[dict[str, Any]] = []
-    again = finetune("sst2", data, checkpoint, output, config, live.append)
+    assert finetune("sst2", data, checkpoint, output, config, live.append) == whole
     assert [numbers["step"] for numbers in live] == [10, 12]
-    assert again["best"] == whole["best"]
-    assert not list(output.rglob("*checkpoint*"))
+    assert not list(output.rglob("step-*"))
     for name in (
         "model.safetensors",
-        *(f"runs/learning-rate-{rate}-seed-0/metrics.csv" for rate in (0.001, 0.002)),
+        *(
+            f"{path.parent.relative_to(output)}/metrics.csv"
+            for path in output.glob("runs/*/run.json")
+        ),
     ):
         assert (output / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
 def test_a_request_to_stop_saves_and_leaves(checkpoint, tmp_path):
-    request = StopRequest()
+    features = sentences(60)
+    whole = make_work(checkpoint, features, tmp_path / "whole", [0.75, 0.5], dropout=0.1)
+    assert whole.train()
+    work = make_work(checkpoint, features, tmp_path / "run", [0.75, 0.5], dropout=0.1)
 
     def stop(live: dict[str, Any]) -> None:
         if live["step"] == 10:
-            request.request()
+            work.stop.request()
 
-    features = sentences(60)
-    whole, model = classifier(checkpoint, 0.1), classifier(checkpoint, 0.1)
-    assert train_model(make_training(whole, features, tmp_path / "whole")) is not None
-    training = make_training(model, features, tmp_path / "run")
-    training.show = stop
-    training.stop = request
-    assert train_model(training) is None
-    assert [row["step"] for row in read_csv(tmp_path / "run" / "metrics.csv")] == ["10"]
-    resumed = classifier(checkpoint, 0.1)
+    work.show = stop
+    assert not work.train()
+    saved = tmp_path / "run" / "checkpoints" / "step-0000011"
+    resumed = make_work(checkpoint, features, tmp_path / "run", [0.5], dropout=0.1)
     steps: list[int] = []
-    training = make_training(resumed, features, tmp_path / "run")
-    training.show = lambda live: steps.append(live["step"])
-    assert train_model(training)
+    resumed.show = lambda live: steps.append(live["step"])
+    resumed.resume(saved)
+    assert resumed.train()
     assert steps == [16]
-    assert_same_weights(whole, resumed)
-    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (
-        tmp_path / "whole" / "metrics.csv"
-    ).read_bytes()
+    # Both are as they were after the first epoch, when dev was better.
+    assert resumed.state.best_step == whole.state.best_step == 8
+    assert_same_weights(whole.model, resumed.model)
+    metrics = [(tmp_path / name / "metrics.csv").read_bytes() for name in ("run", "whole")]
+    assert metrics[0] == metrics[1]
+    (saved / "training_state" / "optimizer.pt").write_bytes(b"cut off")
+    with pytest.raises(
+        UserError, match=r"optimizer\.pt is damaged\. Delete .*step-0000011 to resume"
+    ):
+        resumed.resume(saved)
 
 
-def test_a_training_that_is_asked_to_stop_in_its_last_update_is_finished(
+def test_a_run_that_is_asked_to_stop_in_its_last_update_is_finished(
     checkpoint, tmp_path, monkeypatch
 ):
-    rate = Training.rate
-    request = StopRequest()
+    rate = FinetuneWork.rate
 
-    def requesting_rate(training: Training) -> float:
-        if training.step == 15:
-            request.request()
-        return rate(training)
+    def requesting_rate(work: FinetuneWork) -> float:
+        if work.step == 15:
+            work.stop.request()
+        return rate(work)
 
-    monkeypatch.setattr(Training, "rate", requesting_rate)
-    features = sentences(60)
-    training = make_training(classifier(checkpoint, 0.1), features, tmp_path)
-    training.stop = request
-    assert train_model(training) is not None
+    monkeypatch.setattr(FinetuneWork, "rate", requesting_rate)
+    first = make_work(checkpoint, sentences(60), tmp_path)
+    assert first.train()
     # The next run of the search stops.
-    training = make_training(classifier(checkpoint), features)
-    training.stop = request
-    assert train_model(training) is None
-
-
-def measured_training(
-    model: TaskModel,
-    features: list[Feature],
-    scores: list[float],
-    directory: Path | None = None,
-    **options: Any,
-) -> Training:
-    """Return a training whose measurements on dev are these `scores`, one after the other."""
-    remaining = iter(scores)
-    training = make_training(model, features, directory, **options)
-    training.score_dev = lambda: {"accuracy": next(remaining), "f1": 0.5}
-    return training
+    second = make_work(checkpoint, sentences(60), tmp_path)
+    second.stop = first.stop
+    assert not second.train()
 
 
 def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoint, tmp_path):
     features = sentences(60)  # 8 steps an epoch
-    model = classifier(checkpoint)
-    trained = train_model(measured_training(model, features, [0.75, 0.5], tmp_path))
-    assert trained is not None
-    assert (trained.step, trained.best.step, trained.best.score) == (16, 8, 0.75)
+    work = make_work(checkpoint, features, tmp_path, [0.75, 0.5])
+    assert work.train()
+    assert (work.step, work.state.best_step, work.state.best_score) == (16, 8, 0.75)
     rows = read_csv(tmp_path / "metrics.csv")
     assert [(row["step"], row["split"], row["accuracy"]) for row in rows] == [
         ("8", "dev", "0.75"),
@@ -297,27 +301,25 @@ def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoi
         ("16", "train", ""),
         ("16", "dev", "0.5"),
     ]
-    # They are those of a training that stops there.
-    request = StopRequest()
+    # They are those of a run that stops there.
+    other = make_work(checkpoint, features, tmp_path / "other", [1.0])
+    measure = other.measure
 
     def stop_at_8() -> dict[str, float]:
-        request.request()
-        return {"accuracy": 1.0}
+        other.stop.request()
+        return measure()
 
-    training = make_training(classifier(checkpoint), features, tmp_path / "other")
-    training.score_dev = stop_at_8
-    training.stop = request
-    assert train_model(training) is None
-    saved = torch.load(tmp_path / "other" / "checkpoint.pt")
-    assert trained.best.weights is not None
-    for name, weight in saved["best"]["weights"].items():
-        assert torch.equal(weight, trained.best.weights[name]), name
+    other.measure = stop_at_8
+    assert not other.train()
+    assert other.best_weights is not None
+    for name, weight in work.model.state_dict().items():
+        assert torch.equal(weight, other.best_weights[name]), name
 
 
 def test_of_equal_measurements_the_last_is_the_best(checkpoint):
-    trained = train_model(measured_training(classifier(checkpoint), sentences(60), [0.5, 0.5]))
-    assert trained is not None
-    assert trained.best.step == 16
+    work = make_work(checkpoint, sentences(60), None, [0.5, 0.5])
+    assert work.train()
+    assert work.state.best_step == 16
 
 
 @pytest.mark.parametrize(
@@ -325,23 +327,14 @@ def test_of_equal_measurements_the_last_is_the_best(checkpoint):
     [([0.5, 0.4, 0.6, 0.7], 1, 8), ([0.5, 0.5, 0.4, 0.7], 2, 12), ([0.1, 0.2, 0.3, 0.4], 1, 16)],
 )
 def test_patience_ends_a_run_without_progress(checkpoint, scores, patience, last_step):
-    model = classifier(checkpoint)
-    training = measured_training(model, sentences(60), scores, evaluate_every=4, patience=patience)
-    trained = train_model(training)
-    assert trained is not None
-    assert trained.step == last_step
-
-
-def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
-    (tmp_path / "checkpoint.pt").write_bytes(b"cut off")
-    with pytest.raises(
-        UserError, match=r"checkpoint\.pt is damaged\. Delete it to restart this run"
-    ):
-        train_model(make_training(classifier(checkpoint), sentences(8), tmp_path))
+    options = {"evaluate_every": 4, "patience": patience}
+    work = make_work(checkpoint, sentences(60), None, scores, **options)
+    assert work.train()
+    assert work.step == last_step
 
 
 def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
-    train_model(make_training(classifier(checkpoint), sentences(60), tmp_path))
+    make_work(checkpoint, sentences(60), tmp_path).train()
     metrics, speed = read_csv(tmp_path / "metrics.csv"), read_csv(tmp_path / "speed.csv")
     assert [row["step"] for row in metrics] == ["10", "16"] == [row["step"] for row in speed]
     # Warm-up of 2 of 16 steps, then a line to 0; the rate is that of the update before.
@@ -356,10 +349,11 @@ def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
 
 
 def test_frozen_parameters_stay_as_they_are(checkpoint):
-    model = classifier(checkpoint, 0.5)
-    model.bert.requires_grad_(False)
+    work = make_work(checkpoint, sentences(16), dropout=0.5, weight_decay=0.1)
+    model = work.model
+    model.encoder.requires_grad_(False)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    train_model(make_training(model, sentences(16), weight_decay=0.1))
+    work.train()
     changed = {
         name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])
     }
@@ -368,7 +362,6 @@ def test_frozen_parameters_stay_as_they_are(checkpoint):
 
 @pytest.mark.slow
 def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
-    plain, compiled = classifier(checkpoint), classifier(checkpoint)
     calls = []
 
     compile_parts = Encoder.compile_parts
@@ -378,19 +371,21 @@ def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
         compile_parts(encoder, backend="eager", fullgraph=True)
 
     monkeypatch.setattr(Encoder, "compile_parts", compile_without_code)
-    train_model(make_training(plain, sentences(16)))
+    plain = make_work(checkpoint, sentences(16))
+    plain.train()
     assert not calls
-    train_model(make_training(compiled, sentences(16), compile=True))
-    assert calls == [compiled.encoder]
-    assert_same_weights(plain, compiled, atol=1e-6)
+    compiled = make_work(checkpoint, sentences(16), compile=True)
+    compiled.train()
+    assert calls == [compiled.model.encoder]
+    assert_same_weights(plain.model, compiled.model, atol=1e-6)
 
 
 def test_bf16_is_close_to_fp32(checkpoint):
     losses: dict[str, list[float]] = {"fp32": [], "bf16": []}
     for precision, found in losses.items():
-        training = make_training(classifier(checkpoint), sentences(40), precision=precision)
-        training.show = lambda live, found=found: found.append(live["loss"])
-        train_model(training)
+        work = make_work(checkpoint, sentences(40), precision=precision)
+        work.show = lambda live, found=found: found.append(live["loss"])
+        work.train()
     assert losses["bf16"] == pytest.approx(losses["fp32"], abs=0.03)
     assert losses["bf16"] != losses["fp32"]
 
@@ -399,14 +394,14 @@ def test_bf16_is_close_to_fp32(checkpoint):
     "error", [torch.OutOfMemoryError("out"), RuntimeError("could not allocate memory")]
 )
 def test_a_batch_that_does_not_fit_says_what_to_lower(checkpoint, monkeypatch, error):
-    model = classifier(checkpoint)
+    work = make_work(checkpoint, sentences(8))
 
     def full(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(model, "forward", full)
+    monkeypatch.setattr(work.model, "forward", full)
     with pytest.raises(UserError, match="lower `micro_batch_size`"):
-        train_model(make_training(model, sentences(8)))
+        work.train()
 
 
 def test_scores_are_counted_and_ignored_tokens_are_not():

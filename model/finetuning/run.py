@@ -1,0 +1,521 @@
+"""One run of fine-tuning, in a directory that is claimed, saved and resumed as pre-training's is.
+
+`train_run` claims the directory, makes the model or loads its last checkpoint, trains it
+(`training.loop`, on the updates of `FinetuneWork`), and writes the weights that were the best on
+dev. An update takes one batch of features; `training.update` says how it is divided into
+micro-batches and between ranks.
+
+Shapes: B rows, L padded length.
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import structs
+from torch import Tensor
+
+from ...pipeline.errors import UserError
+from ...pipeline.seeding import rng_for
+from ...pipeline.storage.directory import WORK, OutputDirectory
+from ..checkpoint import TASK, Checkpoint, save_model, write_json
+from ..notices import StopRequest
+from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
+from ..tasks.catalogue import task_settings
+from ..tasks.splits import dev_split
+from ..tasks.task import Answer, Scores, Task, TaskModel, prefixed
+from ..training.device import (
+    compiles,
+    drain_every,
+    peak_memory,
+    product_dtype,
+    rows_per_micro_batch,
+    sum_dtype,
+    tokens_at_once,
+)
+from ..training.logs import Clock, ProgressCallback, RunLog
+from ..training.loop import Work, train
+from ..training.optim import learning_rate, make_optimizer
+from ..training.ranks import Ranks
+from ..training.run import (
+    BEST,
+    STATE,
+    SUMMARY,
+    advice_if_damaged,
+    agree_on_run,
+    claimed_run,
+    read_state,
+    read_summary,
+    save_checkpoint,
+)
+from ..training.threads import kept_threads, use_threads
+from ..training.update import Loss, Update, Updater
+from .model import infer, make_model, model_files, read_weights
+from .results import Hyperparameters, RunSummary
+from .setup import FinetuneSetup
+
+METRICS = ("step", "split", "learning_rate", "loss", "gradient_norm")
+SPEED = ("step", "examples_per_second", "tokens_per_second", "data_wait", "peak_memory_gb")
+REPORT_EVERY = 10
+CHECKPOINT_MINUTES = 5.0
+POOL_BATCHES = 16
+LEFT_TO_RIGHT = "left-to-right"
+
+
+def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every
+    row once.
+
+    Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches
+    are shuffled: a batch has rows of similar length and so little padding, but each epoch has other
+    batches.
+    """
+    pool_rows = POOL_BATCHES * batch_size
+    for epoch in count():
+        rng = rng_for(seed, "finetune", "order", epoch)
+        order = rng.permutation(len(lengths))
+        batches = []
+        # Lengths with 2 batches of 2 rows to a pool:
+        #
+        #     shuffled    9 3 4 8   7 2 6 1
+        #     sorted      3 4 8 9   1 2 6 7
+        #     batches    (3 4)(8 9)(1 2)(6 7), which are shuffled once more
+        for start in range(0, len(order), pool_rows):
+            pool = order[start : start + pool_rows]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
+            for first in range(0, len(pool), batch_size):
+                batches.append(pool[first : first + batch_size])
+        for index in rng.permutation(len(batches)):
+            yield batches[index]
+
+
+def micro_batches(
+    features: list[Feature], ranks: Ranks, asked: int | None, most_tokens: int
+) -> list[TaskBatch]:
+    """Return this rank's part of the `features` of an update, in micro-batches: of `asked` rows, or
+    of `most_tokens` with padding.
+    """
+    rank, num_ranks, device = ranks
+    features_here = features[rank::num_ranks]
+    if not features_here:
+        # A rank without a row computes one that counts nothing, so that all ranks have the same
+        # gradients to sum: each waits for all the others at every bucket.
+        return [make_batch(features[:1])._replace(share=0.0)]
+
+    num_batch_targets = max(1, num_targets(features))
+    feature_tokens = max(feature.length for feature in features_here)
+    size = rows_per_micro_batch(asked, feature_tokens, most_tokens)
+    batches: list[TaskBatch] = []
+    for first in range(0, len(features_here), size):
+        chosen = features_here[first : first + size]
+        batch = make_batch(chosen)._replace(share=num_targets(chosen) / num_batch_targets)
+        if device.type == "cuda":
+            # Copies from pinned memory to a GPU are asynchronous.
+            batch = batch.map(Tensor.pin_memory)
+        batches.append(batch)
+    return batches
+
+
+def loss_of(model: TaskModel, batch: TaskBatch) -> Loss:
+    """Return the part of an update's loss that a micro-batch has."""
+    outputs = model(batch)
+    if batch.share:
+        # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the
+        # batch's targets, it adds up to the mean over the batch.
+        loss = model.loss(outputs, batch) * batch.share
+    else:
+        loss = outputs.float().sum() * 0.0  # a mean over no targets would be NaN
+    return Loss(loss, loss.detach().to(sum_dtype(loss.device))[None])
+
+
+class FinetuneBatch(NamedTuple):
+    """The examples of one update."""
+
+    batches: list[TaskBatch]
+    """This rank's micro-batches."""
+    num_examples: int
+    num_tokens: int
+    """Over all ranks, without padding."""
+
+
+@dataclass
+class FinetuneState:
+    """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
+
+    step: int = 0
+    seconds: float = 0.0
+    """Without measurements on dev."""
+    losses: list[float] = field(default_factory=list[float])
+    """Since the last report: with them a resumed run reports the same means."""
+    first_loss: float | None = None
+    """The first mean that was reported."""
+    last_loss: float = 0.0
+    num_threads: int | None = None
+    best_score: float | None = None
+    """On dev, by the first metric; of equal ones the last counts."""
+    best_step: int = 0
+    num_since: int = 0
+    """Measurements since the score last rose."""
+
+
+@dataclass(kw_only=True, eq=False)
+class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
+    """The updates of a run, and what is due in between: reports, measurements on dev, checkpoints.
+
+    Without a `directory` nothing is logged and saved, without dev examples nothing measured.
+    """
+
+    memory_option = "micro_batch_size"
+    setup: FinetuneSetup
+    run: Hyperparameters
+    model: TaskModel
+    """Trained in place, on its device."""
+    ranks: Ranks
+    directory: Path | None = None
+    show: ProgressCallback = lambda figures: None
+    """Called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call),
+    ``learning_rate``, and the figures in `SPEED`.
+    """
+    stop: StopRequest = field(default_factory=StopRequest)
+
+    def __post_init__(self) -> None:
+        self.config = self.setup.config
+        self.device = self.ranks.device
+        self.model.train()
+        if compiles(self.config.compile, self.device):
+            # The head, which varies with the task, is a small part of the time.
+            self.model.encoder.compile_parts()
+        self.updater: Updater[TaskBatch] = Updater(
+            self.model,
+            make_optimizer(
+                self.model,
+                self.config.weight_decay,
+                bias_correction=self.config.corrects_bias(self.run.learning_rate),
+            ),
+            self.ranks,
+            dtype=product_dtype(self.config.precision, self.device),
+            dropout_seed=(self.run.seed, "finetune", "dropout"),
+        )
+        self.state = FinetuneState()
+        self.clock = Clock()
+        self.log: RunLog | None = None
+        """None on all ranks but the first, which alone writes."""
+        self.best_weights: dict[str, Tensor] | None = None
+        """On the CPU."""
+        self.task: Task = self.setup.task
+        """With the thresholds that suit the last outputs on dev."""
+        self.outputs: dict[str, list[np.ndarray]] = {}
+        """The last ones, of each dev set."""
+        self.scores: Scores = {}
+        features = self.setup.train
+        self.steps_per_epoch = math.ceil(len(features) / self.run.batch_size)
+        self.num_steps = max(1, round(self.run.epochs * self.steps_per_epoch))
+        self._most_tokens = tokens_at_once(self.model.encoder.config, self.device)
+        lengths = np.array([feature.length for feature in features])
+        # All steps' rows, also those done before an interruption: then `order[step]` is the same
+        # batch as in an undisturbed run.
+        all_batches = batch_rows(lengths, self.run.batch_size, self.run.seed)
+        self._order = list(islice(all_batches, self.num_steps))
+        self._saved_at = time.monotonic()
+
+    # What an update computes.
+
+    @property
+    def step(self) -> int:
+        """Number of updates done."""
+        return self.state.step
+
+    def measure_start(self) -> None:
+        """Measure nothing: a new head cannot answer yet."""
+
+    def steps_left(self) -> range:
+        """Return the indices of the updates to come."""
+        return range(self.step, self.num_steps)
+
+    def make_batch(self, step: int) -> FinetuneBatch:
+        """Return the examples of the update with this index."""
+        features = [self.setup.train[row] for row in self._order[step]]
+        asked = self.config.micro_batch_size
+        batches = micro_batches(features, self.ranks, asked, self._most_tokens)
+        num_tokens = sum(feature.length for feature in features)
+        return FinetuneBatch(batches, len(features), num_tokens)
+
+    def loss(self, batch: FinetuneBatch, micro_batch: TaskBatch) -> Loss:
+        """Return the loss of a micro-batch."""
+        return loss_of(self.model, micro_batch)
+
+    def rate(self) -> float:
+        """Return the learning rate of the next update."""
+        return self._rate_at(self.step)
+
+    def _rate_at(self, step: int) -> float:
+        warmup_steps = round(self.config.warmup_share * self.num_steps)
+        return learning_rate(step, self.run.learning_rate, warmup_steps, self.num_steps)
+
+    def count(self, batch: FinetuneBatch) -> None:
+        """Count an update: examples and tokens."""
+        self.clock.count(num_rows=batch.num_examples, num_tokens=batch.num_tokens)
+        self.state.step += 1
+
+    # What is due in between.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all updates are done."""
+        return self.step >= self.num_steps
+
+    @property
+    def _is_reported(self) -> bool:
+        return self.is_over or self.step % REPORT_EVERY == 0
+
+    @property
+    def _is_evaluated(self) -> bool:
+        every = self.config.evaluate_every or self.steps_per_epoch
+        return bool(self.setup.dev) and (self.is_over or self.step % every == 0)
+
+    def is_due(self) -> bool:
+        """Return whether anything is due after this number of updates."""
+        is_drained = self.step % drain_every(self.device) == 0
+        return self._is_reported or self._is_evaluated or is_drained
+
+    def add(self, update: Update) -> None:
+        """Keep the loss of an update; raises `UserError` if it or the gradient is not finite."""
+        (loss,) = update.sums
+        if not update.is_finite:
+            fault = f"loss is {loss}"
+            if math.isfinite(loss):
+                fault = f"gradient norm is {update.gradient_norm}"
+            raise UserError(
+                f"The {fault} at step {update.step + 1} with learning rate "
+                f"{self.run.learning_rate:g}; try a lower one."
+            )
+        self.state.losses.append(loss)
+
+    def report(self, update: Update) -> None:
+        """Show and log the mean loss since the last report, if one is due."""
+        if not self._is_reported:
+            return
+        state = self.state
+        rates = self.clock.rates() | peak_memory(self.device)
+        speed = {name: rates[name] for name in SPEED if name in rates}
+        state.last_loss = sum(state.losses) / len(state.losses)
+        if state.first_loss is None:
+            state.first_loss = state.last_loss
+        learned = {"loss": state.last_loss, "learning_rate": self._rate_at(self.step - 1)}
+        self.show({"step": self.step, "steps": self.num_steps, **learned, **speed})
+        if self.log:
+            learned["gradient_norm"] = update.gradient_norm
+            self.log.metrics(self.step, "train", learned)
+            self.log.speed(self.step, speed)
+        state.losses.clear()
+        self.clock.start_interval()
+
+    def evaluate(self) -> bool:
+        """Measure the model on dev if that is due; return whether patience is left."""
+        if not self._is_evaluated:
+            return True
+        with self.clock.evaluating():
+            # The first rank measures, and the others wait at their next sum.
+            if self.ranks.rank == 0:
+                self._keep_best(self.measure())
+        patience = self.config.patience
+        if self.is_over or patience is None:
+            return True
+        return not self.ranks.from_first(self.state.num_since >= patience)
+
+    def measure(self) -> Scores:
+        """Return the scores on dev of the model as it is now, the one that chooses first."""
+        dev = self.setup.splits.dev
+        self.outputs = {}
+        for prefix, features in self.setup.dev.items():
+            self.outputs[prefix] = infer(self.model, features)
+        # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold
+        # for all that is scored or predicted with this model.
+        given = self.setup.task
+        self.task = given.tuned(self.outputs[""], self.setup.dev[""], dev[""])
+        scores: Scores = {}
+        for prefix, features in self.setup.dev.items():
+            measured = self.task.scores(self.outputs[prefix], features, dev[prefix])
+            scores |= prefixed(prefix, measured)
+        self.scores = selected_first(scores, self.config.selected_metric)
+        return self.scores
+
+    def _keep_best(self, scores: Scores) -> None:
+        """Log scores, and copy the weights if they are the best so far."""
+        if self.log:
+            self.log.add_columns(scores)
+            self.log.metrics(self.step, "dev", scores)
+        state = self.state
+        score = next(iter(scores.values()))
+        state.num_since += 1
+        if state.best_score is None or score > state.best_score:
+            state.num_since = 0
+        if state.best_score is None or score >= state.best_score:
+            state.best_score = score
+            state.best_step = self.step
+            weights = self.model.state_dict()
+            self.best_weights = {name: weight.cpu().clone() for name, weight in weights.items()}
+
+    def save(self, *, stops: bool) -> None:
+        """Write a checkpoint every so many minutes, and where the training stops."""
+        if not self.log or self.is_over:
+            return
+        is_time = time.monotonic() >= self._saved_at + 60 * CHECKPOINT_MINUTES
+        if not (stops or is_time):
+            return
+        assert self.directory is not None
+        # Its lines of the log are on the disk before it.
+        self.log.flush()
+        self.state.seconds = self.clock.elapsed()
+        files = model_files(self.model, self.task, self.setup.checkpoint)
+        optimizer = {**self.updater.state_dict(), "best_weights": self.best_weights}
+        save_checkpoint(self.directory, self.step, files, optimizer, asdict(self.state))
+        self._saved_at = time.monotonic()
+
+    def resume(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint of this run."""
+        optimizer, self.state = read_state(checkpoint, FinetuneState)
+        read_weights(self.model, Checkpoint.open(checkpoint))
+        try:
+            self.best_weights = optimizer.pop("best_weights")
+            self.updater.load_state_dict(optimizer)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{checkpoint}/{STATE} is damaged or belongs to another model. "
+                f"{advice_if_damaged(checkpoint)}"
+            ) from None
+        self.clock = Clock(spent=self.state.seconds)
+
+    def train(self) -> bool:
+        """Do the updates that are left; return False if asked to stop, after saving all.
+
+        The model is then as it was at its best on dev. Raises `UserError` if the loss is not
+        finite, a batch does not fit into memory, or the disk is full.
+        """
+        with kept_threads(), self._open_log() as self.log:
+            self.state.num_threads = use_threads(self.state.num_threads, self.device)
+            if not train(self):
+                return False
+        self.state.seconds = self.clock.elapsed()
+        if self.best_weights and self.state.best_step < self.step:
+            self.model.load_state_dict(self.best_weights)
+            self.measure()
+        return True
+
+    def _open_log(self) -> RunLog | nullcontext[None]:
+        """Open the log after the updates done; there is none without a directory."""
+        if self.directory is None or self.ranks.rank > 0:
+            return nullcontext()
+        columns = METRICS
+        path = self.directory / "metrics.csv"
+        if self.step and path.exists():
+            # With the scores that were added before an interruption.
+            header = path.read_text(encoding="utf-8").partition("\n")[0]
+            columns = tuple(dict.fromkeys((*METRICS, *header.split(","))))
+        return RunLog(self.directory, self.step or -1, columns, SPEED)
+
+    # What it has learned.
+
+    def answers(self, prefix: str) -> list[Answer]:
+        """Return the last answers to the examples of a dev set."""
+        examples = self.setup.splits.dev[prefix]
+        return self.task.answers(self.outputs[prefix], self.setup.dev[prefix], examples)
+
+    def write_model(self, folder: Path) -> None:
+        """Write a model directory with ``task.json``, and in ``dev/`` the answers to the dev
+        examples, with their texts and the truth and in the form of the task's official script.
+        """
+        save_model(folder, *model_files(self.model, self.task, self.setup.checkpoint))
+        write_json(folder / TASK, task_settings(self.task))
+        (folder / "dev").mkdir()
+        for prefix, examples in self.setup.splits.dev.items():
+            split = dev_split(prefix)
+            answers = self.answers(prefix)
+            with (folder / "dev" / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+                for answer, example in zip(answers, examples, strict=True):
+                    line = {**self.task.texts(example), **answer}
+                    line.pop("n_best", None)  # of SQuAD, in a file of its own
+                    line["truth"] = self.task.truth(example)
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            for name, content in self.task.official(answers, examples, split).items():
+                (folder / "dev" / name).write_bytes(content)
+
+    def summary(self) -> RunSummary:
+        """Return the summary of the finished run."""
+        checkpoint = self.setup.checkpoint.name
+        given = self.setup.task.settings()
+        settings = self.task.settings().items()
+        direction = LEFT_TO_RIGHT if self.model.encoder.config.is_decoder else ""
+        return RunSummary(
+            **structs.asdict(self.run),
+            task=self.task.name,
+            variant=f"{self.task.variant} {direction}".strip(),
+            checkpoint="random weights" if self.config.random_weights else checkpoint,
+            step=self.state.best_step,
+            tuned={name: value for name, value in settings if value != given[name]},
+            scores=self.scores,
+            dev_classes=self.task.class_report(self.answers(""), self.setup.splits.dev[""]),
+            losses=(self.state.first_loss or 0.0, self.state.last_loss),
+            seconds=round(self.state.seconds, 3),
+        )
+
+
+def selected_first(scores: Scores, selected: str | None) -> Scores:
+    """Return the scores with the one that chooses before the others."""
+    if selected is None:
+        return scores
+    return {selected: scores[selected], **scores}
+
+
+def train_run(
+    setup: FinetuneSetup,
+    run: Hyperparameters,
+    ranks: Ranks,
+    directory: Path,
+    show: ProgressCallback,
+    stop: StopRequest,
+) -> bool:
+    """Train and measure once, in the run's `directory`, unless that is done; return False if asked
+    to stop.
+
+    A killed run resumes from its last checkpoint, exactly on the CPU. It is finished once it has a
+    summary; its model then lies in ``checkpoints/best``.
+    """
+    identity = setup.identity | structs.asdict(run)
+    with ranks.on_first(claimed_run(directory, identity, overwrite=False)):
+        latest = agree_on_run(ranks, identity, directory, setup.checkpoint)
+        # Only the first rank looks for it, for it may be writing it when the others look.
+        is_done = ranks.rank == 0 and read_summary(directory, RunSummary) is not None
+        if ranks.from_first(is_done):
+            return True
+        model = make_model(setup.task, setup.checkpoint, setup.config, run.seed)
+        work = FinetuneWork(
+            setup=setup,
+            run=run,
+            model=model.to(ranks.device),
+            ranks=ranks,
+            directory=directory,
+            show=show,
+            stop=stop,
+        )
+        if latest:
+            work.resume(latest)
+        if not work.train():
+            return False
+        # One rank writes; the others wait for it at the next run's claim.
+        if ranks.rank == 0:
+            output = OutputDirectory(str(directory))
+            with output.write_folder(BEST) as folder:
+                work.write_model(folder)
+            # Last: a run with a summary is finished.
+            output.write_json(SUMMARY, msgspec.to_builtins(work.summary()))
+            output.remove(WORK)
+    return True

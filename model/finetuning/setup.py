@@ -1,0 +1,127 @@
+"""What all runs of a fine-tuning share: the examples, read and encoded once, and the encoder."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...pipeline.config import identity_fields
+from ...pipeline.errors import UserError
+from ..checkpoint import Checkpoint
+from ..notices import print_notice
+from ..tasks.batches import Feature, num_cut
+from ..tasks.catalogue import task_settings
+from ..tasks.splits import TaskSplits, dev_split, find_repeats, read_data
+from ..tasks.tables import shown
+from ..tasks.task import Task, report_cut
+from ..tokenizer import TextTokenizer
+from .config import FinetuneConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSetup:
+    """Everything that is the same in all runs."""
+
+    splits: TaskSplits
+    checkpoint: Checkpoint
+    """The encoder that each run starts from."""
+    config: FinetuneConfig
+    tokenizer: TextTokenizer
+    train: list[Feature]
+    """Those that have a target."""
+    dev: dict[str, list[Feature]]
+    """By the prefix of the metrics' names, as the dev examples."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.splits.task
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """All that decides the results of all runs, but not how and where they are computed."""
+        identity = {
+            "task": self.task.name,
+            "data": self.splits.digest(),
+            "checkpoint": self.checkpoint.digest(),
+            **identity_fields(self.config),
+            # The task's default takes the place of None: the option given as its default is no
+            # other work.
+            "max_length": self.task.max_length,
+        }
+        settings = task_settings(self.task)
+        if "class" in settings:
+            # A task of the user's own may differ in anything. What other tasks are made from is
+            # among the options and in the data's digest.
+            identity["task_settings"] = settings
+        return identity
+
+
+def set_up(
+    task: str | Task, data: str | Path, checkpoint: Checkpoint, config: FinetuneConfig
+) -> FinetuneSetup:
+    """Read and encode the examples; raise `UserError` if the checkpoint cannot be trained on
+    them.
+    """
+    splits = read_data(task, data, config)
+    task = splits.task
+    if config.select:
+        metrics = list(task.baseline(splits.train, splits.dev[""]))
+        if config.selected_metric not in metrics:
+            raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
+    tokenizer = checkpoint.text_tokenizer(task.max_length)
+    dev = {prefix: task.encode(examples, tokenizer) for prefix, examples in splits.dev.items()}
+    encoded = task.encode(splits.train, tokenizer)
+    # Of SQuAD for instance, a question whose answer is not where the file says has no target.
+    train = [feature for feature in encoded if feature.target is not None]
+    if not train:
+        raise UserError(
+            f"None of the {len(splits.train):,} training examples has a usable label or answer; "
+            "check the training file."
+        )
+    if not config.random_weights:
+        trained = checkpoint.trained_length()
+        lengths = []
+        for features in (train, *dev.values()):
+            # A long passage of SQuAD is a feature for each window.
+            lengths.extend(feature.length for feature in features)
+        num_longer = sum(length > trained for length in lengths)
+        if num_longer:
+            print_notice(
+                f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of "
+                f"{checkpoint.name}, whose positions past {trained} are untrained; "
+                f"give `max_length` {trained}."
+            )
+    return FinetuneSetup(
+        splits=splits,
+        checkpoint=checkpoint,
+        config=config,
+        tokenizer=tokenizer,
+        train=train,
+        dev=dev,
+    )
+
+
+def report_oddities(setup: FinetuneSetup) -> None:
+    """Print how many examples are cut, repeat or contradict others, or are in train and dev."""
+    splits = setup.splits
+    report_cut(splits.task, "train", num_cut(setup.train), len(splits.train))
+    for prefix, dev_features in setup.dev.items():
+        report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
+    repeats = find_repeats(splits.task, splits.train, splits.dev, setup.tokenizer)
+    num_train = f"{len(splits.train):,} training examples"
+    if repeats.repeated:
+        print_notice(
+            f"{repeats.repeated:,} of {num_train} repeat another exactly: they count twice."
+        )
+    if repeats.contradictory:
+        print_notice(
+            f"{repeats.contradictory:,} of {num_train} have the text of another, but not its "
+            f"label, for example {shown(repeats.example)}: no model can learn both."
+        )
+    if repeats.shared:
+        num_dev = sum(len(dev_examples) for dev_examples in splits.dev.values())
+        print_notice(
+            f"{repeats.shared:,} of {num_dev:,} dev examples are training examples too, which "
+            "flatters the scores."
+        )
