@@ -22,9 +22,6 @@ class FeaturesConfig:
         "Write one vector per word (its first token's), per token, or per text (the mean of its "
         "tokens, including [CLS] and [SEP]).",
     )
-    dtype: Literal["float32", "float16"] = option(
-        "float32", "Number format of the vectors in the file."
-    )
     text: str | None = option(
         None, "Column of the text in a table; the default is text or sentence."
     )

@@ -182,8 +182,7 @@ class Extractor:
         checkpoint.load_into(whole, new=encoder.optional_weights)
         self.device = find_device(config.device)
         self.encoder: Encoder = encoder.to(self.device).eval()
-        number = pa.float16() if config.dtype == "float16" else pa.float32()
-        self.vector_type = pa.list_(number, checkpoint.shape.hidden_size)
+        self.vector_type = pa.list_(pa.float32(), checkpoint.shape.hidden_size)
         columns: list[tuple[str, pa.DataType]] = [("text", pa.int64())]
         if config.per != "text":
             columns += [("index", pa.int32()), (config.per, pa.string())]
@@ -238,9 +237,8 @@ class Extractor:
         """Return the vectors of each layer, [offsets[-1], D]: those of row ``i`` from
         ``offsets[i]`` on.
         """
-        number_type = self.vector_type.value_type.to_pandas_dtype()
         shape = (int(offsets[-1]), self.vector_type.list_size)
-        vectors = [np.empty(shape, number_type) for _ in self.layers]
+        vectors = [np.empty(shape, np.float32) for _ in self.layers]
         lengths = [len(row.row.input_ids) for row in rows]
         # Longest first: a batch that does not fit into memory fails early.
         order = np.argsort(lengths, kind="stable")[::-1]

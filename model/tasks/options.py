@@ -62,11 +62,6 @@ class TaskOptions:
         "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
         group="Question answering (squad)",
     )
-    max_answer_length: Size | None = option(
-        None,
-        "Longest predicted answer in tokens, for squad; the default is 30.",
-        group="Question answering (squad)",
-    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -86,7 +81,7 @@ _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ()),
     "classify": ("text", "label", "stride"),
-    "squad": ("stride", "max_question_length", "max_answer_length"),
+    "squad": ("stride", "max_question_length"),
     "ner": (),
     "pos": (),
 }

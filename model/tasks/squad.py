@@ -403,7 +403,7 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list
             f"No answer is where answer_start says ({_first_answer(answered)}); answer_start must "
             "be the index of its first character in the passage."
         )
-    given = options.given("max_length", "stride", "max_question_length", "max_answer_length")
+    given = options.given("max_length", "stride", "max_question_length")
     if all(content.is_korquad for content in contents):
         given["metric"] = "korquad"
     (version,) = versions

@@ -105,14 +105,6 @@ def test_rows_are_numbered_in_the_order_of_the_data(checkpoint, texts, tmp_path)
     assert whole["text"].to_pylist() == list(range(15))
 
 
-def test_layers_and_numbers_are_chosen(checkpoint, texts, tmp_path):
-    full = extract(checkpoint, texts, tmp_path / "a.parquet", layers=(-1, -2))
-    half = extract(checkpoint, texts, tmp_path / "b.parquet", layers=(-1,), dtype="float16")
-    assert half.schema.field("layer_3").type.value_type == pa.float16()
-    expected = vectors(full, "layer_3").astype(np.float16)
-    np.testing.assert_array_equal(vectors(half, "layer_3"), expected)
-
-
 def test_long_texts_are_cut_with_a_notice(checkpoint, tmp_path, capsys):
     path = tmp_path / "long.txt"
     words = ["the", "film", "was", "very", "dull", "films"] * 5
