@@ -102,7 +102,9 @@ def _read_lines(
     lines: Iterable[tuple[str, str]], labelled: bool, form: TagForm
 ) -> Iterator[list[Sentence]]:
     document: list[Sentence] = []
-    sentence: list[_WordLine] = []
+    words: list[str] = []
+    tags: list[str] = []
+    word_lines: list[str] = []
     has_marks = False
     num_columns = 0
     # A blank line more, as the last sentence ends even if the file does not end in one.
@@ -111,13 +113,27 @@ def _read_lines(
         is_mark = columns[0] == DOCUMENT_START
         if line.strip() and not is_mark:
             num_columns = num_columns or len(columns)
-            _check(columns, num_columns, labelled, form, where)
-            sentence.append(_WordLine(columns[0], columns[-1], line))
+            if labelled and len(columns) < 2:
+                raise UserError(
+                    f"{where} has one column; write a word and its tag, separated by a tab or "
+                    "space."
+                )
+            if len(columns) != num_columns:
+                raise UserError(
+                    f"{where}: the number of columns is {len(columns)}, not {num_columns} as in "
+                    "the lines before it."
+                )
+            if labelled:
+                _check_tag(columns[-1], form, where)
+            words.append(columns[0])
+            tags.append(columns[-1])
+            word_lines.append(line)
             continue
         # The line is blank or a mark: the sentence ends here, and perhaps the document.
-        if sentence:
-            document.append(_sentence(sentence, labelled))
-            sentence = []
+        if words:
+            given_tags = tuple(tags) if labelled else None
+            document.append(Sentence(tuple(words), given_tags, tuple(word_lines)))
+            words, tags, word_lines = [], [], []
         has_marks = has_marks or is_mark
         if document and (is_mark or not has_marks):
             yield document
@@ -178,23 +194,6 @@ def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
     raise UserError(f"{row.where}: there is no column {names[0]}, only {listed(row.values)}.")
 
 
-class _WordLine(NamedTuple):
-    word: str
-    tag: str
-    line: str
-
-
-def _sentence(lines: Sequence[_WordLine], labelled: bool) -> Sentence:
-    tags = None
-    if labelled:
-        tags = tuple(line.tag for line in lines)
-    return Sentence(
-        words=tuple(line.word for line in lines),
-        tags=tags,
-        lines=tuple(line.line for line in lines),
-    )
-
-
 def has_columns(path: Path) -> bool:
     """Return whether each line of the first sentence is a word and its tag.
 
@@ -205,19 +204,14 @@ def has_columns(path: Path) -> bool:
     with open_text(path) as file:
         for _, line in text_lines(file, str(path)):
             if line.strip():
-                if not _is_tagged(line):
+                columns = _columns(line)
+                is_tagged = len(columns) > 1 and ENTITY_TAGS.pattern.fullmatch(columns[-1])
+                if columns[0] != DOCUMENT_START and not is_tagged:
                     return False
                 num_words += 1
             elif num_words:
                 return True
     return num_words > 0
-
-
-def _is_tagged(line: str) -> bool:
-    columns = _columns(line)
-    if columns[0] == DOCUMENT_START:
-        return True
-    return len(columns) > 1 and ENTITY_TAGS.pattern.fullmatch(columns[-1]) is not None
 
 
 def _columns(line: str) -> list[str]:
@@ -226,27 +220,6 @@ def _columns(line: str) -> list[str]:
     if "\t" in line:
         return line.rstrip(" ").split("\t")
     return re.split(" +", line.strip(" "))
-
-
-def _check(
-    columns: Sequence[str],
-    num_columns: int,
-    labelled: bool,
-    form: TagForm,
-    where: str,
-) -> None:
-    if labelled and len(columns) < 2:
-        raise UserError(
-            f"{where} has one column; write a word and its tag, separated by a tab or space."
-        )
-    if len(columns) != num_columns:
-        raise UserError(
-            f"{where}: the number of columns is {len(columns)}, not {num_columns} as in the lines "
-            "before it."
-        )
-    if not labelled:
-        return
-    _check_tag(columns[-1], form, where)
 
 
 def _check_tag(tag: str, form: TagForm, where: str) -> None:

@@ -120,23 +120,20 @@ def _fields(row: TableRow) -> dict[str, object]:
 
 
 def _spans(row: TableRow) -> list[Span]:
-    for name in SPAN_COLUMNS:
-        if name in row.values:
-            return [_span(value, row.where) for value in _listed(row.values[name], row)]
-    raise UnusableRowError(
-        f"{row.where}: there are no {SPAN_COLUMNS[0]} beside the text.", "without spans"
-    )
-
-
-def _listed(values: object, row: TableRow) -> list[object]:
+    column = row.first_column(SPAN_COLUMNS)
+    if column is None:
+        raise UnusableRowError(
+            f"{row.where}: there are no {SPAN_COLUMNS[0]} beside the text.", "without spans"
+        )
+    values = row.values[column]
     if values is None:
         raise UnusableRowError(f"{row.where}: the spans are empty.", "without spans")
     if not isinstance(values, list):
         raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
     is_task = isinstance(row.values.get("data"), dict)
     if is_task or (values and isinstance(values[0], dict) and "result" in values[0]):
-        return _marked(values, row.where)
-    return values
+        values = _marked(values, row.where)
+    return [_span(value, row.where) for value in values]
 
 
 def _marked(annotations: list[object], where: str) -> list[object]:

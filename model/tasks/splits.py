@@ -46,7 +46,19 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     if single:
         return {"train": [single]}
     if is_hub(path):
-        return _hub_splits(str(data))
+        # Imported late: it needs the `datasets` library.
+        from ...pipeline.sources.hub import splits as hub_splits
+
+        all_splits = hub_splits(str(data))
+        found = _by_split(map(Path, all_splits))
+        if not found:
+            raise UserError(
+                f"{data} has no split train, validation or test, only {', '.join(all_splits)}."
+            )
+        return {
+            split: [hub_split(str(data), path.name) for path in paths]
+            for split, paths in found.items()
+        }
     if not path.is_dir():
         raise UserError(f"{data} does not exist.")
     splits = _by_split(_candidates(path, suffixes))
@@ -73,22 +85,6 @@ def _candidates(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     if not suffixes and any(file.suffix == ".conllu" for file in files):
         return [file for file in files if file.suffix == ".conllu"]
     return files
-
-
-def _hub_splits(name: str) -> dict[str, list[Path]]:
-    # Imported late: it needs the `datasets` library.
-    from ...pipeline.sources.hub import splits
-
-    all_splits = splits(name)
-    paths_by_split = _by_split(map(Path, all_splits))
-    if not paths_by_split:
-        raise UserError(
-            f"{name} has no split train, validation or test, only {', '.join(all_splits)}."
-        )
-    return {
-        split: [hub_split(name, path.name) for path in paths]
-        for split, paths in paths_by_split.items()
-    }
 
 
 def single_file(data: Path) -> Path | None:
@@ -366,7 +362,8 @@ def find_repeats(
     first_texts: dict[_Key, str] = {}
     for key, example in zip(_keys(task, train, tokenizer), train, strict=True):
         if key:
-            labels[key].append(_label(task, example))
+            truth = task.truth(example)
+            labels[key].append(tuple(truth) if isinstance(truth, list) else truth)
             first_texts.setdefault(key, next(iter(task.texts(example).values())))
     repeated = 0
     contradictory = 0
@@ -400,11 +397,3 @@ def _keys(
     for of_example in texts:
         # As bytes, which take less memory than numbers.
         yield tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
-
-
-def _label(task: Task[ExampleT], example: ExampleT) -> Hashable:
-    """Return the label, or the set of labels; None for pairs that have none."""
-    truth = task.truth(example)
-    if isinstance(truth, list):
-        return tuple(truth)
-    return truth

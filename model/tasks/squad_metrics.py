@@ -29,32 +29,20 @@ TextScore = Callable[[str, str], float]
 
 
 def normalize_answer(text: str, metric: Metric = "squad") -> str:
-    """Return the text as the official script of `metric` compares it.
+    """Return the text as the official script of `metric` compares it: in lower case, without ASCII
+    punctuation and extra white space, and without English articles or Korean quotes and brackets.
 
+    >>> normalize_answer("The  Panthers' “A” team, 24-10")
+    'panthers “ ” team 2410'
     >>> normalize_answer("《The Art》(1990)", "korquad")
     'the art 1990'
     """
     if metric == "korquad":
-        return normalize_korean(text)
-    return normalize_english(text)
-
-
-def normalize_korean(text: str) -> str:
-    """Lower-case the text and remove quotes, brackets, ASCII punctuation and extra white space."""
-    without_marks = text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION)
-    return " ".join(without_marks.split())
-
-
-def normalize_english(text: str) -> str:
-    """Lower-case the text and remove ASCII punctuation, English articles and extra white space.
-
-    >>> normalize_english("The  Panthers' “A” team, 24-10")
-    'panthers “ ” team 2410'
-    """
-    # In the order of the official script; the other way round, "a.m." would lose its "a".
-    without_punctuation = text.lower().translate(_NO_PUNCTUATION)
-    without_articles = _ARTICLES.sub(" ", without_punctuation)
-    return " ".join(without_articles.split())
+        text = text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION)
+    else:
+        # In the order of the official script; the other way round, "a.m." would lose its "a".
+        text = _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION))
+    return " ".join(text.split())
 
 
 def exact_match(prediction: str, gold: str, metric: Metric = "squad") -> float:
@@ -64,8 +52,11 @@ def exact_match(prediction: str, gold: str, metric: Metric = "squad") -> float:
 
 def overlap_f1(prediction: str, gold: str, metric: Metric = "squad") -> float:
     """Return the F1 score of shared words (for KorQuAD, characters); 0 without any shared."""
-    predicted = _units(prediction, metric)
-    wanted = _units(gold, metric)
+    predicted: Sequence[str] = normalize_answer(prediction, metric).split()
+    wanted: Sequence[str] = normalize_answer(gold, metric).split()
+    if metric == "korquad":
+        predicted = "".join(predicted)
+        wanted = "".join(wanted)
     # As multisets: a word that the gold answer has once counts once.
     shared = Counter(predicted) & Counter(wanted)
     num_shared = shared.total()
@@ -81,14 +72,6 @@ def overlap_f1_or_none(prediction: str, gold: str, metric: Metric = "squad") -> 
     if not normalize_answer(prediction, metric) or not normalize_answer(gold, metric):
         return exact_match(prediction, gold, metric)
     return overlap_f1(prediction, gold, metric)
-
-
-def _units(text: str, metric: Metric) -> Sequence[str]:
-    """Return the words of an answer, or its characters without white space for KorQuAD."""
-    words = normalize_answer(text, metric).split()
-    if metric == "korquad":
-        return "".join(words)
-    return words
 
 
 def best_over_golds(
