@@ -207,7 +207,8 @@ class Checkpoint:
                     "by name and nothing else, as `torch.save(model.state_dict(), …)` writes them."
                 )
             # The integers that old checkpoints store; they are left out below.
-            if not name.endswith(("position_ids", "token_type_ids")) and not _is_finite(weight):
+            is_finite = weight.is_floating_point() and bool(weight.isfinite().all())
+            if not name.endswith(("position_ids", "token_type_ids")) and not is_finite:
                 raise UserError(
                     f"{name} in {self.name} has values that are not finite numbers. Use another "
                     "checkpoint."
@@ -273,10 +274,6 @@ def _read_weight_file(path: Path) -> dict[str, Any]:
         return load_file(path)
     except (SafetensorError, OSError, RuntimeError, ValueError):
         raise UserError(f"{path} is damaged. {advice}") from None
-
-
-def _is_finite(weight: Tensor) -> bool:
-    return weight.is_floating_point() and bool(weight.isfinite().all())
 
 
 def save_model(

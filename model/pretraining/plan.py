@@ -173,7 +173,20 @@ def _open_directories(
     """Open one or two directories; raises `UserError` unless they match each other, the options and
     the checkpoint.
     """
-    _check_phases(config, len(instances))
+    if len(instances) not in (1, 2):
+        raise UserError(
+            f"Pre-training takes one or two directories of instances, but got {len(instances)}."
+        )
+    if config.hours is not None and len(instances) == 2:
+        raise UserError(
+            "`hours` takes one directory of instances, because the number of steps is unknown; "
+            "train on the second one afterwards, in a run of its own with `checkpoint`."
+        )
+    if len(instances) == 1 and config.phase_shares != PretrainConfig.phase_shares:
+        raise UserError(
+            f"`phase_shares` is {config.phase_shares}, but there is one directory of instances; "
+            "leave it out."
+        )
     directories = [open_instances(path) for path in instances]
     for directory in directories:
         _check_batch(config.batch_size, directory)
@@ -191,23 +204,6 @@ def _open_directories(
     if checkpoint and config.vocabulary_from == "checkpoint":
         check_vocabulary_fits(checkpoint, directories[0])
     return directories
-
-
-def _check_phases(config: PretrainConfig, num_directories: int) -> None:
-    if num_directories not in (1, 2):
-        raise UserError(
-            f"Pre-training takes one or two directories of instances, but got {num_directories}."
-        )
-    if config.hours is not None and num_directories == 2:
-        raise UserError(
-            "`hours` takes one directory of instances, because the number of steps is unknown; "
-            "train on the second one afterwards, in a run of its own with `checkpoint`."
-        )
-    if num_directories == 1 and config.phase_shares != PretrainConfig.phase_shares:
-        raise UserError(
-            f"`phase_shares` is {config.phase_shares}, but there is one directory of instances; "
-            "leave it out."
-        )
 
 
 def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:

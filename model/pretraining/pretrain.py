@@ -23,7 +23,7 @@ from ..notices import StopRequest, print_notice
 from ..training.device import DTYPES, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
-from ..training.ranks import Ranks, join_ranks
+from ..training.ranks import join_ranks
 from ..training.run import (
     MODEL_FILES,
     SUMMARY,
@@ -61,9 +61,14 @@ def pretrain(
     `UserError` for instances that do not match each other or the model, another run's directory, a
     loss that is not finite, a batch that does not fit into memory, and a full disk.
     """
-    _refuse_checkpoint_inside(output, config)
     refuse_remote(output)
     folder = Path(output)
+    # With `overwrite` the model would be deleted before it is read.
+    before = config.checkpoint
+    if before is not None and Path(before).resolve().is_relative_to(folder.resolve()):
+        raise UserError(
+            f"`checkpoint` {before} is inside `output` {output}; choose another `output`."
+        )
     plan = make_plan(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
@@ -89,10 +94,11 @@ def pretrain(
         # Without a checkpoint no line of an earlier log is right.
         last_step = state.step if latest else -1
         peak = peak_flops(ranks.device) or 0
-        with (
-            _open_log(folder, plan.config, last_step, ranks) as log,
-            SnapshotWriter() as writer,
-        ):
+        open_log: AbstractContextManager[RunLog | None] = nullcontext()
+        if ranks.rank == 0:
+            wandb = open_wandb(folder, asdict(plan.config))
+            open_log = RunLog(folder, last_step, METRICS, wandb=wandb)
+        with open_log as log, SnapshotWriter() as writer:
             work = PretrainWork(
                 setup=setup,
                 model=model,
@@ -110,25 +116,6 @@ def pretrain(
                 return _summary(work, "interrupted")
             writer.wait()  # a finished run has all its files, or an error says what is missing
             return _finish(work, folder)
-
-
-def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> None:
-    # With `overwrite` the model would be deleted before it is read.
-    if config.checkpoint is None:
-        return
-    if Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
-        raise UserError(
-            f"`checkpoint` {config.checkpoint} is inside `output` {output}; choose another "
-            "`output`."
-        )
-
-
-def _open_log(
-    folder: Path, config: PretrainConfig, last_step: int, ranks: Ranks
-) -> AbstractContextManager[RunLog | None]:
-    if ranks.rank > 0:
-        return nullcontext()
-    return RunLog(folder, last_step, METRICS, wandb=open_wandb(folder, asdict(config)))
 
 
 def _finish(work: PretrainWork, folder: Path) -> Summary:

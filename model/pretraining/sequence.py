@@ -134,7 +134,7 @@ class RowSequence:
         while start < stop:
             epoch, offset = divmod(start, self.directory.num_rows)
             block_offsets = self._block_offsets(epoch)
-            block = _owner(block_offsets, offset)
+            block = int(np.searchsorted(block_offsets, offset, side="right")) - 1
             first = offset - int(block_offsets[block])
             rows_left_in_block = int(block_offsets[block + 1]) - offset
             num_rows = min(stop - start, rows_left_in_block)
@@ -166,7 +166,11 @@ class RowSequence:
 
     def _read_block(self, epoch: int, block: int) -> tuple[Rows, np.ndarray]:
         """Return a block's rows as they are stored, and their order; begin to read the next one."""
-        self._forget_after_fork()
+        if self._process_id != os.getpid():
+            # A forked process lacks its parent's threads, and so the groups that they were reading.
+            self._process_id = os.getpid()
+            self._readers = None
+            self._coming = {}
         groups = self._coming.pop((epoch, block), None)
         if groups is None:
             groups = self._start_reading(epoch, block)
@@ -177,13 +181,6 @@ class RowSequence:
         # Alone: what was read ahead for another block is not needed any more.
         self._coming = {following: self._start_reading(*following)}
         return rows, self._row_order(epoch, block)
-
-    def _forget_after_fork(self) -> None:
-        # A forked process lacks its parent's threads, and so the groups that they were reading.
-        if self._process_id != os.getpid():
-            self._process_id = os.getpid()
-            self._readers = None
-            self._coming = {}
 
     def _start_reading(self, epoch: int, block: int) -> "list[Future[Rows]]":
         if self._readers is None:
@@ -217,8 +214,3 @@ class RowSequence:
         stop = piece.stop - number * self.masked_together
         rows = self._masked(piece.epoch, piece.block, number)
         return between(rows, first, stop)
-
-
-def _owner(offsets: np.ndarray, position: int) -> int:
-    """Return which of the stretches between the offsets contains a position."""
-    return int(np.searchsorted(offsets, position, side="right")) - 1

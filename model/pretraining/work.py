@@ -194,24 +194,21 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
             # It takes a second, beside training.
             self.writer.submit(draw_curve, self.output)
         # Before the first step there is nothing to keep: the model is the one that it starts from.
-        if self.step and self._is_best(phase, values["loss"]):
-            self._keep_best(values)
-        return values
-
-    def _is_best(self, phase: int, loss: float) -> bool:
+        if self.step == 0:
+            return values
         best = self.state.best
-        if best is None:
-            return True
-        best_phase, _ = self.plan.schedule.phase(int(best["step"]) - 1)
-        # Losses on the rows of different phases do not compare.
-        return best_phase != phase or loss < best["loss"]
-
-    def _keep_best(self, values: dict[str, float]) -> None:
-        best = {"step": self.step, **values}
-        self.state.best = best
+        if best is not None:
+            best_phase, _ = self.plan.schedule.phase(int(best["step"]) - 1)
+            # Losses on the rows of different phases do not compare.
+            is_better = values["loss"] < best["loss"]  # not a number is not
+            if best_phase == phase and not is_better:
+                return values
+        better = {"step": self.step, **values}
+        self.state.best = better
         if self.log:
             files = self._model_files()
-            self.writer.submit(lambda copy: save_best(self.output, copy, best), files)
+            self.writer.submit(lambda copy: save_best(self.output, copy, better), files)
+        return values
 
     def save(self, *, stops: bool) -> None:
         """Write the archive and a checkpoint if they are due: by steps, minutes, and at the end."""

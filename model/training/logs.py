@@ -194,22 +194,17 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     complete_lines = content[: content.rfind(b"\n") + 1]
     rows = read_csv(complete_lines, path, advice)
     try:
-        for row in rows:
-            _check_row(row, columns)
+        for row in rows:  # which some run has written
+            if int(row["step"]) < 0:
+                raise ValueError
+            for name in columns:
+                # The norm of a gradient that overflows fp16 is infinite; its update was skipped.
+                has_number = name not in ("step", "split", "gradient_norm") and row.get(name)
+                if has_number and not math.isfinite(float(row[name])):
+                    raise ValueError
     except (KeyError, ValueError):
         raise UserError(f"{path} is damaged. {advice}") from None
     return rows
-
-
-def _check_row(row: Mapping[str, str], columns: tuple[str, ...]) -> None:
-    """Raise `ValueError` or `KeyError` for a row that no run wrote."""
-    if int(row["step"]) < 0:
-        raise ValueError
-    for name in columns:
-        # The norm of a gradient that overflows fp16 is infinite; its update was skipped.
-        has_number = name not in ("step", "split", "gradient_norm") and row.get(name)
-        if has_number and not math.isfinite(float(row[name])):
-            raise ValueError
 
 
 class Clock:

@@ -129,19 +129,14 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     # group would outlive destroy_process_group, and gloo's threads, which own tensors, would abort
     # one exit in five.
     import_module("torch._dynamo")
-    with _current_device(device):
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+    # NCCL gathers objects through the current GPU, which is GPU 0 in every process by default.
+    is_gpu = device.type == "cuda"
+    with torch.cuda.device(device) if is_gpu else nullcontext():
+        dist.init_process_group("nccl" if is_gpu else "gloo", timeout=TIMEOUT)
         try:
             yield Ranks(dist.get_rank(), num_ranks, device)
         finally:
             dist.destroy_process_group()
-
-
-def _current_device(device: torch.device) -> AbstractContextManager[object]:
-    # NCCL gathers objects through the current GPU, which is GPU 0 in every process by default.
-    if device.type == "cuda":
-        return torch.cuda.device(device)
-    return nullcontext()
 
 
 class GradientSum:

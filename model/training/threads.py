@@ -33,7 +33,8 @@ def use_threads(recorded: int | None, device: torch.device) -> int | None:
     offered = torch.get_num_threads()
     chosen = recorded or offered
     if recorded and recorded != offered:
-        began = f"The run began with {_threads(recorded)}"
+        noun = "thread" if recorded == 1 else "threads"
+        began = f"The run began with {recorded} {noun}"
         if "OMP_NUM_THREADS" in os.environ:
             chosen = offered
             differs = "the weights will differ in their last digits from an uninterrupted run's"
@@ -43,10 +44,6 @@ def use_threads(recorded: int | None, device: torch.device) -> int | None:
     # Even if it is the same number: this also forbids MKL to take fewer threads when it sees fit.
     torch.set_num_threads(chosen)
     return chosen
-
-
-def _threads(number: int) -> str:
-    return "1 thread" if number == 1 else f"{number} threads"
 
 
 @contextmanager
