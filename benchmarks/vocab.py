@@ -28,12 +28,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.pipeline.vocabulary.bpe import learn_bpe
 from clozeworks.pipeline.vocabulary.byte_level import ByteLevelSplitter, byte_level_tokenizer
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece
+from clozeworks.pipeline.vocabulary.wordpiece import learn_bpe, learn_wordpiece
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 SIZE, MIN_FREQUENCY = 30_522, 2

@@ -38,13 +38,12 @@ from ..storage.shards import shard_paths, write_parquet
 from ..storage.stage import WORD_COUNTS_FILE, read_manifest, refuse_input
 from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
-from .bpe import learn_bpe
 from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .fertility import fertility_report
 from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
 from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
-from .wordpiece import learn_wordpiece
+from .wordpiece import learn_bpe, learn_wordpiece
 
 MAX_BUCKETS = 256
 # About, for estimates: bytes of word counts per byte of text, and most bytes of a vocabulary.

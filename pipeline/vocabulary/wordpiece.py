@@ -1,8 +1,10 @@
-"""Learn a WordPiece vocabulary from word counts: the same on every run and machine.
+"""Learn a vocabulary from word counts, WordPiece or byte-level BPE: the same on every run.
 
 The algorithm is that of the ``tokenizers`` library: merge the most frequent pair of pieces (BPE;
 Sennrich et al. 2016, arXiv 1508.07909), where a piece that continues a word starts with "##". Ties
-have a fixed order: of pairs with equal counts, the one whose pieces were learned first wins.
+have a fixed order: of pairs with equal counts, the one whose pieces were learned first wins. Byte-
+level BPE merges bytes in the same way: it has no alphabet to choose and no character to leave out.
+(The trainer of `tokenizers` would need the texts themselves.)
 
 All words lie end to end in flat arrays with one position per character: the piece that starts
 there, and the positions of the next and the previous piece of the word. A pair of pieces is stored
@@ -36,6 +38,8 @@ import pyarrow.compute as pc
 
 from ..errors import UserError
 from ..manifests import WordPieceReport
+from ..ragged import flat_text
+from .byte_level import CHARACTERS
 from .tokenize import MAX_WORD_CHARACTERS
 
 MAX_WORDS = 1_000_000
@@ -117,6 +121,49 @@ def learn_wordpiece(
     return specials + merger.pieces, report
 
 
+def learn_bpe(
+    words: pa.Array | pa.ChunkedArray,
+    counts: np.ndarray,
+    *,
+    size: int,
+    min_frequency: int = 2,
+    num_unused: int = 0,
+) -> tuple[list[str], list[tuple[str, str]], WordPieceReport]:
+    """Return a vocabulary of `size` tokens in the order of their ids, its merges, and a report of
+    what was left out.
+
+    `words` are distinct words of `ByteLevelSplitter`, `counts` int64 [num_words]. Merges end early,
+    and the vocabulary is smaller, if no pair occurs `min_frequency` times. The tokens are:
+    `special_tokens` as in BERT's vocabularies, so that [PAD] is 0; the 256 bytes in GPT-2's order;
+    and the merges as they were made. Raise `UserError` if `size` is too small.
+    """
+    specials = special_tokens(num_unused)
+    room = size - len(specials) - len(CHARACTERS)
+    if room < 0:
+        raise UserError(
+            f"`size` is {size}, but special tokens and the 256 bytes alone take {size - room}: "
+            "raise `size`."
+        )
+    frequent, frequent_counts, num_long = select_words(words, counts)
+    pa.default_memory_pool().release_unused()
+    merger = Merger(_spell_bytes(frequent, frequent_counts), min_frequency)
+    merger.merge(room)
+    num_merges = len(merger.merges)
+    report = WordPieceReport(
+        num_words=len(words),
+        num_words_long=num_long,
+        num_words_rare=len(words) - num_long - len(frequent),
+        num_words_alphabet=0,
+        alphabet_left_out="",
+        num_alphabet=len(CHARACTERS),
+        num_merges=num_merges,
+        num_missing=room - num_merges,
+    )
+    pieces = merger.pieces
+    merges = [(pieces[left], pieces[right]) for left, right in merger.merges]
+    return specials + pieces, merges, report
+
+
 class Spelled(NamedTuple):
     """The words as pieces of one character, each an index into `pieces`."""
 
@@ -196,6 +243,26 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
         weights=counts.astype(smallest_type)[word_of],
         alphabet_left_out="".join(map(chr, left_out)),
         num_words_left_out=len(words) - int(np.count_nonzero(is_spellable)),
+    )
+
+
+def _spell_bytes(words: pa.Array, counts: np.ndarray) -> Spelled:
+    """Return the words byte by byte."""
+    text, offsets = flat_text(words)
+    # GPT-2 numbers the bytes by the characters that stand for them.
+    pieces = sorted(CHARACTERS)
+    number_of_piece = {piece: number for number, piece in enumerate(pieces)}
+    symbol_of_byte = np.array([number_of_piece[character] for character in CHARACTERS], np.int32)
+    starts_word = np.zeros(len(text), bool)
+    starts_word[offsets[:-1]] = True
+    smallest_type = np.min_scalar_type(counts.max(initial=0))
+    return Spelled(
+        pieces=pieces,
+        symbols=np.append(symbol_of_byte[text], np.int32(GONE)),
+        starts_word=starts_word,
+        weights=np.repeat(counts.astype(smallest_type), np.diff(offsets)),
+        alphabet_left_out="",
+        num_words_left_out=0,
     )
 
 

@@ -14,7 +14,6 @@ import pytest
 from clozeworks.pipeline.config import VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import find_words
-from clozeworks.pipeline.vocabulary.bpe import learn_bpe
 from clozeworks.pipeline.vocabulary.byte_level import (
     CHARACTERS,
     bytes_of,
@@ -29,6 +28,7 @@ from clozeworks.pipeline.vocabulary.files import (
 )
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+from clozeworks.pipeline.vocabulary.wordpiece import learn_bpe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
