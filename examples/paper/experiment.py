@@ -177,7 +177,6 @@ class Experiment:
     def _config(self, **changes: Any) -> FinetuneConfig:
         settings: dict[str, Any] = {
             "learning_rates": self.scale.rates,
-            "bias_correction": False,
             "epochs": self.scale.epochs,
             "seeds": self.scale.seeds,
             "precision": self.scale.precision,

@@ -63,7 +63,7 @@ from .results import (
     read_summary,
     results_table,
 )
-from .run import selected_first, train_run
+from .run import train_run
 from .setup import FinetuneSetup, report_oddities, set_up
 
 OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, *MODEL_FILES)
@@ -203,7 +203,7 @@ def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
             for name, content in predict_files(finetuned, files, split).items():
                 output.write_bytes(f"test/{name}", content)
     summary = summarise(setup, runs)
-    _report_degenerate(setup.config, runs, summary)
+    _report_degenerate(runs, summary)
     card = task_card(
         task=setup.task,
         data=data,
@@ -218,9 +218,7 @@ def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
     output.remove(WORK)
 
 
-def _report_degenerate(
-    config: FinetuneConfig, runs: Sequence[RunSummary], summary: FinetuneSummary
-) -> None:
+def _report_degenerate(runs: Sequence[RunSummary], summary: FinetuneSummary) -> None:
     """Print which runs are no better than a constant answer, how their training loss moved, and
     what to change.
     """
@@ -232,13 +230,10 @@ def _report_degenerate(
     for run in degenerate:
         first, last = run.losses
         described.append(f"{run.in_words} (training loss {first:.3f} to {last:.3f})")
-    remedy = "lower `learning_rates`"
-    if not all(config.corrects_bias(run.learning_rate) for run in degenerate):
-        remedy += " or try `bias_correction`"
     print_notice(
         f"{len(degenerate):,} of {len(runs):,} runs are no better than a constant answer: "
-        f"{'; '.join(described)}. If the loss does not fall, {remedy}; if it falls, give more "
-        "`epochs`."
+        f"{'; '.join(described)}. If the loss does not fall, lower "
+        "`learning_rates`; if it falls, give more `epochs`."
     )
 
 
@@ -251,7 +246,6 @@ def summarise(setup: FinetuneSetup, runs: Sequence[RunSummary]) -> FinetuneSumma
     for prefix, examples in splits.dev.items():
         baseline |= prefixed(prefix, splits.task.baseline(splits.train, examples))
         word_baseline |= prefixed(prefix, splits.task.word_baseline(splits.train, examples))
-    baseline = selected_first(baseline, setup.config.selected_metric)
     metric = next(iter(baseline))
     best = best_of(runs)
     scores_at_best = [run.score for run in runs if run.recipe == best.recipe]

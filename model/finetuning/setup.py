@@ -65,10 +65,6 @@ def set_up(
     """
     splits = read_data(task, data, config)
     task = splits.task
-    if config.select:
-        metrics = list(task.baseline(splits.train, splits.dev[""]))
-        if config.selected_metric not in metrics:
-            raise UserError(f"`select` is {config.select}; choose one of {', '.join(metrics)}.")
     tokenizer = checkpoint.text_tokenizer(task.max_length)
     dev = {prefix: task.encode(examples, tokenizer) for prefix, examples in splits.dev.items()}
     encoded = task.encode(splits.train, tokenizer)

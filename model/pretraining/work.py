@@ -170,13 +170,12 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
             **peak_memory(self.device),
         }
 
-    def evaluate(self) -> bool:
+    def evaluate(self) -> None:
         """Measure the model on held-out rows of the phase, if that is due."""
         if self._is_multiple_of(self.plan.config.evaluate_every) or self.is_over:
             phase, _ = self.plan.schedule.phase(self.step - 1)
             with self.clock.evaluating():
                 self.evaluate_phase(phase)
-        return True
 
     def evaluate_phase(self, phase: int) -> dict[str, float]:
         """Return the metrics on the held-out rows of a phase; log them, and keep the model if it is

@@ -84,8 +84,8 @@ class Work(ABC, Generic[UpdateBatchT, BatchT]):
         """Report and log the figures up to this update, if that is due."""
 
     @abstractmethod
-    def evaluate(self) -> bool:
-        """Measure the model on held-out data, if that is due; return whether to go on."""
+    def evaluate(self) -> None:
+        """Measure the model on held-out data, if that is due."""
 
     @abstractmethod
     def save(self, *, stops: bool) -> None:
@@ -125,8 +125,7 @@ def _update_all(work: Work[UpdateBatchT, BatchT], batches: Iterator[UpdateBatchT
         for update in updates:
             work.add(update)
         work.report(updates[-1])
-        if not work.evaluate():
-            return True
+        work.evaluate()
         # One that is asked to stop during its last update is finished.
         stops = any(update.stop_asked for update in updates) and not work.is_over
         work.save(stops=stops)

@@ -67,7 +67,7 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ),
         (
             "finetune sst2 d --checkpoint c --output o --epochs inf",
-            "--epochs is inf, but must be above 0 and finite.",
+            "--epochs is inf, but must be above 0 and less than 1,000,000,000.",
         ),
         (
             "results empty --json --csv",

@@ -296,7 +296,7 @@ def test_a_finished_search_takes_other_test_files(checkpoint, data, tmp_path, mo
     assert not (output / "test").exists()
 
 
-def test_dev_answers_have_text_and_truth_and_select_names_the_first_metric(checkpoint, tmp_path):
+def test_dev_answers_have_text_and_truth(checkpoint, tmp_path):
     texts = ["the film was good", "a good book", "very bad", "a bad film", "dull book", "is dull"]
     labels = ["good", "good", "bad", "bad", "dull", "dull"]
     for name, copies in (("train", 4), ("dev", 2)):
@@ -304,9 +304,7 @@ def test_dev_answers_have_text_and_truth_and_select_names_the_first_metric(check
         write_table(tmp_path / "data" / f"{name}.tsv", rows, "text\tlabel")
     output = tmp_path / "run"
     options = {"epochs": 2, "learning_rates": (2e-3,)}
-    with pytest.raises(UserError, match="`select` is f1; choose one of accuracy, macro_f1"):
-        finetune("classify", tmp_path / "data", checkpoint, output, quick(select="f1"))
-    config = quick(select="macro-f1", **options)
+    config = quick(**options)
     summary = finetune("classify", tmp_path / "data", checkpoint, output, config)
     lines = (output / "dev" / "dev.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -317,9 +315,8 @@ def test_dev_answers_have_text_and_truth_and_select_names_the_first_metric(check
     report = summary["dev_classes"]
     assert sum(map(sum, report["confusion"])) == 12
     assert {figures["count"] for figures in report["classes"].values()} == {4}
-    assert summary["metric"] == "macro_f1"
     f1 = [figures["f1"] for figures in report["classes"].values()]
-    assert summary["highest"] == pytest.approx(sum(f1) / 3)
+    assert summary["best"]["scores"]["macro_f1"] == pytest.approx(sum(f1) / 3)
 
 
 def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refused(

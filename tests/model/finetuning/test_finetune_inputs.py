@@ -336,13 +336,6 @@ def test_the_command_fails_if_no_run_is_better_than_a_constant_answer(
     assert (summary["degenerate_runs"], ended) == (1, code)
 
 
-def test_adam_is_corrected_from_a_rate_on():
-    by_default = FinetuneConfig()
-    assert by_default.corrects_bias(1e-4) and not by_default.corrects_bias(5e-5)
-    assert FinetuneConfig(bias_correction=True).corrects_bias(5e-5)
-    assert not FinetuneConfig(bias_correction=False).corrects_bias(3e-4)
-
-
 def test_runs_like_a_constant_answer_are_named_with_their_rate_and_loss(
     checkpoint, data, tmp_path, capsys
 ):
@@ -352,6 +345,6 @@ def test_runs_like_a_constant_answer_are_named_with_their_rate_and_loss(
     assert re.search(
         r"1 of 1 runs are no better than a constant answer: learning rate 1e-09, batch size 8, "
         r"epochs 2, seed 0 \(training loss 0\.\d{3} to 0\.\d{3}\)\. If the loss does not fall, "
-        r"lower `learning_rates` or try `bias_correction`; if it falls, give more `epochs`\.",
+        r"lower `learning_rates`; if it falls, give more `epochs`\.",
         capsys.readouterr().err,
     )

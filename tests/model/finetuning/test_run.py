@@ -322,17 +322,6 @@ def test_of_equal_measurements_the_last_is_the_best(checkpoint):
     assert work.state.best_step == 16
 
 
-@pytest.mark.parametrize(
-    "scores, patience, last_step",
-    [([0.5, 0.4, 0.6, 0.7], 1, 8), ([0.5, 0.5, 0.4, 0.7], 2, 12), ([0.1, 0.2, 0.3, 0.4], 1, 16)],
-)
-def test_patience_ends_a_run_without_progress(checkpoint, scores, patience, last_step):
-    options = {"evaluate_every": 4, "patience": patience}
-    work = make_work(checkpoint, sentences(60), None, scores, **options)
-    assert work.train()
-    assert work.step == last_step
-
-
 def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
     make_work(checkpoint, sentences(60), tmp_path).train()
     metrics, speed = read_csv(tmp_path / "metrics.csv"), read_csv(tmp_path / "speed.csv")
