@@ -65,7 +65,16 @@ def evaluate(
                 )
             measured = _evaluate_pairs(model, data, device)
         else:
-            measured = _evaluate_instances(model, data, split, device, batch_size)
+            from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
+
+            split = split or "validation"
+            if split == "train":
+                warn(
+                    f"{model} may have been trained on these rows, which flatters it: the split "
+                    "validation is held out"
+                )
+            measured = evaluate_pretrained(model, data, split, device, batch_size)
+            measured = {"split": split, **measured}
     if as_json:
         click.echo(json.dumps(measured, indent=2))
         return None
@@ -91,21 +100,6 @@ def _evaluate_pairs(model: str, data: str, device: str) -> dict[str, Any]:
             report({"stage": "sentences", "step": num_done, "steps": num_sentences})
 
         return evaluate_minimal_pairs(model, data, device, show)
-
-
-def _evaluate_instances(
-    model: str, data: str, split: str | None, device: str, batch_size: int | None
-) -> dict[str, Any]:
-    from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
-
-    split = split or "validation"
-    if split == "train":
-        warn(
-            f"{model} may have been trained on these rows, which flatters it: the split "
-            "validation is held out"
-        )
-    measured = evaluate_pretrained(model, data, split, device, batch_size)
-    return {"split": split, **measured}
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .spans import sentence_of_text, span_of
 from .tables import listed, notice_once
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
-from .task import Answer, LinearHead, Outputs, Recipe, Scores, Task, hf_labels
+from .task import Answer, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels
 
 
 class TokenClassifier(LinearHead):
@@ -133,7 +133,7 @@ class WordTagging(Task[SentenceExample]):
             features.append(Feature(row.row, target_L, row.example, row))
         return features
 
-    def model(self, config: EncoderConfig) -> TokenClassifier:
+    def model(self, config: EncoderConfig) -> TaskModel:
         """Return the encoder with a new linear layer."""
         return TokenClassifier(config, len(self.labels))
 

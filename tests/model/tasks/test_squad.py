@@ -254,7 +254,7 @@ def stories(num: int, seed: int, version: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=["1.1", "2.0"])
-def trained(request, tmp_path_factory, checkpoint) -> tuple[str, Path, Path, dict[str, Any]]:
+def trained(request, tmp_path_factory, checkpoint) -> tuple[str, Path, Path, Any]:
     folder = tmp_path_factory.mktemp("squad")
     for name, num, seed in [("train", 160, 1), ("dev", 40, 2), ("test", 20, 3)]:
         write(folder / "data" / f"{name}-v{request.param}.json", stories(num, seed, request.param))
