@@ -329,7 +329,7 @@ def frozen_weights(directory: Path) -> dict[str, torch.Tensor]:
 def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint, tmp_path):
     data, output = write_entities(tmp_path / "data"), tmp_path / "run"
     task = on_features(make_task("ner", data, max_length=24), features, 16)
-    config = FinetuneConfig(epochs=12, batch_size=8, learning_rates=(1e-2,), device="cpu")
+    config = FinetuneConfig(epochs=24, batch_size=8, learning_rates=(2e-2,), device="cpu")
     summary = finetune(task, data, deep_checkpoint, output, config)
     assert summary["best"]["scores"]["f1"] > 0.9
     measured = evaluate_task(output, data, "cpu", task=task)
