@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         InstancesManifest,
         Manifest,
         VocabularyManifest,
-        WordPieceReport,
     )
 
 RARE_PAIRS = (
@@ -86,8 +85,12 @@ def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSum
             counts[name] = count
     rows = _state_rows(manifest) + _split_rows(manifest) + _count_rows(counts)
     if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
-        costs = {name.removeprefix(LOST_TO_TEMPLATE): manifest.counts[name] for name in costly}
-        rows.append(("words lost to unknown templates", _most_first(costs)))
+        num_words = sum(manifest.counts[name] for name in costly)
+        shown = []
+        for name in costly:
+            template = in_words(name.removeprefix(LOST_TO_TEMPLATE))
+            shown.append(f"{template} {manifest.counts[name]:,}")
+        rows.append(("words lost to unknown templates", f"{num_words:,}: {', '.join(shown)}"))
     for reason, count in manifest.bad.items():
         rows.append((f"bad: {in_words(reason)}", f"{count:,}"))
     rows += word_rows(manifest.words_kept, words_left_out)
@@ -109,10 +112,19 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
     tokens = f"{report.num_tokens:,}"
     if learned.num_missing:
         tokens += f" ({learned.num_missing:,} fewer than requested: the corpus is small)"
+    rows += [("tokens", tokens), ("learned from", f"{learned.num_words:,} distinct words")]
+    left_out = {
+        "words left out, rare": learned.num_words_rare,
+        "words left out, over 100 characters": learned.num_words_long,
+        "words left out, rare characters": learned.num_words_alphabet,
+    }
+    rows += [(name, f"{count:,}") for name, count in left_out.items() if count]
+    if characters := learned.alphabet_left_out:
+        shown = " ".join(characters[:NUM_CHARACTERS])
+        if len(characters) > NUM_CHARACTERS:
+            shown += " …"
+        rows.append(("characters left out", f"{len(characters):,}: {shown}"))
     rows += [
-        ("tokens", tokens),
-        ("learned from", f"{learned.num_words:,} distinct words"),
-        *_rows_of_unlearned(learned),
         ("on held-out documents", f"{report.validation.num_words:,} words"),
         *held_out_rows(report.validation),
     ]
@@ -183,13 +195,6 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> Rows:
     return rows
 
 
-def _most_first(counts: Mapping[str, int]) -> str:
-    """Format counts by reason, such as ``30: tables 20, lists 10``."""
-    reasons = sorted(counts, key=lambda reason: -counts[reason])
-    shown = [f"{in_words(reason)} {counts[reason]:,}" for reason in reasons]
-    return f"{sum(counts.values()):,}: {', '.join(shown)}"
-
-
 def _warn_about_documents(manifest: "DocumentsManifest") -> None:
     """Warn of input that was skipped or that only one worker can read."""
     counts = manifest.counts
@@ -246,25 +251,6 @@ def _warn_about_losses(manifest: "DocumentsManifest") -> None:
     for reason, what in REMOVED.items():
         if num_removed := counts.get(reason, 0):
             warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")
-
-
-def _rows_of_unlearned(learned: "WordPieceReport") -> Rows:
-    """Return rows on words left out as too rare, too long or containing rare characters, if there
-    are any.
-    """
-    counts = {
-        "words left out, rare": learned.num_words_rare,
-        "words left out, over 100 characters": learned.num_words_long,
-        "words left out, rare characters": learned.num_words_alphabet,
-    }
-    rows = [(name, f"{count:,}") for name, count in counts.items() if count]
-    characters = learned.alphabet_left_out
-    if characters:
-        shown = " ".join(characters[:NUM_CHARACTERS])
-        if len(characters) > NUM_CHARACTERS:
-            shown += " …"
-        rows.append(("characters left out", f"{len(characters):,}: {shown}"))
-    return rows
 
 
 def held_out_rows(report: "FertilityReport") -> Rows:

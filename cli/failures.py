@@ -32,14 +32,14 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, click.ClickException):
         return describe_usage_error(error), 2
     if isinstance(error, ModuleNotFoundError):
-        message = _describe_missing_module(error)
-        exit_code = 2
-    else:
-        message = _describe_run_failure(error)
-        exit_code = 1
-    if not message:
+        package = str(error.name).split(".")[0]  # of `scipy.stats`, scipy
+        for extra, packages in EXTRAS.items():
+            if package in packages:
+                install = f"pip install 'clozeworks[{extra}]'"
+                return f"This command needs {error.name}, which is not installed: {install}.", 2
         return None
-    return message, exit_code
+    message = _describe_run_failure(error)
+    return (message, 1) if message else None
 
 
 def describe_usage_error(error: click.ClickException) -> str:
@@ -51,24 +51,17 @@ def describe_usage_error(error: click.ClickException) -> str:
     return message
 
 
-def _describe_missing_module(error: ModuleNotFoundError) -> str:
-    """Name the extra that installs the module; return an empty string for a bug: none does."""
-    package = str(error.name).split(".")[0]  # of `scipy.stats`, scipy
-    for extra, packages in EXTRAS.items():
-        if package in packages:
-            return (
-                f"This command needs {error.name}, which is not installed: "
-                f"pip install 'clozeworks[{extra}]'."
-            )
-    return ""
-
-
 def _describe_run_failure(error: Exception) -> str:
     """Say how the run, or the operating system, failed; return an empty string for a bug."""
     if isinstance(error, RunError):
         return str(error)
     if isinstance(error, OSError):
-        return _describe_system_error(error)
+        fault = error.strerror or str(error)
+        # Renaming or copying a file has two names, a full disk often none.
+        files = [str(name) for name in (error.filename, error.filename2) if name]
+        if files:
+            fault += f": {' and '.join(files)}"
+        return f"{fault}. Fix this and rerun; it resumes."
     reason = str(error)
     # PyTorch and the C++ libraries raise a RuntimeError when they run out.
     is_out_of_memory = "allocate memory" in reason or "out of memory" in reason
@@ -83,12 +76,3 @@ def _describe_run_failure(error: Exception) -> str:
             "then rerun the same command."
         )
     return ""
-
-
-def _describe_system_error(error: OSError) -> str:
-    fault = error.strerror or str(error)
-    # Renaming or copying a file has two names, a full disk often none.
-    files = [str(name) for name in (error.filename, error.filename2) if name]
-    if files:
-        fault += f": {' and '.join(files)}"
-    return f"{fault}. Fix this and rerun; it resumes."

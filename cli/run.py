@@ -76,7 +76,16 @@ def run(
             continue
         start_s = time.monotonic()
         name, *args = typed
-        summaries += _run(commands[name], args, ctx)
+        # Without `standalone_mode`, click leaves errors to this program's `main`.
+        result: CommandSummary | list[CommandSummary] | int | None = commands[name].main(
+            args, prog_name=name, standalone_mode=False, parent=ctx.parent
+        )
+        if isinstance(result, int):  # an exit status
+            raise RunError(f"Stage {name!r} failed.")
+        if isinstance(result, list):  # `corpus` has a summary for each of its stages
+            summaries += result
+        elif result is not None:  # None if the stage prints something else
+            summaries.append(result)
         click.echo(f"[{number}/{len(stages)}] took {duration(time.monotonic() - start_s)}")
     return summaries
 
@@ -95,7 +104,12 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
     recipe = read_toml(path, RecipeFile)
     replaced = {}
     for setting in settings:
-        name, value = _parse_setting(setting, recipe.variables)
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise UserError(f"--set {setting}: give NAME=VALUE.")
+        if name not in recipe.variables:
+            hint = did_you_mean(name, recipe.variables)
+            raise UserError(f"--set: the recipe has no variable {name!r}{hint}.")
         replaced[name] = value
     variables = {"recipe": str(Path(path).parent), "output": output}
     # In the recipe's order, so that a variable may name those above it.
@@ -108,25 +122,12 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
         label = f"{path}: stage {number} ({command})"
         values: dict[str, list[str]] = {}
         for key, value in table.items():
-            if isinstance(value, list):
-                items = value
-            else:
-                items = [value]
+            items = value if isinstance(value, list) else [value]
             values[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
         arguments = values.pop("arguments", [])
         values.pop("command", None)
         stages.append(RecipeStage(label, command, arguments, options=values))
     return stages
-
-
-def _parse_setting(setting: str, variables: Mapping[str, Scalar]) -> tuple[str, str]:
-    name, separator, value = setting.partition("=")
-    if not separator:
-        raise UserError(f"--set {setting}: give NAME=VALUE.")
-    if name not in variables:
-        hint = did_you_mean(name, variables)
-        raise UserError(f"--set: the recipe has no variable {name!r}{hint}.")
-    return name, value
 
 
 def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
@@ -187,17 +188,3 @@ def _typed_option(command: click.Command, name: str, values: list[str]) -> list[
         return typed
     # A list is otherwise one value with commas: --learning-rates 5e-5,3e-5
     return [flag, ",".join(values)]
-
-
-def _run(command: click.Command, args: list[str], ctx: click.Context) -> list[CommandSummary]:
-    """Run a stage and return its summaries; an empty list if it prints something else."""
-    # Without `standalone_mode`, click leaves errors to this program's `main`.
-    result: CommandSummary | list[CommandSummary] | int | None = command.main(
-        args, prog_name=str(command.name), standalone_mode=False, parent=ctx.parent
-    )
-    if result is None:
-        return []
-    if isinstance(result, int):  # an exit status
-        raise RunError(f"Stage {command.name!r} failed.")
-    # `corpus` has a summary for each of its stages.
-    return result if isinstance(result, list) else [result]
