@@ -1,7 +1,7 @@
 """Measure a fine-tuned model on labelled files."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
 from ..tasks.task import Task, prefixed, report_cut
 from ..training.device import find_device
-from .model import Finetuned, infer, load_finetuned
-from .results import FinetuneSummary, read_summary
+from .model import infer, load_finetuned
+from .results import read_summary
 
 BASELINE = "baseline_"
 """Begins the names of the metrics of a constant answer."""
@@ -41,69 +41,41 @@ def evaluate_task(
     an object. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device), task)
+    task = finetuned.task
     if metric:
-        finetuned = _with_metric(finetuned, metric, directory)
+        if not isinstance(task, Squad):
+            raise UserError(f"`metric` is for squad, but {directory} is a model for {task.name}.")
+        task = replace(task, metric=metric)
     if storage.exists(storage.join(str(data), MANIFEST)):
         raise UserError(
-            f"{data} holds pre-training data, but {directory} is fine-tuned for "
-            f"{finetuned.task.name}: give labelled examples."
+            f"{data} holds pre-training data, but {directory} is fine-tuned for {task.name}: give "
+            "labelled examples."
         )
-    files = _labelled_files(finetuned.task, data)
-    summary = read_summary(local_copy(directory))
-    if summary:
-        for paths in files.values():
-            _report_training_files(summary, paths)
-    figures: dict[str, float] = {}
-    for prefix, paths in files.items():
-        figures |= _figures(finetuned, prefix, paths)
-    return figures
-
-
-def _figures(finetuned: Finetuned, prefix: str, paths: Sequence[Path]) -> dict[str, float]:
-    """Return the figures on one dev set."""
-    task = finetuned.task
-    examples = read_labelled(task, paths)
-    features = task.encode(examples, finetuned.tokenizer)
-    report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
-    scores = task.scores(infer(finetuned.model, features), features, examples)
-    # Of the most frequent answer among these very examples: no other constant is right more often.
-    constant = task.baseline(examples, examples)
-    baseline = {name: constant[name] for name in scores if name in constant}
-    return {
-        f"{prefix}examples": len(examples),
-        **prefixed(prefix, scores),
-        **prefixed(f"{BASELINE}{prefix}", baseline),
-    }
-
-
-def _with_metric(finetuned: Finetuned, metric: Metric, directory: str | Path) -> Finetuned:
-    if not isinstance(finetuned.task, Squad):
-        raise UserError(
-            f"`metric` is for squad, but {directory} is a model for {finetuned.task.name}."
-        )
-    return finetuned._replace(task=replace(finetuned.task, metric=metric))
-
-
-def _labelled_files(task: Task, data: str | Path) -> dict[str, list[Path]]:
-    """Return the files of each dev set in `data`, by its prefix; a single file is one."""
     data = local_copy(data)
     single = single_file(data)
-    if single:
-        return {"": [single]}
-    files = dev_sets(find_splits(data, task.suffixes))
+    files = {"": [single]} if single else dev_sets(find_splits(data, task.suffixes))
     if not files:
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."
         )
-    return files
-
-
-def _report_training_files(summary: FinetuneSummary, files: Sequence[Path]) -> None:
-    """Print which of the files the model was trained on, if any."""
-    for file in files:
-        if is_hub(file) or files_digest([file]) not in summary["train_digests"]:
-            continue
-        print_notice(
-            f"{file} is a file that this model was trained on: the figures say how well it "
-            "remembers, not how good it is."
-        )
+    summary = read_summary(local_copy(directory))
+    trained_on = summary["train_digests"] if summary else []
+    for file in chain.from_iterable(files.values()):
+        if not is_hub(file) and files_digest([file]) in trained_on:
+            print_notice(
+                f"{file} is a file that this model was trained on: the figures say how well it "
+                "remembers, not how good it is."
+            )
+    figures: dict[str, float] = {}
+    for prefix, paths in files.items():
+        examples = read_labelled(task, paths)
+        features = task.encode(examples, finetuned.tokenizer)
+        report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
+        scores = task.scores(infer(finetuned.model, features), features, examples)
+        # Of the most frequent answer among these very examples: no other constant is right more
+        # often.
+        constant = task.baseline(examples, examples)
+        baseline = {name: constant[name] for name in scores if name in constant}
+        figures[f"{prefix}examples"] = len(examples)
+        figures |= prefixed(prefix, scores) | prefixed(f"{BASELINE}{prefix}", baseline)
+    return figures

@@ -173,9 +173,16 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
     return their number.
     """
     if suffix == ".json":
-        return _write_json(file, answers)
+        listed = list(answers)
+        json.dump(listed, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+        return len(listed)
     if suffix == ".jsonl":
-        return _write_json_lines(file, answers)
+        num_answers = 0
+        for answer in answers:
+            num_answers += 1
+            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        return num_answers
     if suffix == ".csv":
         return _write_table(csv.writer(file, lineterminator="\n").writerow, answers, _cell)
     # TSV is unquoted, as `finetune` reads it.
@@ -183,21 +190,6 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
         file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
     )
     return _write_table(writer.writerow, answers, _tsv_cell)
-
-
-def _write_json(file: TextIO, answers: Iterable[Answer]) -> int:
-    listed = list(answers)
-    json.dump(listed, file, ensure_ascii=False, indent=1)
-    file.write("\n")
-    return len(listed)
-
-
-def _write_json_lines(file: TextIO, answers: Iterable[Answer]) -> int:
-    num_answers = 0
-    for answer in answers:
-        num_answers += 1
-        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
-    return num_answers
 
 
 def _write_table(
