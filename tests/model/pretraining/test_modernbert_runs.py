@@ -97,7 +97,7 @@ def test_the_run_is_a_hugging_face_model(run, instances):
     ]
     assert evaluate(run, instances)["mlm_loss"] > 0
     card = (run / "README.md").read_text()
-    assert "A ModernBERT encoder pre-trained" in card and '- "modernbert"' in card
+    assert "A ModernBERT encoder pre-trained" in card and "\n- modernbert\n" in card
 
 
 @pytest.mark.slow
