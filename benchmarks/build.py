@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from clozeworks.pipeline.manifests import DocumentsManifest
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from rich.console import Console
 from rich.table import Table

@@ -59,7 +59,7 @@ def audit(
     --verify compares whole files.
     """
     from ..pipeline.auditing.checks import audit as measure
-    from ..pipeline.storage.stage import read_any_manifest, verify_files
+    from ..pipeline.storage.state import read_any_manifest, verify_files
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
@@ -110,7 +110,7 @@ def _write_report(path: str, directory: str, measured: "Audit") -> None:
     from ..pipeline.auditing.report import render_report
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.storage.directory import write_file
-    from ..pipeline.storage.stage import read_manifest
+    from ..pipeline.storage.state import read_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
 
     manifest = read_manifest(directory, InstancesManifest)

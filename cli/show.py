@@ -46,7 +46,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
 
     from ..pipeline.auditing.decode import first_documents, first_instances, label_names
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
-    from ..pipeline.storage.stage import read_any_manifest
+    from ..pipeline.storage.state import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
 
     manifest = read_any_manifest(directory)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
-from ..pipeline.storage.stage import VOCABULARY_FILES
+from ..pipeline.storage.state import VOCABULARY_FILES
 from ..pipeline.vocabulary.files import read_vocabulary
 from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .copies import local_copy

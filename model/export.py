@@ -6,7 +6,7 @@ from pathlib import Path
 from ..pipeline import storage
 from ..pipeline.errors import UserError
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
-from ..pipeline.storage.stage import VOCABULARY_FILES
+from ..pipeline.storage.state import VOCABULARY_FILES
 from .card import CARD, with_license
 from .checkpoint import CONFIG, TASK, WEIGHTS, Checkpoint
 from .config import check_license

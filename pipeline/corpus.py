@@ -14,8 +14,8 @@ from .execution.job import Stage, open_job
 from .execution.runner import ShowProgress, check_runner, run_on_beam, run_planned
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
-from .storage.claim import clear_stage, refuse_other_files
 from .storage.directory import locked
+from .storage.state import clear_stage, refuse_other_files
 from .vocabulary.pipeline import VocabularyStage
 
 

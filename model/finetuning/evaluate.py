@@ -7,7 +7,7 @@ from typing import Any
 
 from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ...pipeline.storage.stage import MANIFEST
+from ...pipeline.storage.state import MANIFEST
 from ..checkpoint import files_digest
 from ..copies import local_copy
 from ..notices import print_notice

@@ -22,13 +22,13 @@ from typing import Any, cast
 from msgspec import structs
 
 from ...pipeline.errors import UserError
-from ...pipeline.storage.claim import claimed
 from ...pipeline.storage.directory import (
     NO_SPACE,
     WORK,
     OutputDirectory,
     unwritable_as_user_error,
 )
+from ...pipeline.storage.state import claimed
 from ..card import CARD, read_languages
 from ..checkpoint import TASK, Checkpoint
 from ..copies import refuse_remote

@@ -12,7 +12,7 @@ from torch import nn
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
-from ...pipeline.storage.stage import describe_absence
+from ...pipeline.storage.state import describe_absence
 from ..checkpoint import TASK, Checkpoint, ModelFiles
 from ..copies import local_copy
 from ..encoders.encoder import initialise

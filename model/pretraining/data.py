@@ -29,7 +29,7 @@ from ...pipeline.instances.rows import (
 from ...pipeline.manifests import InstancesManifest, InstancesShard
 from ...pipeline.ragged import offsets_of, sums
 from ...pipeline.schemas import SEQUENCE_STARTS
-from ...pipeline.storage.stage import read_manifest
+from ...pipeline.storage.state import read_manifest
 from ...pipeline.vocabulary.files import vocabulary_of_instances
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 

@@ -33,9 +33,8 @@ from msgspec import Struct
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import stable_hash
-from ...pipeline.storage.claim import claimed, resumes
 from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
-from ...pipeline.storage.stage import VOCABULARY_FILES
+from ...pipeline.storage.state import VOCABULARY_FILES, claimed, resumes
 from ..card import CARD
 from ..checkpoint import (
     CONFIG,

@@ -13,7 +13,7 @@ from ..instances.balance import Z_JUDGED
 from ..manifests import InstancesManifest
 from ..mixture import weights_of
 from ..storage.shards import open_shard
-from ..storage.stage import read_manifest
+from ..storage.state import read_manifest
 from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
 from .label_checks import label_checks, origin_checks

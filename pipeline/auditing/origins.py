@@ -22,7 +22,7 @@ from ..instances.rows import Rows
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import read_columns
-from ..storage.stage import MANIFEST, read_manifest
+from ..storage.state import MANIFEST, read_manifest
 
 ORIGIN_COLUMNS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 BUCKETS_PER_OCTAVE = 4

@@ -1,18 +1,16 @@
-"""Fingerprint the input files of ingest, and plan the units that read them."""
+"""Fingerprint the input files of ingest."""
 
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import numpy as np
 
 from .. import storage
-from ..config import IngestConfig
 from ..encodings import UTF_8
-from ..execution.job import Unit
-from ..sources.formats import Input, plan_units
+from ..sources.records import Input
 from ..storage.directory import digest_of
 
 WHOLE_BYTES = 64 << 20
@@ -23,33 +21,20 @@ NUM_READERS = 16
 """Files read at a time, because object stores are slow to answer."""
 
 
-def plan_ranges(inputs: Sequence[Input], config: IngestConfig) -> list[Unit]:
-    """Return the units that read all inputs."""
-    units: list[Unit] = []
-    for planned in plan_units(inputs, config):
-        units.append(Unit(f"range-{len(units):05d}", planned.num_bytes, list(planned.ranges)))
-    return units
-
-
 def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
     """Return name, format, size and digest of each input, for the manifest; the encoding too if it
     is not UTF-8.
     """
     with ThreadPoolExecutor(NUM_READERS) as pool:
         digests = list(pool.map(_digest, inputs))
-    return [_fingerprint(file, digest) for file, digest in zip(inputs, digests, strict=True)]
-
-
-def _fingerprint(file: Input, digest: str) -> dict[str, Any]:
-    fingerprint = {
-        "name": file.name,
-        "format": file.format,
-        "bytes": file.num_bytes,
-        "digest": digest,
-    }
-    if file.encoding != UTF_8:
-        fingerprint["encoding"] = file.encoding
-    return fingerprint
+    found: list[dict[str, Any]] = []
+    for file, digest in zip(inputs, digests, strict=True):
+        found.append(
+            {"name": file.name, "format": file.format, "bytes": file.num_bytes, "digest": digest}
+        )
+        if file.encoding != UTF_8:
+            found[-1]["encoding"] = file.encoding
+    return found
 
 
 def _digest(file: Input) -> str:
@@ -66,10 +51,8 @@ def _digest(file: Input) -> str:
         # The first and the last bytes, where formats have their headers and footers, and 14 samples
         # in between.
         offsets = np.linspace(0, file.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
-        samples = [_sample(content, offset) for offset in offsets.tolist()]
+        samples = []
+        for offset in offsets.tolist():
+            content.seek(offset)
+            samples.append(content.read(SAMPLE_BYTES))
         return digest_of(b"".join(samples))
-
-
-def _sample(content: BinaryIO, offset: int) -> bytes:
-    content.seek(offset)
-    return content.read(SAMPLE_BYTES)

@@ -20,21 +20,21 @@ from typing import Any, Self
 from ..config import IngestConfig, RunOptions
 from ..counters import WORDS_LEFT_OUT, count_of, sum_counters
 from ..errors import UserError
-from ..execution.job import Job, Needs, Phase, Plan, Stage
+from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
 from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
-from ..sources.formats import find_inputs
+from ..sources.formats import find_inputs, plan_units
 from ..sources.streams import is_compressed
 from ..storage import absolute
-from ..storage.claim import manifest_head
+from ..storage.state import manifest_head
 from ..text.abbreviations import stops_of
 from ..text.wikitext.repair import drop_rare_templates
 from .deduplicate import Deduplicate
 from .duplicates import NEAR_DUPLICATE
 from .find_near_duplicates import FindCandidates, FindClusters
 from .gather import Gather
-from .inputs import fingerprints, plan_ranges
+from .inputs import fingerprints
 from .layout import SHARD_TEXT_BYTES, IngestSetup, choose_layout
 from .scatter import Scatter, check_languages
 from .tables import (
@@ -95,7 +95,10 @@ class IngestStage(Stage):
         return Plan(
             head=manifest_head("ingest", config, fingerprints(inputs), *self._libraries()),
             setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
-            units=plan_ranges(inputs, config),
+            units=[
+                Unit(f"range-{number:05d}", planned.num_bytes, list(planned.ranges))
+                for number, planned in enumerate(plan_units(inputs, config))
+            ],
         )
 
     def _libraries(self) -> list[str]:

@@ -51,7 +51,7 @@ from ..config import RunOptions
 from ..counters import Counters
 from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
-from ..storage.stage import MANIFEST, read_any_manifest
+from ..storage.state import MANIFEST, read_any_manifest
 from .job import Job, Phase, Stage, check_version, installed_version, job_of, open_job
 from .workers import LOOK_FOR_INTERRUPT_S
 

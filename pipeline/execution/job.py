@@ -37,9 +37,8 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest, StoredHead, VocabularyManifest
 from ..memory import release_memory
 from ..parsing import decode_json, parse_json
-from ..storage.claim import State, clear_stage, look
 from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
-from ..storage.stage import JOB, MANIFEST, TIMINGS, begun_in
+from ..storage.state import JOB, MANIFEST, TIMINGS, State, begun_in, clear_stage, look
 
 FORMAT = 6
 """Of plans, records and temporary tables; a part of the folder's name."""
@@ -102,11 +101,16 @@ class Plan:
     """The work of a stage, known once its inputs are read."""
 
     head: StoredHead
-    """See `storage.stage.manifest_head`."""
+    """See `storage.state.manifest_head`."""
     setup: Any
     """Facts about the inputs that all phases need: a small dataclass."""
     units: Sequence[Unit]
     """Of the first phase."""
+
+    @cached_property
+    def folder(self) -> str:
+        """The name of the folder of its temporary files, below ``.work``."""
+        return digest_of({"work": self.head.fingerprint, "format": FORMAT})[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,11 +401,11 @@ def _read_units(folder: str, phase: str) -> Sequence[Unit]:
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
     """Begin or resume the work of a stage; return its job, and the manifest if it is finished.
 
-    Raise `UserError` if the directory belongs to other work; see `storage.claim.look`.
+    Raise `UserError` if the directory belongs to other work; see `storage.state.look`.
     """
     writers = table_writers(stage)
     state, manifest = look_at_stage(stage, plan, overwrite)
-    job = Job(stage.output, _folder_of(plan.head), stage.setup_type)
+    job = Job(stage.output, plan.folder, stage.setup_type)
     if state == "finished":
         job.remove(WORK)  # left by a process that was killed beside its manifest
         return job, manifest
@@ -428,11 +432,7 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
 
 def look_at_stage(stage: Stage, plan: Plan, overwrite: bool) -> tuple[State, Manifest | None]:
     """Return the state of a stage's work, and its manifest if it is finished; change nothing."""
-    return look(stage.output, plan.head, _folder_of(plan.head), overwrite=overwrite)
-
-
-def _folder_of(head: StoredHead) -> str:
-    return digest_of({"work": head.fingerprint, "format": FORMAT})[:16]
+    return look(stage.output, plan.head, plan.folder, overwrite=overwrite)
 
 
 def table_writers(stage: Stage) -> Mapping[str, str]:

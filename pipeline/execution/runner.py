@@ -15,8 +15,8 @@ from .. import storage
 from ..config import RunOptions
 from ..errors import RunError, UserError
 from ..manifests import Manifest
-from ..storage.claim import State
 from ..storage.directory import locked
+from ..storage.state import State
 from .job import Job, Needs, Plan, Stage, job_of, look_at_stage, open_job
 from .workers import do_all, num_workers, started
 

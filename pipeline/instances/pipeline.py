@@ -21,10 +21,9 @@ from ..manifests import (
 )
 from ..mixture import plan_mixture
 from ..storage import absolute, join
-from ..storage.claim import manifest_head
 from ..storage.directory import kept
 from ..storage.shards import SPLITS
-from ..storage.stage import read_manifest, refuse_input
+from ..storage.state import manifest_head, read_manifest, refuse_input
 from ..vocabulary.files import read_vocabulary, vocabulary_files
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups, vocabulary_of
 

@@ -23,7 +23,7 @@ from ..config import IngestConfig
 from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import UserError
-from ..storage.stage import MANIFEST, TIMINGS, unfinished_stage
+from ..storage.state import MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .books import read_book
 from .records import Input, InputRange, RawDocument

@@ -11,7 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from .. import storage
 from ..errors import UserError
 from ..parsing import parse_json
-from ..storage.stage import VOCABULARY_FILES, describe_absence, unfinished_stage
+from ..storage.state import VOCABULARY_FILES, describe_absence, unfinished_stage
 from .apostrophes import Replacement, rules_of
 from .byte_level import CHARACTERS, byte_level_tokenizer
 from .tokenize import Normalization, bert_tokenizer

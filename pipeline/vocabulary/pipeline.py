@@ -32,10 +32,9 @@ from ..manifests import (
 from ..mixture import plan_mixture
 from ..schemas import WORD_COUNTS
 from ..storage import absolute, join
-from ..storage.claim import manifest_head
 from ..storage.directory import kept
 from ..storage.shards import shard_paths, write_parquet
-from ..storage.stage import WORD_COUNTS_FILE, read_manifest, refuse_input
+from ..storage.state import WORD_COUNTS_FILE, manifest_head, read_manifest, refuse_input
 from .accents import decide_accents, shares_of_languages
 from .apostrophes import rules_for
 from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of

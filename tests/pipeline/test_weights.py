@@ -19,7 +19,7 @@ from clozeworks.pipeline.instances.pipeline import InstancesStage, build
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.mixture import parse_weights, plan_mixture
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.pipeline import VocabularyStage, learn_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st

@@ -22,8 +22,7 @@ from clozeworks.model.training import run
 from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.parsing import parse_json
-from clozeworks.pipeline.storage.claim import claimed
-from clozeworks.pipeline.storage.stage import read_any_manifest
+from clozeworks.pipeline.storage.state import claimed, read_any_manifest
 from torture.mutations import WHOLE, changed
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint

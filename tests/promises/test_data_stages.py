@@ -12,7 +12,7 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import DocumentsManifest
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.text.wikitext.repair import GAP
 
 from tests.fixtures.process_fixture import CLI, kill_group, wait_until

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "demo"

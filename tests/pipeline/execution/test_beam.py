@@ -22,7 +22,7 @@ from clozeworks.pipeline.execution.beam import (
 )
 from clozeworks.pipeline.execution.job import Job, open_job
 from clozeworks.pipeline.manifests import DocumentsManifest
-from clozeworks.pipeline.storage.stage import read_any_manifest
+from clozeworks.pipeline.storage.state import read_any_manifest
 
 from tests.fixtures.number_stage import Done, NumberStage, Squares, fail_on_three, square
 

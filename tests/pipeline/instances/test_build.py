@@ -22,7 +22,7 @@ from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
 from clozeworks.pipeline.storage.shards import read_columns
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
 from clozeworks.pipeline.vocabulary.files import read_vocabulary

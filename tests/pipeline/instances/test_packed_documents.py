@@ -21,7 +21,7 @@ from clozeworks.pipeline.instances.packed import SHORTEST_SEQUENCE, build_packed
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.schemas import instances_schema
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary

@@ -23,7 +23,7 @@ from clozeworks.pipeline.storage.shards import (
     shard_paths,
     write_parquet,
 )
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 
 from tests.fixtures.manifest_fixture import write_manifest
 

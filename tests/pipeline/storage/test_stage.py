@@ -9,7 +9,7 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.storage.directory import OutputDirectory
-from clozeworks.pipeline.storage.stage import read_manifest, refuse_input
+from clozeworks.pipeline.storage.state import read_manifest, refuse_input
 
 from tests.fixtures.manifest_fixture import write_manifest as write_manifest_of
 from tests.fixtures.object_stores import object_store

@@ -10,7 +10,7 @@ import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.config import RunOptions, VocabConfig
 from clozeworks.pipeline.manifests import Accents, DocumentsManifest, VocabularyManifest
-from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.accents import decide_accents
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary

@@ -11,9 +11,8 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.job import Job, Plan, look_at_stage, open_job
 from clozeworks.pipeline.manifests import Manifest
-from clozeworks.pipeline.storage.claim import changed_fields, claimed, other_file
 from clozeworks.pipeline.storage.directory import OutputDirectory
-from clozeworks.pipeline.storage.stage import unfinished_stage
+from clozeworks.pipeline.storage.state import changed_fields, claimed, other_file, unfinished_stage
 from msgspec import structs
 
 from tests.fixtures.number_stage import NumberStage, Squares, square
