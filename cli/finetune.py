@@ -108,9 +108,18 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
             f"{run.in_words}, after {best['step']:,} steps",
         ),
     ]
+    # What simpler answers reach stands in parentheses.
+    baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}
     for name, score in best["scores"].items():
-        if not is_detail(name):
-            rows.append((in_words(name), figure(score) + _baselines(summary, name)))
+        if is_detail(name):
+            continue
+        simpler = [
+            f"{figure(scores[name])} for {answer}"
+            for answer, scores in baselines.items()
+            if name in scores
+        ]
+        shown = f" ({', '.join(simpler)})" if simpler else ""
+        rows.append((in_words(name), figure(score) + shown))
     rows.extend(_class_rows(summary["dev_classes"]))
     for name, value in best["tuned"].items():
         rows.append((f"{name}, tuned on dev", figure(value)))
@@ -134,18 +143,3 @@ def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
                 text += f"; {counts[other]:,} taken for {other}"
         rows.append((f"class {name}", text))
     return rows
-
-
-def _baselines(summary: Any, name: str) -> str:
-    """Return what simpler answers reach by this metric, in parentheses; empty if unknown."""
-    baselines = {
-        "a constant answer": summary["baseline"],
-        "TF-IDF": summary["word_baseline"],
-    }
-    shown = []
-    for answer, scores in baselines.items():
-        if name in scores:
-            shown.append(f"{figure(scores[name])} for {answer}")
-    if not shown:
-        return ""
-    return f" ({', '.join(shown)})"

@@ -51,14 +51,11 @@ def _print_csv(lines: "list[ResultLine]") -> None:
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        writer.writerow({name: _as_cell(value) for name, value in record.items()})
-
-
-def _as_cell(value: object) -> object:
-    """Return a value that a spreadsheet does not take for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
-        return f"'{value}"
-    return value
+        for name, value in record.items():
+            # Which a spreadsheet would take for a formula.
+            if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
+                record[name] = f"'{value}"
+        writer.writerow(record)
 
 
 def _print_table(lines: "list[ResultLine]") -> None:
@@ -79,9 +76,21 @@ def _print_table(lines: "list[ResultLine]") -> None:
     for line in lines:
         if is_detail(line.metric):
             continue
-        num_degenerate = degenerate.pop(line.directory, "")
+        # The first row of a directory shows what its metrics share.
         is_first = line.directory != shown_directory
-        cells = _cells(line, num_degenerate, is_first)
+        cells = {
+            "task": f"{line.task} {line.variant}".strip() if is_first else "",
+            "metric": in_words(line.metric),
+            "runs": f"{line.runs}" if line.finished else f"{line.runs} so far",
+            "rate": f"{line.learning_rate:g}" if is_first else "",
+            "seeds": f"{line.seeds}",
+            "median": f"{line.median:.1f}",
+            "best": f"{line.best:.1f}",
+            "spread": f"{line.spread:.1f}",
+            "degen.": degenerate.pop(line.directory, ""),
+            "directory": line.directory if is_first else "",
+            "checkpoint": Path(line.checkpoint).name if is_first else "",
+        }
         table.add_row(*(cells[name] for name in COLUMNS))
         shown_directory = line.directory
     # In a file or a pipe a row is a line, however long.
@@ -89,32 +98,3 @@ def _print_table(lines: "list[ResultLine]") -> None:
     if not sys.stdout.isatty():
         width = 10_000
     make_console(width=width).print(table)
-
-
-def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> dict[str, str]:
-    """Return a row of the table by column; the first row of a directory shows what its metrics
-    share.
-    """
-    task = ""
-    directory = ""
-    checkpoint = ""
-    if is_first:
-        task = f"{line.task} {line.variant}".strip()
-        directory = line.directory
-        checkpoint = Path(line.checkpoint).name
-    runs = f"{line.runs}"
-    if not line.finished:
-        runs += " so far"
-    return {
-        "task": task,
-        "metric": in_words(line.metric),
-        "runs": runs,
-        "rate": f"{line.learning_rate:g}" if is_first else "",
-        "seeds": f"{line.seeds}",
-        "median": f"{line.median:.1f}",
-        "best": f"{line.best:.1f}",
-        "spread": f"{line.spread:.1f}",
-        "degen.": degenerate,
-        "directory": directory,
-        "checkpoint": checkpoint,
-    }
