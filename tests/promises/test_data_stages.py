@@ -115,7 +115,7 @@ def kill(
     )
     work = output / ".work"
     wait_until(
-        lambda: list(work.glob("*/job.json")) and len(list(work.glob(pattern))) >= num_records,
+        lambda: any(work.glob("*/job.json")) and len(list(work.glob(pattern))) >= num_records,
         process,
         delay_s,
     )

@@ -32,8 +32,9 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     parameter = notebook.cells[1]
     assert parameter.source.startswith("INSTANCES = ")
     parameter.source = f"INSTANCES = {str(write_instances(tmp_path / 'instances'))!r}"
-    text = {"title": "", "sentences": ["See <b>www.example.org</b>.", "No end"]}
-    document = {"doc_id": "a", "source": "books", "language": "en", **text}
+    sentences = ["See <b>www.example.org</b>.", "No end"]
+    origin = {"doc_id": "a", "source": "books", "language": "en", "title": ""}
+    document = {**origin, "sentences": sentences}
     (tmp_path / "documents").mkdir()
     table = pa.Table.from_pylist([document], DOCUMENTS)
     pq.write_table(table, tmp_path / "documents" / "train-00000-of-00001.parquet")

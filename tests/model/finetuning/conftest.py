@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.results import FinetuneSummary
 
 from tests.fixtures.finetune_fixture import quick, sentences, write_table
 
@@ -20,7 +21,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(
     tmp_path_factory: pytest.TempPathFactory, checkpoint: Path, data: Path
-) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[Path, FinetuneSummary, list[dict[str, Any]]]:
     output, live = tmp_path_factory.mktemp("run") / "sst2", []
     config = quick(learning_rates=(1e-7, 2e-3), seeds=2)
     return output, finetune("sst2", data, checkpoint, output, config, live.append), live

@@ -1,11 +1,12 @@
 """The card of a fine-tuned model: the Hub's metadata, the data, the recipe and the scores."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.finetuning.card import task_card
+from clozeworks.model.finetuning.results import FinetuneSummary
 from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Task
@@ -49,7 +50,7 @@ def card_of(
         data=data,
         checkpoint="run",
         languages=["en"],
-        summary={**SUMMARY, "held_out": held_out},
+        summary=cast(FinetuneSummary, {**SUMMARY, "held_out": held_out}),
         shape=shape or ModelConfig(),
     )
     return ModelCard(card)
