@@ -15,8 +15,8 @@ The last one trains `base` as a user does, on the first of INSTANCES or on small
 writes, and prints the shares of its time that evaluation, checkpoints and waiting for data take.
 Without the packages that this takes (`RUN_NEEDS`), it measures the three by themselves.
 
-Torch (2.7 or later) and NumPy are enough; Clozeworks need not be installed. On a CPU small models
-are measured, such as `tiny`.
+Torch (2.7 or later), NumPy and msgspec are enough; Clozeworks need not be installed. On a CPU small
+models are measured, such as `tiny`.
 """
 
 import argparse
@@ -66,7 +66,7 @@ from clozeworks.pipeline.instances.rows import Rows, select
 from .peer import make_peer, peer_loss
 from .rows import FILE, SomeRows, carried_rows, rows_of
 
-RUN_NEEDS = ("msgspec", "pyarrow", "safetensors", "tokenizers")
+RUN_NEEDS = ("pyarrow", "safetensors", "tokenizers")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 DTYPE = devices.product_dtype("auto", DEVICE)

@@ -72,7 +72,14 @@ def pretrain(
     At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an
     unfinished run.
     """
+    from ..pipeline import storage
+    from ..pipeline.manifests import InstancesManifest
+    from ..pipeline.storage.state import MANIFEST, read_manifest
+
     config = make_config(PretrainConfig, values)
+    for path in instances:  # before PyTorch is imported, which takes seconds
+        if not storage.exists(storage.join(path, MANIFEST)):
+            read_manifest(path, InstancesManifest)  # raises, saying what is there instead
     wait_for_width(_hidden_size(config))
     if dry_run:
         return _dry_run(config, instances, output, overwrite)

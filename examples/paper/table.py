@@ -41,9 +41,8 @@ def finetuned_cell(table: PaperTable, row: str, column: str, outputs: Sequence[P
     if column in table.columns:
         metric = table.columns[column].metric
     else:
-        # Task, variant, checkpoint, seed and learning rate come before the first metric.
-        columns = list(runs[0])
-        metric = columns[5]
+        # Task, variant, checkpoint, seed, rate, batch size and epochs come before the first metric.
+        metric = list(runs[0])[7]
 
     by_rate: dict[float, list[float]] = {}
     for run in runs:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 UNUSED = ("apache_beam", "datasets", "rich", "scipy", "sklearn")
-RUN_NEEDS = ("msgspec", "pyarrow", "safetensors", "tensorboard", "tokenizers", "transformers")
+RUN_NEEDS = ("pyarrow", "safetensors", "tensorboard", "tokenizers", "transformers")
 SMALL = ["--dropouts", "0.1", "--seconds", "0.01", "--run-minutes", "0.02"]
 WITHOUT = """
 import importlib.util, sys
@@ -43,7 +43,7 @@ def cases(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.startswith("tiny  ")]
 
 
-def test_with_torch_and_numpy_alone_it_measures_the_rows_that_it_carries():
+def test_with_few_packages_it_measures_the_rows_that_it_carries():
     options = ["tiny", *SMALL]
     parts = ["run", *SMALL]
     code = f"gpu.main({options!r}); gpu.main({parts!r}); gpu.stop_after(0); gpu.time.sleep(60)"
@@ -58,7 +58,7 @@ def test_with_torch_and_numpy_alone_it_measures_the_rows_that_it_carries():
     ]
     assert all(float(line[5].replace(",", "")) > 0 for line in measured)
     assert "3 updates:\n" in done.stdout and "aten::addmm" in done.stdout
-    assert "`pretrain` needs msgspec, pyarrow, safetensors, tokenizers; its parts" in done.stdout
+    assert "`pretrain` needs pyarrow, safetensors, tokenizers; its parts" in done.stdout
     assert "of its time: evaluation" in done.stdout
 
 

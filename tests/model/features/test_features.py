@@ -144,7 +144,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
     assert extract(checkpoint, Path(f"hf:{tmp_path / 'set'}"), tmp_path / "b.parquet")[
         "token"
     ].to_pylist() == ["bad"]
-    with pytest.raises(UserError, match=r"has no split .validations.; it has validation"):
+    with pytest.raises(UserError, match=r"has no split .validations.; it has train, validation"):
         extract(checkpoint, Path(f"{name}s"), tmp_path / "c.parquet")
     with pytest.raises(
         UserError, match=r"validation, row 1: there is no column text, only sentence, label"

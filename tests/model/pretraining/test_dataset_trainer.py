@@ -25,7 +25,6 @@ SHAPE: dict[str, Any] = {
     "num_layers": 2,
     "hidden_size": 32,
     "num_heads": 2,
-    "initializer_range": 0.08,
 }
 CONFIG = PretrainConfig(
     **SHAPE,
