@@ -162,7 +162,5 @@ def test_workers_and_order_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_share_out_of_range_is_refused():
-    with pytest.raises(
-        UserError, match=r"`near_duplicates` is 80, .* 0\.3 and at most 1\."
-    ):
+    with pytest.raises(UserError, match=r"`near_duplicates` is 80, .* 0\.3 and at most 1\."):
         IngestConfig(near_duplicates=80)
