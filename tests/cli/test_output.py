@@ -1,17 +1,21 @@
 """What foreign text does to a terminal and a spreadsheet: nothing."""
 
+import csv
 import io
 import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.cli.output import make_console, print_table, printable
-from clozeworks.cli.results import _as_cell
+from clozeworks.cli.results import _print_csv
+from clozeworks.model.finetuning.results import ResultLine
 
 from tests.fixtures.command_fixture import error_of
 
@@ -71,9 +75,12 @@ def test_a_text_that_is_not_utf_8_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)"])
-def test_no_cell_is_a_formula(value):
-    assert _as_cell(value) == f"'{value}"
-    assert _as_cell(-1.5) == -1.5 and _as_cell("a=b") == "a=b"
+def test_no_cell_is_a_formula(value, capsys):
+    line: dict[str, Any] = {field.name: None for field in fields(ResultLine)}
+    line |= {"directory": value, "task": "a=b", "median": -1.5}
+    _print_csv([ResultLine(**line)])
+    [cells] = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (cells["directory"], cells["task"], cells["median"]) == (f"'{value}", "a=b", "-1.5")
 
 
 def test_events_are_json_lines(sources, tmp_path, capsys):
