@@ -162,7 +162,7 @@ def predict_peer(
 
 def collate(features: list[Feature]) -> dict[str, Tensor]:
     """Return inputs for a `transformers` model, padded to the longest row."""
-    rows = [feature.rows[0] for feature in features]
+    rows = [feature.row for feature in features]
     longest = max(len(row.input_ids) for row in rows)
     shape = (len(rows), longest)
     batch = {

@@ -105,7 +105,14 @@ def compare(
                 precision=precision,
             )
             summary = finetune(task, folder, model, output / row / task, config)
-            scores[row, task] = _score(task, summary)
+            # SQuAD's official script reports percent, all others report fractions.
+            factor = 1 if task == "squad" else 100
+            scores[row, task] = Score(
+                metric=summary["metric"],
+                median=factor * summary["median"],
+                lowest=factor * summary["lowest"],
+                highest=factor * summary["highest"],
+            )
     table = _markdown(list(models), scores)
     (output / "starts.md").write_text(table, encoding="utf-8")
     click.echo(f"\n{table}")
@@ -131,17 +138,6 @@ def _tasks_in(data: Path) -> dict[str, Path]:
     if not tasks:
         raise click.ClickException(f"There is no task in {data}.")
     return tasks
-
-
-def _score(task: str, summary: dict[str, Any]) -> Score:
-    # SQuAD's official script reports percent, all others report fractions.
-    factor = 1 if task == "squad" else 100
-    return Score(
-        metric=summary["metric"],
-        median=factor * summary["median"],
-        lowest=factor * summary["lowest"],
-        highest=factor * summary["highest"],
-    )
 
 
 def _markdown(rows: list[str], scores: dict[tuple[str, str], Score]) -> str:
