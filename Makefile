@@ -38,7 +38,7 @@ test-avx2: .venv/test
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(TEST) \
 		-k 'not processes and not killed and not ranks and not refused and not graph and not traced' \
 		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
-		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_train.py
+		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_run.py
 
 # The quickest cluster, of Dask, with one worker's host killed: on Linux, as root; elsewhere it says why it is skipped.
 test-cluster: .venv/test
