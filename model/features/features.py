@@ -37,6 +37,7 @@ from ..notices import print_notice
 from ..tasks.batches import Feature, make_batch
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
+from ..tasks.tagged import split_words
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.device import (
     autocast,
@@ -193,11 +194,15 @@ class Extractor:
         """Return the vectors of `texts`, numbered from `first`; count their tokens in `clock`."""
         rows = self._rows(texts)
         self.num_cut += sum(row.row.num_cut > 0 for row in rows)
-        vectors_per_row = [1 if self.config.per == "text" else len(row.names) for row in rows]
-        columns: list[pa.Array] = [pa.array(owners(vectors_per_row) + first, pa.int64())]
+        vectors_per_row = [1] * len(rows)
         if self.config.per != "text":
+            vectors_per_row = [len(row.names) for row in rows]
+        text_numbers = owners(vectors_per_row) + first
+        columns: list[pa.Array] = [pa.array(text_numbers, pa.int64())]
+        if self.config.per != "text":
+            names = [name for row in rows for name in row.names]
             columns.append(pa.array(places(vectors_per_row), pa.int32()))
-            columns.append(pa.array([name for row in rows for name in row.names], pa.string()))
+            columns.append(pa.array(names, pa.string()))
         for vectors in self._vectors(rows, offsets_of(vectors_per_row), clock):
             # Arrow takes vectors of equal length over as one flat array.
             flat = pa.array(vectors.reshape(-1))
@@ -207,7 +212,7 @@ class Extractor:
     def _rows(self, texts: Sequence[str]) -> list[_Row]:
         tokenizer = self.tokenizer
         if self.config.per == "word":
-            return [self._row_of_words(text.split()) for text in texts]
+            return [self._row_of_words(split_words(text).words) for text in texts]
         rows = []
         for ids in tokenizer.token_ids(texts):
             row = tokenizer.row(ids, None, self.max_length)
@@ -219,7 +224,7 @@ class Extractor:
             rows.append(_Row(row, names, positions))
         return rows
 
-    def _row_of_words(self, words: list[str]) -> _Row:
+    def _row_of_words(self, words: Sequence[str]) -> _Row:
         # A word of control characters alone has no tokens, but needs one to be read from.
         ids_of_words = [
             ids or [self.tokenizer.unknown]
@@ -230,7 +235,7 @@ class Extractor:
         # After [CLS]; words that begin beyond the row's end are cut.
         positions = offsets_of([len(word_ids) for word_ids in ids_of_words])[:-1] + 1
         positions = positions[positions < len(row.input_ids) - 1]
-        return _Row(row, words[: len(positions)], positions)
+        return _Row(row, list(words[: len(positions)]), positions)
 
     @torch.inference_mode()
     def _vectors(self, rows: list[_Row], offsets: np.ndarray, clock: Clock) -> list[np.ndarray]:
@@ -248,7 +253,8 @@ class Extractor:
             num_rows = max(1, self.config.batch_tokens // lengths[order[start]])
             chosen = order[start : start + num_rows]
             start += num_rows
-            features = [Feature(rows[index].row, None, int(index)) for index in chosen]
+            rows_of_batch = [rows[index] for index in chosen]
+            features = [Feature(row.row, None, index) for index, row in enumerate(rows_of_batch)]
             batch = make_batch(features).to(self.device)
             with autocast(self.device, dtype), pinned_attention():
                 states = self.encoder.hidden_states(*batch[:4], all_layers=True)
@@ -256,8 +262,9 @@ class Extractor:
             #
             #     row_P         0 0 1
             #     position_P    1 2 1
-            row_P = torch.from_numpy(owners([len(rows[index].positions) for index in chosen]))
-            position_P = torch.from_numpy(np.concatenate([rows[i].positions for i in chosen]))
+            positions = [row.positions for row in rows_of_batch]
+            row_P = torch.from_numpy(owners(list(map(len, positions))))
+            position_P = torch.from_numpy(np.concatenate(positions))
             for layer, values in zip(self.layers, vectors, strict=True):
                 # Only what is read leaves the GPU.
                 states_PD = states[layer][row_P, position_P].float().cpu()
