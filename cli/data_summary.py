@@ -36,12 +36,37 @@ RARE_PAIRS = (
 WORDS_BAR = 40
 NUM_CHARACTERS = 20
 """Characters left out of a vocabulary that are shown."""
-REMOVED = {
-    "duplicate_texts": "exact duplicate",
-    "near_duplicates": "near-duplicate",
-    "repeated_ids": "repeated id",
+COUNTED = {
+    "files_of_unknown_format": (
+        "file",
+        "skipped {} of unknown format, for example {examples}; give --format to read all",
+    ),
+    "rows_with_empty_columns": (
+        "row",
+        "{} without a value in a column that an option names, for example {first}",
+    ),
+    "tables_of_sentences": (
+        "table",
+        "the rows of {first} hold hardly more than a sentence each; --documents sentence joins "
+        "them, up to an empty row or another id",
+    ),
+    "linked_folders": (
+        "linked folder",
+        "skipped {}, for example {examples}; to read them, name them as sources",
+    ),
+    "single_stream_files": (
+        "single-stream .bz2 file",
+        "{} can be read by only one worker each; use multistream dumps",
+    ),
+    "text_lines_with_invalid_utf8": (
+        "line",
+        "{} of text with bytes that are not UTF-8: they became U+FFFD",
+    ),
+    "duplicate_texts": ("exact duplicate", "removed {}; for example {first}"),
+    "near_duplicates": ("near-duplicate", "removed {}; for example {first}"),
+    "repeated_ids": ("repeated id", "removed {}; for example {first}"),
 }
-"""The names of removed documents in warnings, by counter."""
+"""What is counted, and the warning of it, by counter."""
 NUM_WARNINGS = 3
 """Shards, or files, that are named."""
 MOST_IN_HEADINGS = 0.03
@@ -74,7 +99,6 @@ def summarize_dry_run(stage: "Stage", estimate: "Estimate") -> CommandSummary:
 def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:
     """Summarise a directory of documents; warn of what was not read as a user may expect."""
     _warn_about_documents(manifest)
-    _warn_about_losses(manifest)
     counts = {}
     words_left_out = {}
     for name, count in manifest.counts.items():
@@ -196,7 +220,7 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> Rows:
 
 
 def _warn_about_documents(manifest: "DocumentsManifest") -> None:
-    """Warn of input that was skipped or that only one worker can read."""
+    """Warn of input that was skipped, removed or perhaps misread."""
     counts = manifest.counts
     examples = manifest.examples
     if bad := manifest.bad:
@@ -204,39 +228,16 @@ def _warn_about_documents(manifest: "DocumentsManifest") -> None:
         reason = min(bad, key=lambda reason: (-bad[reason], reason))
         first = f"{in_words(reason)} at {examples[reason][0]}"
         warn(f"bad input: {name_counts(bad)}; for example {first}")
-    if num_files := counts.get("files_of_unknown_format", 0):
-        files = count_of(num_files, "file")
-        names = ", ".join(examples["files_of_unknown_format"])
-        warn(f"skipped {files} of unknown format, for example {names}; give --format to read all")
-    if num_rows := counts.get("rows_with_empty_columns", 0):
-        rows = count_of(num_rows, "row")
-        first = examples["rows_with_empty_columns"][0]
-        warn(f"{rows} without a value in a column that an option names, for example {first}")
-    if counts.get("tables_of_sentences"):
-        first = examples["tables_of_sentences"][0]
-        advice = "--documents sentence joins them, up to an empty row or another id"
-        warn(f"the rows of {first} hold hardly more than a sentence each; {advice}")
-    if num_folders := counts.get("linked_folders", 0):
-        folders = count_of(num_folders, "linked folder")
-        names = ", ".join(examples["linked_folders"])
-        warn(f"skipped {folders}, for example {names}; to read them, name them as sources")
-    if num_files := counts.get("single_stream_files", 0):
-        files = count_of(num_files, "single-stream .bz2 file")
-        warn(f"{files} can be read by only one worker each; use multistream dumps")
-
-    if num_lines := manifest.counts.get("text_lines_with_invalid_utf8", 0):
-        lines = count_of(num_lines, "line")
-        warn(f"{lines} of text with bytes that are not UTF-8: they became U+FFFD")
-
-
-def _warn_about_losses(manifest: "DocumentsManifest") -> None:
-    """Warn of unknown languages, of much text taken for headings, and of removed documents."""
-    counts = manifest.counts
-    examples = manifest.examples
+    for counter, (noun, warning) in COUNTED.items():
+        if count := counts.get(counter, 0):
+            shown = examples.get(counter, [""])
+            counted = count_of(count, noun)
+            warn(warning.format(counted, first=shown[0], examples=", ".join(shown)))
     if num_unknown := manifest.languages.get(UNKNOWN, 0):
         documents = count_of(num_unknown, "document")
         split = "sentences are split as in English; give --language for them"
         warn(f"the language of {documents} is unknown: {split}")
+
     num_left_out = sum(n for name, n in counts.items() if name.startswith(WORDS_LEFT_OUT))
     words_in_headings = counts.get(f"{WORDS_LEFT_OUT}headings", 0)
     share = words_in_headings / max(num_left_out + manifest.words_kept, 1)
@@ -248,9 +249,6 @@ def _warn_about_losses(manifest: "DocumentsManifest") -> None:
     elif share > MOST_IN_HEADINGS and counts.get("headings_left_out"):
         advice = "notes and forms are kept whole with --keep-lines"
         warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
-    for reason, what in REMOVED.items():
-        if num_removed := counts.get(reason, 0):
-            warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")
 
 
 def held_out_rows(report: "FertilityReport") -> Rows:

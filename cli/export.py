@@ -4,12 +4,13 @@ import os
 
 import click
 
+from .options import output_option
 from .output import CommandSummary
 
 
 @click.command()
 @click.argument("directory", type=click.Path(), metavar="DIR")
-@click.option("--output", type=click.Path(), required=True, metavar="FOLDER", help="To upload.")
+@output_option("FOLDER", "To upload.")
 @click.option("--license", help="Licence for the card: an identifier of the Hugging Face Hub.")
 @click.option("--overwrite", is_flag=True, help="Replace a model in FOLDER, and its card.")
 def export(directory: str, output: str, license: str | None, overwrite: bool) -> CommandSummary:

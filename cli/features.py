@@ -3,7 +3,7 @@
 import click
 
 from ..model.features.config import FeaturesConfig
-from .options import GroupedCommand, check_suffix, config_options, make_config
+from .options import GroupedCommand, check_suffix, config_options, make_config, output_option
 from .output import CommandSummary, byte_size
 from .progress import training_progress
 
@@ -11,13 +11,7 @@ from .progress import training_progress
 @click.command(cls=GroupedCommand)
 @click.argument("checkpoint", type=click.Path(), metavar="CHECKPOINT")
 @click.argument("data", type=click.Path(), metavar="DATA")
-@click.option(
-    "--output",
-    type=click.Path(),
-    required=True,
-    metavar="FILE.parquet",
-    help="Parquet file to write the vectors to.",
-)
+@output_option("FILE.parquet", "Parquet file to write the vectors to.")
 @click.option("--overwrite", is_flag=True, help="Replace the output file.")
 @config_options(FeaturesConfig)
 def features(

@@ -7,7 +7,14 @@ import click
 from ..model.finetuning.config import FinetuneConfig
 from ..model.tasks.options import TaskOptions, check_task
 from ..pipeline.wording import in_words
-from .options import GroupedCommand, checked_by, config_options, make_config
+from .options import (
+    GroupedCommand,
+    checked_by,
+    config_options,
+    make_config,
+    output_option,
+    overwrite_option,
+)
 from .output import CommandSummary, figure, is_detail
 from .process import StopOnSignal
 from .progress import training_progress
@@ -38,16 +45,8 @@ def _check(task: str, **values: object) -> None:
     metavar="DIR",
     help="Directory with the pre-trained encoder.",
 )
-@click.option(
-    "--output",
-    type=click.Path(),
-    required=True,
-    metavar="DIR",
-    help="Directory for the best model and the results.",
-)
-@click.option(
-    "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
-)
+@output_option("DIR", "Directory for the best model and the results.")
+@overwrite_option
 @checked_by(_check)
 @config_options(FinetuneConfig)
 def finetune(

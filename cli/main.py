@@ -10,15 +10,13 @@ from collections.abc import Sequence
 import click
 
 from .audit import audit
-from .build import build
-from .corpus import corpus
+from .data_stages import build, corpus, ingest, vocab
 from .evaluate import evaluate
 from .export import export
 from .failures import describe_failure
 from .features import features
 from .fill import fill
 from .finetune import finetune
-from .ingest import ingest
 from .output import (
     CommandSummary,
     NoticeHandler,
@@ -34,7 +32,6 @@ from .process import Terminated, abandon, prepare_streams, prepare_threads, term
 from .results import results
 from .run import run
 from .show import show
-from .vocab import vocab
 
 COMMANDS = (
     corpus,
@@ -178,7 +175,8 @@ def main(args: Sequence[str] | None = None) -> None:
         _report(message, exit_code)
         _leave(exit_code, owns_process=args is None)
     finally:
-        settings.reset()
+        settings.as_json = False
+        settings.is_quiet = False
         if args is None:
             # The process ends here: a search for garbage among all that was imported, as Python
             # makes it at its end, takes a tenth of a second.

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, cast
 import click
 
 from ..pipeline import storage
-from ..pipeline.config import MAX_BAD
 from ..pipeline.errors import UserError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -28,6 +27,14 @@ device_option = click.option(
     "xpu (Intel) are untested.",
 )
 """For commands without a config; elsewhere it is a field."""
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
+)
+
+
+def output_option(metavar: str, text: str) -> Callable[[Command], Command]:
+    """Return the option ``--output``, which is required, with this help."""
+    return click.option("--output", type=click.Path(), required=True, metavar=metavar, help=text)
 
 
 class GroupedOption(click.Option):
@@ -36,18 +43,6 @@ class GroupedOption(click.Option):
     def __init__(self, *args: Any, group: str = COMMON, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.group = group
-
-
-max_bad_option = click.option(
-    "--max-bad",
-    type=float,
-    default=MAX_BAD,
-    show_default=True,
-    cls=GroupedOption,
-    group="Running",
-    help="Maximum share of bad inputs; beyond it the command fails.",
-)
-"""For the commands that read sources."""
 
 
 class GroupedCommand(click.Command):

@@ -37,14 +37,12 @@ class _Settings:
     as_json: bool = False
     is_quiet: bool = False
 
-    def reset(self) -> None:
-        self.__init__()
-
 
 settings = _Settings()
 
-# Not tabs and line breaks.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Of control characters but tabs and line breaks.
+PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
+PICTURES |= {0x7F: "␡", **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}")}
 
 
 def tell(level: Level, message: str, file: TextIO | None = None, **figures: object) -> None:
@@ -66,14 +64,7 @@ def printable(text: str) -> str:
     >>> printable("\x1b[2J")
     '␛[2J'
     """
-    return _CONTROLS.sub(_picture, text)
-
-
-def _picture(control: re.Match[str]) -> str:
-    code = ord(control[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"
+    return text.translate(PICTURES)
 
 
 def make_console(**settings: Any) -> "Console":

@@ -2,19 +2,16 @@
 
 import click
 
-from .options import device_option
+from .options import device_option, output_option
 from .output import CommandSummary
 
 
 @click.command()
 @click.argument("model", type=click.Path(), metavar="DIR")
 @click.argument("data", type=click.Path())
-@click.option(
-    "--output",
-    type=click.Path(),
-    required=True,
-    metavar="FILE",
-    help="File for the predictions, replaced if it exists: .tsv, .csv, .jsonl or .json, or - for "
+@output_option(
+    "FILE",
+    "File for the predictions, replaced if it exists: .tsv, .csv, .jsonl or .json, or - for "
     "the terminal.",
 )
 @click.option(

@@ -12,7 +12,7 @@ from ..model.config import PretrainConfig
 from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
-from .options import GroupedCommand, config_options, make_config
+from .options import GroupedCommand, config_options, make_config, output_option, overwrite_option
 from .output import (
     ALREADY_FINISHED,
     CommandSummary,
@@ -42,16 +42,8 @@ MEASURED = {
 
 @click.command(cls=GroupedCommand)
 @click.argument("instances", type=click.Path(), nargs=-1, required=True, metavar="INSTANCES...")
-@click.option(
-    "--output",
-    type=click.Path(),
-    required=True,
-    metavar="RUN",
-    help="Directory for the model, its logs and checkpoints.",
-)
-@click.option(
-    "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
-)
+@output_option("RUN", "Directory for the model, its logs and checkpoints.")
+@overwrite_option
 @click.option(
     "--dry-run",
     is_flag=True,

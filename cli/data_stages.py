@@ -1,0 +1,165 @@
+"""Define the commands ``clozeworks ingest``, ``vocab``, ``build``, and ``corpus`` for all three."""
+
+import click
+
+from ..pipeline.config import MAX_BAD, BuildConfig, IngestConfig, RunOptions, VocabConfig
+from .data_summary import (
+    held_out_rows,
+    summarize_documents,
+    summarize_dry_run,
+    summarize_instances,
+    summarize_vocabulary,
+)
+from .options import GroupedCommand, GroupedOption, config_options, make_config, output_option
+from .output import CommandSummary
+from .progress import data_stage_terminal
+
+sources_argument = click.argument(
+    "sources", type=click.Path(), nargs=-1, required=True, metavar="SOURCE..."
+)
+max_bad_option = click.option(
+    "--max-bad",
+    type=float,
+    default=MAX_BAD,
+    show_default=True,
+    cls=GroupedOption,
+    group="Running",
+    help="Maximum share of bad inputs; beyond it the command fails.",
+)
+
+
+@click.command(cls=GroupedCommand)
+@sources_argument
+@output_option("DOCUMENTS", "Directory to write the documents to.")
+@config_options(IngestConfig, RunOptions)
+@max_bad_option
+@click.pass_context
+def ingest(
+    ctx: click.Context, sources: tuple[str, ...], output: str, **values: object
+) -> CommandSummary:
+    """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
+
+    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a
+    text or book (.txt), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder
+    of any of these, a pattern such as 'dumps/*.bz2', or a data set from the Hugging Face Hub
+    (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
+    """
+    from ..pipeline.documents.pipeline import IngestStage
+    from ..pipeline.documents.pipeline import ingest as run_ingest
+    from ..pipeline.execution.runner import estimate_stage
+
+    config = make_config(IngestConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if options.dry_run:
+        stage = IngestStage(sources=sources, output=output, config=config, max_bad=options.max_bad)
+        return summarize_dry_run(stage, estimate_stage(stage, options))
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = run_ingest(sources, output, config, options, progress)
+    return summarize_documents(output, manifest)
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("documents", type=click.Path())
+@output_option("VOCAB", "Directory to write the vocabulary to.")
+@click.option(
+    "--compare",
+    type=click.Path(),
+    multiple=True,
+    metavar="OTHER",
+    help="Also measure this vocabulary: a directory, vocab.txt or tokenizer.json. Repeatable.",
+)
+@config_options(VocabConfig, RunOptions)
+@click.pass_context
+def vocab(
+    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: object
+) -> CommandSummary:
+    """Learn a vocabulary from the words in DOCUMENTS; every run gives the same one.
+
+    Options after -- go to Apache Beam.
+    """
+    from ..pipeline.execution.runner import estimate_stage
+    from ..pipeline.vocabulary.files import read_vocabulary
+    from ..pipeline.vocabulary.pipeline import (
+        VocabularyStage,
+        learn_vocabulary,
+        measure_vocabulary,
+    )
+
+    for other in compare:  # report a wrong name before the work
+        read_vocabulary(other)
+    config = make_config(VocabConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if options.dry_run:
+        stage = VocabularyStage(documents=documents, output=output, config=config)
+        return summarize_dry_run(stage, estimate_stage(stage, options))
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = learn_vocabulary(documents, output, config, options, progress)
+    summary = summarize_vocabulary(output, manifest)
+    for other in compare:
+        measured = measure_vocabulary(documents, other)
+        summary.rows.append(("compared with", other))
+        summary.rows.extend(held_out_rows(measured))
+    return summary
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("documents", type=click.Path())
+@click.option(
+    "--vocab",
+    type=click.Path(),
+    required=True,
+    metavar="VOCAB",
+    help="Directory with the vocabulary, or a vocab.txt or tokenizer.json.",
+)
+@output_option("INSTANCES", "Directory to write the instances to.")
+@config_options(BuildConfig, RunOptions)
+@click.pass_context
+def build(
+    ctx: click.Context, documents: str, vocab: str, output: str, **values: object
+) -> CommandSummary:
+    """Turn DOCUMENTS into masked sentence pairs in Parquet.
+
+    Options after -- go to Apache Beam.
+    """
+    from ..pipeline.execution.runner import estimate_stage
+    from ..pipeline.instances.pipeline import InstancesStage
+    from ..pipeline.instances.pipeline import build as run_build
+
+    config = make_config(BuildConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if options.dry_run:
+        stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
+        return summarize_dry_run(stage, estimate_stage(stage, options))
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = run_build(documents, vocab, output, config, options, progress)
+    return summarize_instances(output, manifest)
+
+
+@click.command(cls=GroupedCommand)
+@sources_argument
+@output_option("CORPUS", "Directory for the folders documents, vocab and instances.")
+@config_options(IngestConfig, VocabConfig, BuildConfig, RunOptions, without=("dry_run",))
+@max_bad_option
+@click.pass_context
+def corpus(
+    ctx: click.Context, sources: tuple[str, ...], output: str, **values: object
+) -> list[CommandSummary]:
+    """Run ingest, vocab and build, one after the other.
+
+    SOURCE is what `clozeworks ingest` takes. Each folder is what its own command writes, and that
+    command can resume it too; an option that two of them have is for both. Options after -- go to
+    Apache Beam, which then runs all three stages as one pipeline, by default on this machine.
+    """
+    from ..pipeline.corpus import make_corpus
+
+    ingest = make_config(IngestConfig, values)
+    vocab = make_config(VocabConfig, values)
+    build = make_config(BuildConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
+    with data_stage_terminal(options.verbose) as progress:
+        manifests = make_corpus(sources, output, ingest, vocab, build, options, progress)
+    return [
+        summarize_documents(f"{output}/documents", manifests.documents),
+        summarize_vocabulary(f"{output}/vocab", manifests.vocabulary),
+        summarize_instances(f"{output}/instances", manifests.instances),
+    ]
