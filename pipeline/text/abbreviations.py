@@ -42,12 +42,3 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
     if not words:
         return None
     return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})\.", re.IGNORECASE)
-
-
-def hide_stops(text: str, stops: re.Pattern[str]) -> str:
-    """Return a text of the same length with these full stops hidden.
-
-    >>> hide_stops("Vgl. Abb. 3.", stops_of('abbreviations.de = "vgl abb."', "de"))
-    'Vgl\\ue000 Abb\\ue000 3.'
-    """
-    return stops.sub(rf"\1{HIDDEN_STOP}", text)

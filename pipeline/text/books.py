@@ -187,9 +187,18 @@ def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[s
     A part is judged on its own if its lines are much longer than in the beginning, or shorter.
     """
     for part in _parts(lines):
-        mean_length = sum(map(len, part)) / len(part)
-        is_as_before = mean_length <= WRAP_WIDTH if width else mean_length > WRAP_WIDTH
-        yield width if is_as_before else _width_of_part(part, width), part
+        num_characters = sum(map(len, part))
+        is_long = num_characters > WRAP_WIDTH * len(part)
+        part_width = width
+        if is_long == (width > 0):
+            own_width = wrap_width(part)
+            if not width:
+                # Verse and contents have short lines, too: those of a wrapped part must be full.
+                is_full = num_characters > own_width * len(part) / 2
+                part_width = own_width if own_width > _SHORTEST_WRAPPING and is_full else 0
+            elif not own_width:
+                part_width = 0
+        yield part_width, part
 
 
 def _parts(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -204,18 +213,6 @@ def _parts(lines: Iterable[str]) -> Iterator[list[str]]:
             num_characters = 0
     if part:
         yield part
-
-
-def _width_of_part(lines: list[str], width: int) -> int:
-    """Return the width of a part; that of the book if there is no clear sign of another.
-
-    Verse and contents have short lines, too, so the lines of a wrapped part must be full.
-    """
-    own_width = wrap_width(lines)
-    if width:
-        return own_width and width
-    is_full = sum(map(len, lines)) > own_width * len(lines) / 2
-    return own_width if own_width > _SHORTEST_WRAPPING and is_full else 0
 
 
 def prose(
@@ -272,8 +269,13 @@ def _is_prose(text: str, lines: list[str]) -> bool:
     if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
         return False
     ends_prose = ends_sentence(text) or text.endswith(_ENDS_PROSE)
-    if not ends_prose and _reads_like_a_title(text):
-        return False
+    # It may also be a sentence that a stray blank line cut. Some scripts have neither capitals nor
+    # full stops: only the length is left to judge by.
+    if not ends_prose and len(text) < LONGEST_HEADING:
+        words = text.split()
+        num_capitals = sum(1 for word in words if word[0].isupper())
+        if len(words) <= 6 or num_capitals > len(words) / 3:
+            return False
     # A table of contents has a page number at the end of most lines.
     if not _has_page_number(lines[-1]):
         return True
@@ -311,19 +313,6 @@ def _has_page_number(line: str) -> bool:
     if not last.isdigit() and last not in _NUMERAL_LETTERS:
         return False
     return _PAGE_NUMBER.search(line_end) is not None
-
-
-def _reads_like_a_title(text: str) -> bool:
-    """Return whether a text without a final full stop is a heading.
-
-    It may also be a sentence that a stray blank line cut.
-    """
-    if len(text) >= LONGEST_HEADING:
-        return False
-    # Some scripts have neither capitals nor full stops: only the length is left to judge by.
-    words = text.split()
-    num_capitals = sum(1 for word in words if word[0].isupper())
-    return len(words) <= 6 or num_capitals > len(words) / 3
 
 
 def _joined(lines: list[str]) -> str:

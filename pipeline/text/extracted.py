@@ -281,7 +281,9 @@ def repair_line(line: str) -> str:
         if "[update]" in line:
             line = _UPDATE.sub("", line)
         if "//" in line:
-            line = _EXTERNAL_LINK.sub(_label_of_link, line)
+            line = _EXTERNAL_LINK.sub(
+                lambda link: link[1] + link[2].strip() if link[2].strip() else "", line
+            )
         line = without_reference_marks(line)
     if "//" in line:
         line = _BARE_LINK.sub("", line)
@@ -295,11 +297,6 @@ def repair_line(line: str) -> str:
         line = _EMPTY_START.sub(r"\1", line)
         line = _EMPTY_END.sub("", line)
     return _with_gaps(line)
-
-
-def _label_of_link(link: re.Match[str]) -> str:
-    label = link[2].strip()
-    return link[1] + label if label else ""
 
 
 def _with_gaps(line: str) -> str:

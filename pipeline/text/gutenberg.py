@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..counters import Counters
 from .sentences import ends_sentence
+from .wikitext.names import NAMES
 
 _MARK = re.compile(
     r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
@@ -135,18 +136,10 @@ _FULL_LINE = 55
 _LONGEST_IMPRINT = 300
 _ENDS_PROSE = tuple(":;\"'”’»]-—")
 
-LANGUAGES = {
-    "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh",
-    "czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo",
-    "estonian": "et", "finnish": "fi", "french": "fr", "frisian": "fy", "galician": "gl",
-    "german": "de", "greek": "el", "hebrew": "he", "hungarian": "hu", "icelandic": "is",
-    "irish": "ga", "italian": "it", "japanese": "ja", "korean": "ko", "latin": "la",
-    "norwegian": "no", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
-    "serbian": "sr", "slovenian": "sl", "spanish": "es", "swedish": "sv", "tagalog": "tl",
-    "telugu": "te", "turkish": "tr", "ukrainian": "uk", "welsh": "cy", "yiddish": "yi",
-}  # fmt: skip
-
-
+_LANGUAGES = {
+    **{name.lower(): code for code, name in NAMES.languages.items()},
+    **{"frisian": "fy", "norwegian": "no", "russian": "ru", "slovenian": "sl", "tagalog": "tl"},
+}
 _HEADER_CHARACTERS = 1 << 16
 
 
@@ -176,10 +169,8 @@ def read_header(head: str) -> dict[str, str]:
         fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
         # "English and French", "English (United States)": the first word decides.
-        words = re.findall(r"\w+", fields["language"].lower())
-        fields["language"] = ""
-        if words:
-            fields["language"] = LANGUAGES.get(words[0], "")
+        first_word = re.search(r"\w+|$", fields["language"].lower())[0]
+        fields["language"] = _LANGUAGES.get(first_word, "")
     return fields
 
 
@@ -237,21 +228,14 @@ def _book_end(text: str) -> int:
     """Return the offset of the first line that marks the end of a book, else the text's length."""
     book_end = len(text)
     for word in _END_WORDS:
-        for line_start in _lines_with(text, word):
+        offset = text.find(word)
+        while 0 <= offset < book_end:
+            line_start = text.rfind("\n", 0, offset) + 1
             if _END.match(text, line_start):
-                book_end = min(book_end, line_start)
+                book_end = line_start
+            line_end = text.find("\n", offset)
+            offset = text.find(word, line_end) if line_end >= 0 else -1
     return book_end
-
-
-def _lines_with(text: str, word: str) -> Iterator[int]:
-    """Yield the offsets of the lines that contain a word, each once."""
-    offset = text.find(word)
-    while offset >= 0:
-        yield text.rfind("\n", 0, offset) + 1
-        line_end = text.find("\n", offset)
-        if line_end < 0:
-            return
-        offset = text.find(word, line_end)
 
 
 def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
@@ -307,7 +291,16 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
     blocks = iter(blocks)
     front: list[Block] = []
     for block in islice(blocks, _FRONT_PARAGRAPHS):
-        if _is_first_prose(block):
+        text = " ".join(block.lines).rstrip()
+        ends_prose = ends_sentence(text) or text.endswith(_ENDS_PROSE)
+        # The lines of a title page are in capitals, or full of names and numbers.
+        is_prose = (
+            len(text) >= _FIRST_PROSE_CHARACTERS
+            and ends_prose
+            and sum(map(str.islower, text)) > 0.6 * len(text)
+        )
+        is_printers = len(text) < _LONGEST_IMPRINT and _IMPRINT.search(text) is not None
+        if (is_prose and not is_printers) or len(text) > _LONGEST_FRONT_PARAGRAPH:
             for front_block in front:
                 counters.leave_out("title_pages", front_block.lines)
             front = [block]
@@ -328,21 +321,6 @@ def is_imprint(text: str) -> bool:
     True
     """
     return len(text) < _LONGEST_IMPRINT and _IMPRINT.match(text) is not None
-
-
-def _is_first_prose(block: Block) -> bool:
-    text = " ".join(block.lines).rstrip()
-    if len(text) < _LONGEST_IMPRINT and _IMPRINT.search(text):
-        return False
-    if len(text) > _LONGEST_FRONT_PARAGRAPH:
-        return True
-    if len(text) < _FIRST_PROSE_CHARACTERS:
-        return False
-    if not (ends_sentence(text) or text.endswith(_ENDS_PROSE)):
-        return False
-    # The lines of a title page are in capitals, or full of names and numbers.
-    num_lower = sum(map(str.islower, text))
-    return num_lower > 0.6 * len(text)
 
 
 def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:

@@ -166,11 +166,23 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     is_acronym = word.isupper() and not word.isascii()
     if not (before_opener or may_be_last or is_acronym) or is_open(text[start : end.end()]):
         return False
-    return before_opener or _ends_with_word(word, end, endings, document)
+    if before_opener or word in endings.ordinary_words:
+        return True
+    if _may_be_common(word) and not document.is_abbreviation(word):
+        return True
+    before = text[max(0, end.start() - _LONGEST_ENDING) : end.start()]
+    following = end["next"]
+    if endings.always.search(before):
+        # "5 km. NW of Athens"
+        return not (following.isupper() and 1 < len(following) <= _LONGEST_DIRECTION)
+    if not endings.unless_name.search(before) and not _ACRONYM.search(before + "."):
+        return False
+    # "J.R.R. T. Smith"
+    is_initial = len(following) == 1 and text[end.end("next") :][:1] == "."
+    return not is_initial and (following in endings.openers or not document.is_name(following))
 
 
 def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
-    """Return whether it ends by one of `MISSED_ENDS`."""
     lines = end.string
     before = lines[max(start, end.end() - _SEEN_BEFORE) : end.end()]
     after = lines[end.end() + 1 : end.end() + 1 + _SEEN_AFTER]
@@ -196,21 +208,3 @@ def _may_be_common(word: str) -> bool:
     if len(word) <= 1:
         return False
     return word[0].islower() or (word.isupper() and not _ROMAN.fullmatch(word))
-
-
-def _ends_with_word(word: str, end: re.Match[str], endings: Endings, document: Document) -> bool:
-    """Return whether a word with a full stop, before a capital, ends a sentence."""
-    if word in endings.ordinary_words:
-        return True
-    if _may_be_common(word) and not document.is_abbreviation(word):
-        return True
-    before = end.string[max(0, end.start() - _LONGEST_ENDING) : end.start()]
-    following = end["next"]
-    if endings.always.search(before):
-        # "5 km. NW of Athens"
-        return not (following.isupper() and 1 < len(following) <= _LONGEST_DIRECTION)
-    if not endings.unless_name.search(before) and not _ACRONYM.search(before + "."):
-        return False
-    # "J.R.R. T. Smith"
-    is_initial = len(following) == 1 and end.string[end.end("next") :][:1] == "."
-    return not is_initial and (following in endings.openers or not document.is_name(following))

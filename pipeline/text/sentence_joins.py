@@ -95,39 +95,30 @@ class JoinRules:
 def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
     patterns = [rule for rule in JOINS if rule.holds_in(code)]
-    return JoinRules(
-        candidates=_candidates(code),
-        patterns=_any_of([rule for rule in patterns if rule.after != SMALL_LETTER]),
-        cased_patterns=_any_of([rule for rule in patterns if rule.after == SMALL_LETTER]),
-        abbreviated=code not in OWN_INITIALS,
-        abbreviations=ABBREVIATIONS.get(code, frozenset()),
-        before_capitals=BEFORE_CAPITALS if code == "en" else frozenset(),
-        final_words=FINAL_WORDS.get(code, frozenset()),
-        no_ends=tuple(NO_ENDS.get(code, "")),
-        years_end=code in YEARS_END,
-    )
-
-
-def _candidates(code: str) -> re.Pattern[str]:
-    """Compile what all joins have in common.
-
-    No capital follows, or a short line precedes, or one that does not end with a word of several
-    letters, or ends with one of the language's lists.
-
-    It begins with a character, which makes the search fast.
-    """
-    words = ABBREVIATIONS.get(code, frozenset())
-    if code == "en":
-        words |= BEFORE_CAPITALS
+    abbreviations = ABBREVIATIONS.get(code, frozenset())
+    before_capitals = BEFORE_CAPITALS if code == "en" else frozenset()
+    # What all joins have in common: no capital follows, or a short line precedes, or one that does
+    # not end with a word of several letters, or ends with one of the language's lists. It begins
+    # with a character, which makes the search fast.
     may_join = [
         f"(?![{UPPER_CASE}{_EASTERN_LETTERS}])",
         rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
     ]
-    for _, same_length in groupby(sorted(words, key=len), key=len):
+    for _, same_length in groupby(sorted(abbreviations | before_capitals, key=len), key=len):
         # A look-behind has a fixed length.
         listed = "|".join(map(re.escape, same_length))
         may_join.append(rf"(?<=[^\w](?i:{listed})\. \n)")
-    return re.compile(rf"\n(?<!\n\n)(?!\n)(?:{'|'.join(may_join)})")
+    return JoinRules(
+        candidates=re.compile(rf"\n(?<!\n\n)(?!\n)(?:{'|'.join(may_join)})"),
+        patterns=_any_of([rule for rule in patterns if rule.after != SMALL_LETTER]),
+        cased_patterns=_any_of([rule for rule in patterns if rule.after == SMALL_LETTER]),
+        abbreviated=code not in OWN_INITIALS,
+        abbreviations=abbreviations,
+        before_capitals=before_capitals,
+        final_words=FINAL_WORDS.get(code, frozenset()),
+        no_ends=tuple(NO_ENDS.get(code, "")),
+        years_end=code in YEARS_END,
+    )
 
 
 def _any_of(rules: list[Rule]) -> re.Pattern[str]:

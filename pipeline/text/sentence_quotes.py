@@ -57,9 +57,16 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     """
     if code in GERSHAYIM:
         texts = [_TYPED_GERESH.sub("״", text) for text in texts]
-    if code in MIRRORED_QUOTES:
-        return [_with_mirrored_marks(text) for text in texts]
-    return [text if _is_well_paired(text) else _paired(text) for text in texts]
+    if code not in MIRRORED_QUOTES:
+        return [text if _is_well_paired(text) else _paired(text) for text in texts]
+    shown = []
+    for text in texts:
+        if 0 <= text.find(")") < text.find("("):  # typed in the order in which they are seen
+            text = text.translate(_NO_BRACKETS)
+        shown.append(
+            _RIGHT_TO_LEFT_QUOTES.sub(lambda quote: "“" if quote["opening"] else "”", text)
+        )
+    return shown
 
 
 def _is_well_paired(text: str) -> bool:
@@ -75,12 +82,6 @@ def _is_well_paired(text: str) -> bool:
         return True
     marks = "".join(_PRINTED_MARK.findall(text))
     return not marks.replace("“”", "").replace("„“", "").replace("«»", "")
-
-
-def _with_mirrored_marks(text: str) -> str:
-    if 0 <= text.find(")") < text.find("("):  # typed in the order in which they are seen
-        text = text.translate(_NO_BRACKETS)
-    return _RIGHT_TO_LEFT_QUOTES.sub(lambda quote: "“" if quote["opening"] else "”", text)
 
 
 def _paired(text: str) -> str:

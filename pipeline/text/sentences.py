@@ -14,9 +14,9 @@ from itertools import accumulate, chain, pairwise
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..schemas import SENTENCE_ENDS
-from .abbreviations import hide_stops, stops_of
+from .abbreviations import HIDDEN_STOP, stops_of
 from .sentence_cuts import Document, cut
-from .sentence_joins import join, join_rules_of
+from .sentence_joins import JoinRules, join, join_rules_of
 from .sentence_quotes import with_known_quotes
 from .sentence_rules import CUTS, language_code, ranges_of
 
@@ -124,41 +124,26 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
         elif text:
             texts.append(text)
     code = language_code(language)
-    splitter = _Splitter(code, Document(paragraphs), stops_of(abbreviations, code))
-    stripped = map(str.strip, splitter.sentences(texts))
-    return list(filter(None, stripped))
+    shown = with_known_quotes(texts, code)
+    if stops := stops_of(abbreviations, code):
+        shown = [stops.sub(rf"\1{HIDDEN_STOP}", text) for text in shown]
+    lines = _lines(shown, code, Document(paragraphs), join_rules_of(code))
+    if marks := CUTS.get(code):
+        lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
+    if shown == texts:  # mostly the same objects, so that it is fast
+        sentences = lines.split("\n")
+    else:
+        sentences = _same_lines(texts, lines)
+    return list(filter(None, map(str.strip, sentences)))
 
 
-class _Splitter:
-    """Split the paragraphs of one document.
-
-    They are a string of lines, as in `sentence_joins`: joining removes line breaks, cutting adds
+def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) -> str:
+    """Return a string of lines, as in `sentence_joins`: joining removes line breaks, cutting adds
     some.
     """
-
-    def __init__(self, code: str, document: Document, hidden_stops: re.Pattern[str] | None) -> None:
-        self._code = code
-        self._document = document
-        self._hidden_stops = hidden_stops
-        self._joins = join_rules_of(code)
-
-    def sentences(self, texts: list[str]) -> list[str]:
-        """Return the sentences of paragraphs, with the blanks between them."""
-        shown = with_known_quotes(texts, self._code)
-        if self._hidden_stops:
-            shown = [hide_stops(text, self._hidden_stops) for text in shown]
-        lines = self._lines(shown)
-        if marks := CUTS.get(self._code):
-            lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
-        if shown == texts:  # mostly the same objects, so that it is fast
-            return lines.split("\n")
-        return _same_lines(texts, lines)
-
-    def _lines(self, texts: list[str]) -> str:
-        pieces = (_segment(text, self._code) for text in texts)
-        lines = "\n\n".join(map("\n".join, pieces))
-        lines = join(lines, self._joins)
-        return cut(lines, self._code, self._document, lambda quotation: self._lines([quotation]))
+    pieces = (_segment(text, code) for text in texts)
+    lines = join("\n\n".join(map("\n".join, pieces)), joins)
+    return cut(lines, code, document, lambda quotation: _lines([quotation], code, document, joins))
 
 
 def _segment(text: str, code: str) -> list[str]:

@@ -409,7 +409,10 @@ _EXTERNAL_LINK = re.compile(
 # Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
 # one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
-_BEHAVIOUR_SWITCH = re.compile(r"__([^\W\d_]{3,40}+)__")
+# "__NOTOC__", not "__init__" nor "__FILE__"; in other scripts they have translated names.
+_BEHAVIOUR_SWITCH = re.compile(
+    rf"__(?:{'|'.join(NAMES.behaviour_switches)}|(?![a-z]*__)[^\W\d_]{{3,40}}+)__", re.IGNORECASE
+)
 # Of links, templates and tables that lost a bracket, perhaps around the mark of a removal.
 _BROKEN_STRUCTURE = re.compile(
     r"\[[\x01-\x03]*+\[|\][\x01-\x03]*+\]|\{[\x01-\x03]*+[{|]|[}|][\x01-\x03]*+\}"
@@ -449,7 +452,7 @@ def _render_inline(text: str, language: str) -> str:
     if "''" in text:
         text = _without_emphasis(text)
     if "__" in text:
-        text = _BEHAVIOUR_SWITCH.sub(_switch, text)
+        text = _BEHAVIOUR_SWITCH.sub("", text)
     if "-{" in text and language in NAMES.languages_with_variants:
         text = _LANGUAGE_VARIANT.sub(_variant, text)
     if "[" in text or "]" in text or "{" in text or "}" in text:
@@ -459,38 +462,23 @@ def _render_inline(text: str, language: str) -> str:
     return resolve_entities(text)
 
 
-def _switch(match: re.Match[str]) -> str:
-    """Return nothing for a behaviour switch: "__NOTOC__", not "__init__" nor "__FILE__".
-
-    Switches in other scripts have translated names.
-    """
-    is_switch = match[1].upper() in NAMES.behaviour_switches or not match[1].isascii()
-    return "" if is_switch else match[0]
-
-
 def _without_emphasis(text: str) -> str:
     """Remove the marks of bold and italics."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        if line.count("'''") % 2 and _has_elision(line):
+        # Where both bold and italics are unbalanced, MediaWiki reads one of the bold marks as an
+        # apostrophe and italics (its `doQuotes`).
+        num_both = line.count("'''''")
+        rest = line.replace("'''''", "")
+        num_bold = num_both + rest.count("'''")
+        num_italic = num_both + rest.replace("'''", "").count("''")
+        if num_bold % 2 and num_italic % 2:
             for pattern in _ELISIONS:
                 if elision := pattern.search(line):
                     lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
                     break
     text = "\n".join(lines)
     return text.replace("'''''", "").replace("'''", "").replace("''", "")
-
-
-def _has_elision(line: str) -> bool:
-    """Return whether both bold and italics are unbalanced.
-
-    MediaWiki then reads one of the bold marks as an apostrophe and italics (its `doQuotes`).
-    """
-    num_both = line.count("'''''")
-    rest = line.replace("'''''", "")
-    num_bold = rest.count("'''")
-    num_italic = rest.replace("'''", "").count("''")
-    return (num_bold + num_both) % 2 == 1 and (num_italic + num_both) % 2 == 1
 
 
 def _variant(match: re.Match[str]) -> str:

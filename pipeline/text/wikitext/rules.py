@@ -113,16 +113,12 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
 
 
 def _century(arguments: Arguments, language: str) -> str | None:
-    """Words of ``siglo|V|a|s``, where "s" is for the word that Spanish else leaves to the text, and
-    ``séc|V``.
-    """
+    """Words of ``siglo|V|a|s``, where "s" is for the word that the text else has."""
     numeral = arguments.get("1")
     if not numeral:
         return None
     era = {"a": " a. C.", "d": " d. C."}.get(arguments.get("2", ""), "")
-    century = "século "
-    if language == "es":
-        century = {"s": "siglo ", "S": "Siglo "}.get(arguments.get("3", ""), "")
+    century = {"s": "siglo ", "S": "Siglo "}.get(arguments.get("3", ""), "")
     return f"{century}{numeral}{era}"
 
 
@@ -132,12 +128,6 @@ def _percentage(arguments: Arguments, language: str) -> str | None:
     if share is None or (digits and not re.fullmatch(r"\d", digits)):
         return None
     return f"{rounded(100 * share, int(digits or 0))}%"
-
-
-def _height(arguments: Arguments, language: str) -> str | None:
-    """Words of ``height|ft=6|in=2``: the value as given; the converted one is left out."""
-    words = [f"{arguments[unit]} {unit}" for unit in ("ft", "in", "m", "cm") if arguments.get(unit)]
-    return " ".join(words) or None
 
 
 def _height_above_sea(arguments: Arguments, language: str) -> str | None:
@@ -229,16 +219,13 @@ def _audio(arguments: Arguments, language: str) -> str:
 
 def _accidental(arguments: Arguments, language: str) -> str | None:
     sign = arguments.get("1", "").lower()
-    for shown, names in _ACCIDENTALS.items():
-        if sign in names:
-            return shown
-    return None
+    return _ACCIDENTALS.get(sign)
 
 
 _ACCIDENTALS = {
-    "♭": ("flat", "b", "♭"),
-    "♯": ("sharp", "#", "♯", "&#35;"),
-    "♮": ("natural", "n", "♮"),
+    **dict.fromkeys(("flat", "b", "♭"), "♭"),
+    **dict.fromkeys(("sharp", "#", "♯", "&#35;"), "♯"),
+    **dict.fromkeys(("natural", "n", "♮"), "♮"),
 }
 
 
@@ -248,24 +235,16 @@ def _coordinates(arguments: Arguments, language: str) -> str:
     return "" if text.isupper() or not text[:1].isalpha() else text
 
 
-def _stress(arguments: Arguments, language: str) -> str | None:
-    if "2" in arguments:
-        return None
-    return f"{arguments.get('1', '')}\u0301"
-
-
 RULES: dict[str, Renderer] = {
     "accidental": _accidental,
     "author_year": _author_year,
     "coordinates": _coordinates,
     "country": country,
-    "height": _height,
     "height_above_sea": _height_above_sea,
     "labelled": labelled,
     "percentage": _percentage,
     "raised": _raised,
     "ship": _any_ship,
-    "stress": _stress,
     "as_of": _as_of,
     "audio": _audio,
     "century": _century,

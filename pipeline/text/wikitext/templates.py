@@ -126,7 +126,7 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
     if language == "fr" and (numeral := _FRENCH_NUMERAL.fullmatch(name)):
         # ``{{xixe siècle}}`` reads "XIXe siècle".
         era = " av. J.-C." if "j.-c." in name else ""
-        return partial(_with_noun, numeral[1].upper() + numeral[2] + era)
+        return partial(first_fitting, (f"{numeral[1].upper()}{numeral[2]}{era}< {{1}}>",))
     if language == "de" and name.endswith("s") and name[:-1] in NAMES.languages:
         # ``{{enS|text}}`` reads "englisch text".
         return partial(foreign, f"lang-{name[:-1]}")
@@ -162,11 +162,6 @@ def _unless(
 
 def _literal(text: str, arguments: Arguments, language: str) -> str:
     return text
-
-
-def _with_noun(text: str, arguments: Arguments, language: str) -> str:
-    """Words of ``4e|régiment``."""
-    return f"{text} {arguments.get('1', '')}".strip()
 
 
 _FUNCTIONS = frozenset((*CASE_FUNCTIONS, *PARSER_FUNCTIONS))
