@@ -92,8 +92,8 @@ def test_prose_lines(line: str, prose: bool) -> None:
     [
         # Real first sentences of English and Korean articles.
         (
-            "Albert Einstein (; ]; 14 March 1879 – 18 April 1955) was",
-            "Albert Einstein (14 March 1879 – 18 April 1955) was",
+            "Albert Einstein (; ]; 14 March 1879 – 18) was",
+            "Albert Einstein (14 March 1879 – 18) was",
         ),
         ("Attila ( or ; fl. 434–453), frequently", "Attila (fl. 434–453), frequently"),
         ('Augustine of Hippo ( or ; Latin: "Aurelius")', 'Augustine of Hippo (Latin: "Aurelius")'),
@@ -110,24 +110,15 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ("잡지 &lt;사상계&gt;에", "잡지 <사상계>에"),
         ("Actinopterygii , or the ray-finned fishes", "Actinopterygii, or the ray-finned fishes"),
         ("모토타다(, 덴분 17년 ~ 1600년)는", "모토타다(덴분 17년 ~ 1600년)는"),
-        (
-            "배정자(, 田山貞子(다야마 사다코), 1870년)는",
-            "배정자(田山貞子(다야마 사다코), 1870년)는",
-        ),
-        (
-            'Abalone ( or ; via Spanish "abulón", from (a) is',
-            'Abalone (via Spanish "abulón", from (a) is',
-        ),
+        ("배정자(, 田山貞子(다야마), 1870년)는", "배정자(田山貞子(다야마), 1870년)는"),
+        ('Abalone ( or ; via "abulón", from (a) is', 'Abalone (via "abulón", from (a) is'),
         ("니콘 D2X()는 사진기이다", "니콘 D2X는 사진기이다"),
         ("'코스모스'()등이", "'코스모스'등이"),
         ('《닥터 후》("") 이후', "《닥터 후》 이후"),
         ("make a<br>bed of <dfn id=>slate</dfn><ref name=x>y</ref>.", "make a bed of slate."),
         ("as of 2009[ [update]], of 23.91 km2", "as of 2009, of 23.91 km2"),
         ('titled ""Zum Problem"" ("About it")', 'titled "Zum Problem" ("About it")'),
-        (
-            'the father of "the "ugab" and the "kinnor""',
-            'the father of "the "ugab" and the "kinnor""',
-        ),
+        ('of "the "ugab" and the "kinnor""', 'of "the "ugab" and the "kinnor""'),
         ('the label ""the Lion" was', 'the label ""the Lion" was'),
         ("in The Art Book [http://a.org/b?c=1] (February", "in The Art Book (February"),
         ("see [https://a.org the site of it] for", "see the site of it for"),
@@ -141,14 +132,11 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ("the address http://a.org/b is", "the address http://a.org/b is"),
         ("n[0] is the bit", "n[0] is the bit"),
         ("앨범 <Ocean Avenue>의 인기", "앨범 <Ocean Avenue>의 인기"),
-        (
-            "the man he looked for, and from whom, it was.",
-            "the man he looked for, and from whom, it was.",
-        ),
+        ("the man looked for, and from whom, it", "the man looked for, and from whom, it"),
         ("see page 1500. The area was large.", "see page 1500. The area was large."),
         (
-            "about south London, approximately north-east, and",
-            "about south London, approximately north-east, and",
+            "south London, approximately north-east, and",
+            "south London, approximately north-east, and",
         ),
         ("printf()는 함수이다", "printf()는 함수이다"),
         ("the call PEEK() returns", "the call PEEK() returns"),
@@ -203,20 +191,9 @@ def test_a_gap_marks_missing_words(line: str):
     st.lists(
         st.sampled_from(
             [
-                *'&<>[](){}（）_/:;,.、|•·"“”‘’《》1 \u3000\xa0\x85é',
-                " of",
-                " the",
-                " at",
-                " by",
-                "near",
-                "and",
-                "approximately",
-                " east of ",
-                "formula_",
-                "은",
-                "는",
-                "약",
-                " 이다",
+                *'&<>[](){}（）_/:;,.、|•·"“”‘’《》1 \u3000\xa0\x85é은는약',
+                *(" of", " the", " at", " by", "near", "and", "approximately", " east of "),
+                *("formula_", " 이다"),
             ]
         )
     ).map("".join)

@@ -117,20 +117,17 @@ def test_a_cast_of_characters_is_left_out(heading: str) -> None:
         ("[Footnote 1: The letter was lost.]", "The letter was lost."),
         ("Nigra [Greek: melichroos] est", "Nigra melichroos est"),
         (
-            "the _Carême de l'Assomption_,[C] and consequently[D]",
-            "the Carême de l'Assomption, and consequently",
+            "the _Carême de Pâques_,[C] and consequently[D]",
+            "the Carême de Pâques, and consequently",
         ),
         ("[A] We must read it.", " We must read it."),
         ("It was [a] great day, and [I] went on.", "It was [a] great day, and [I] went on."),
         ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
-        ("He set a=1 and b=2, or =twice=.", "He set a=1 and b=2, or twice."),
+        ("He set a=1 and b=2, or =twice=; a = b.", "He set a=1 and b=2, or twice; a = b."),
         ("For what other[6a] family[12] is it?", "For what other family is it?"),
         ("The code is a[0] = b[i];", "The code is a[0] = b[i];"),
         # Signatures of notes.
-        (
-            "[27] Read _pathon_ with cod. Hav. See Dindorf. B.",
-            " Read pathon with cod. Hav. See Dindorf.",
-        ),
+        ("[27] Read _pathon_ with Hav. See Dindorf. B.", " Read pathon with Hav. See Dindorf."),
         ('[28] "Quod correxit Hermannus." DINDORF.', ' "Quod correxit Hermannus."'),
         ("[29] It fell in 480 B. C.", " It fell in 480 B. C."),
         ("[30] See vol. II.", " See vol. II."),
@@ -181,10 +178,8 @@ def test_the_body_does_not_change_title_and_language() -> None:
     )
     (document,) = read_text(text)
     assert (document.title, document.language) == ("The Bear A Story for the Young", "en")
-    assert (
-        read_text(text.replace("*** START OF", "Far from the start of"))[0].title
-        == "The Bear A Story for the Young"
-    )
+    (document,) = read_text(text.replace("*** START OF", "Far from the start of"))
+    assert document.title == "The Bear A Story for the Young"
 
 
 def test_contents_end_at_prose_in_a_narrow_book() -> None:
@@ -211,17 +206,8 @@ def test_a_long_text_with_prices_is_not_a_publishers_list() -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        "\n",
-        "* * *\n",
-        "[Illustration: ",
-        "_=[{",
-        "x" + " " * 50,
-        "chapter ",
-        "Contents - - ",
-        "a 1\n",
-        "text of ",
-        "*",
-        "=a",
+        *("\n", "* * *\n", "[Illustration: ", "_=[{", "x" + " " * 50, "chapter ", "Contents - - "),
+        *("a 1\n", "text of ", "*", "=a"),
     ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
@@ -233,18 +219,12 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     assert {document.source for document in read_text(text)} <= {"gutenberg"}
 
 
-def test_marks_of_plain_text() -> None:
-    assert plain("He _was_ there,[12] =indeed=, in snake_case; a = b. [Picture: him]") == (
-        "He was there, indeed, in snake_case; a = b. "
-    )
-    assert plain("[Footnote 3: He was not.]") == "He was not."
-
-
 def test_header_fields() -> None:
     assert read_header("Title: Faust\r\nLanguage: German\r\n") == {
         "title": "Faust",
         "language": "de",
     }
+    assert read_header("Language: Norwegian and Danish") == {"language": "no"}
     assert read_header("Language: Klingon") == {"language": ""}
     assert read_header("no header") == {}
 
@@ -253,39 +233,20 @@ def test_header_fields() -> None:
 @pytest.mark.parametrize(
     ("name", "first", "last"),
     [
-        (
-            "Austen - Pride and Prejudice.txt",
-            "It is a truth universally acknowledged",
-            "With the Gardiners, they were",
-        ),
-        (
-            "Chekhov - The Witch, and Other Stories.txt",
-            "IT was approaching nightfall.",
-            "“Good Christian folk,” Sasha",
-        ),
-        (
-            "Chesterton - Creatures That Once Were Men.txt",
-            "It is certainly a curious fact",
-            "And all around seemed to",
-        ),
-        (
-            "Emshwiller - The Unlearned.txt",
-            "The Chief Officer of Scientific",
-            "Silvers shook his head",
-        ),
-        ("Poe - The Works of Edgar Allan Poe — Volume 2.txt", "At Paris, just after dark", ""),
+        ("Austen - Pride and Prejudice", "It is a truth universally", "With the Gardiners, they"),
+        ("Chekhov - The Witch, and Other Stories", "IT was approaching", "“Good Christian folk,”"),
+        ("Chesterton - Creatures That Once Were Men", "It is certainly", "And all around seemed"),
+        ("Emshwiller - The Unlearned", "The Chief Officer of Scientific", "Silvers shook his head"),
+        ("Poe - The Works of Edgar Allan Poe — Volume 2", "At Paris, just after dark", ""),
     ],
 )
 def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
-    (document,) = Source("text", DATA / "books" / "gutenberg" / name, name).read()
+    path = DATA / "books" / "gutenberg" / f"{name}.txt"
+    (document,) = Source("text", path, path.name).read()
     assert document.source == "gutenberg"
     assert document.paragraphs[0].startswith(first)
     assert document.paragraphs[-1].startswith(last)
-    assert not [
-        paragraph
-        for paragraph in document.paragraphs
-        if "Gutenberg" in paragraph and "tm" in paragraph
-    ]
+    assert "Gutenberg-tm" not in " ".join(document.paragraphs)
 
 
 def test_books_joined_in_one_file_are_all_read() -> None:
