@@ -594,13 +594,14 @@ def test_broken_markup_costs_little() -> None:
     assert clean("{| class=x\n| cell\n\nText stays.") == "Text stays."
 
 
+MARKUP = (
+    "{{ }} [[ ]] {| |} | <ref> </ref> <!-- --> ''' '' = * ( ) ; , . word Ünï 漢字 <math>"
+    " </math> File: ] &lt; {{convert| {{lang| {{date| {{unité| {{s2| {{citation| {{bd| {{{ }}}"
+    " {{x}} &#91;&#91; &#123;{ < > -{ }- __TOC__ <nowiki> </nowiki> # <br> <table> </table> 1"
+    " [ { } <sup> </sup> ref : thumb px"
+)
 PIECES = [
-    *(
-        "{{ }} [[ ]] {| |} | <ref> </ref> <!-- --> ''' '' = * ( ) ; , . word Ünï 漢字 <math>"
-        " </math> File: ] &lt; {{convert| {{lang| {{date| {{unité| {{s2| {{citation| {{bd| {{{ }}}"
-        " {{x}} &#91;&#91; &#123;{ < > -{ }- __TOC__ <nowiki> </nowiki> # <br> <table> </table> 1"
-        " [ { } <sup> </sup> ref : thumb px"
-    ).split(),
+    *MARKUP.split(),
     *("\n", "\n\n", " ", "<ref name=a/>", "[http://a ", "\x01", "\x02", "\ufffc"),
 ]
 
@@ -622,12 +623,13 @@ def test_never_raises_and_leaves_no_markup(markup: str, language: str) -> None:
         assert any(map(str.isalpha, paragraph))
 
 
+HOSTILE_MARKUP = (
+    "{{ [[ <ref> <!-- ( {{[[}} <sup> {{nowrap| [[a| {{convert|1|to| -{a: &# = <nowiki> _"
+    " {{template: [[File: {{lang-de| {{formatnum:1 }} ]] {{{{ {{{a| ''''' <ref [[[[ |}} {{#if:"
+    " {{unité|1|a|2| -{a;b: <table> &lt;ref&gt; 「{{x}}、"
+)
 HOSTILE = [
-    *(
-        "{{ [[ <ref> <!-- ( {{[[}} <sup> {{nowrap| [[a| {{convert|1|to| -{a: &# = <nowiki> _"
-        " {{template: [[File: {{lang-de| {{formatnum:1 }} ]] {{{{ {{{a| ''''' <ref [[[[ |}} {{#if:"
-        " {{unité|1|a|2| -{a;b: <table> &lt;ref&gt; 「{{x}}、"
-    ).split(),
+    *HOSTILE_MARKUP.split(),
     *("<ref name=a ", "\n{|", "\n|}", "[http://a ", "'''a ", "({{x}}; ", "\n", " \n", "word "),
     *("{{x}} ", "\n{{a\n", "(a; {{IPA}}, ", "<a ", "a '' ", "{{x}}\n \n", " ", "{{sfn}} , "),
     *("(" + "x" * 70 + "{{x}}", "\n{|\n|-\n| a\n", "\n{|\n|}", "{{citation|a}} "),
