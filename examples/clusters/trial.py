@@ -501,10 +501,9 @@ def make_mistake(cluster: Cluster) -> None:
     with cluster.trial("a mistake of the user's, found by a worker"):
         damaged = f"{cluster.folder('damaged')}/ruined.xml"
         script = (
-            "import os, sys\n"
-            "from clozeworks.pipeline import storage\n"
-            "path = sys.argv[1]\n"
-            "with storage.write_atomically(path, os.path.dirname(path)) as file:\n"
+            "import sys\n"
+            "from clozeworks.pipeline.storage.directory import write_file\n"
+            "with write_file(sys.argv[1]) as file:\n"
             "    file.write(b'<mediawiki><page><title>A</title>' * 99)\n"
         )
         if cluster.store is None:

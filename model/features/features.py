@@ -23,12 +23,11 @@ import pyarrow.parquet as pq
 import torch
 from torch import nn
 
-from ...pipeline import storage
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from ...pipeline.ragged import indices_of, offsets_of, owners, places
-from ...pipeline.storage.directory import locked, unwritable_as_user_error
+from ...pipeline.storage.directory import write_file
 from ..checkpoint import Checkpoint, files_digest
 from ..copies import local_copy, refuse_remote
 from ..encoders.catalogue import make_encoder
@@ -104,11 +103,8 @@ def extract_features(
         schema = extractor.schema.with_metadata(footer)
         # A dictionary of words saves space; hidden states hardly repeat.
         words: Any = ["word", "token"]
-        work = f"{output}.work"
         with (
-            locked(work),
-            unwritable_as_user_error(output),
-            storage.write_atomically(str(output), f"{work}/tmp") as file,
+            write_file(str(output)) as file,
             pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
             ) as writer,
@@ -124,7 +120,6 @@ def extract_features(
                     rate = clock.rates()["tokens_per_second"]
                     live = {"step": num_done, "steps": num_texts, "tokens_per_second": rate}
                     progress({"stage": "features", **live})
-        storage.remove(work)
         if extractor.num_cut:
             print_notice(
                 f"Cut {extractor.num_cut:,} of {num_texts:,} texts to {extractor.max_length} "

@@ -12,16 +12,13 @@ from .files import (
     folder_names,
     glob_root,
     has_wildcard,
-    is_missing,
     is_remote,
     join,
     list_files,
     open_input,
     read_bytes,
     remove,
-    remove_leftovers,
     version_of,
-    write_atomically,
 )
 from .remote import download, upload
 
@@ -35,15 +32,12 @@ __all__ = [
     "folder_names",
     "glob_root",
     "has_wildcard",
-    "is_missing",
     "is_remote",
     "join",
     "list_files",
     "open_input",
     "read_bytes",
     "remove",
-    "remove_leftovers",
     "upload",
     "version_of",
-    "write_atomically",
 ]

@@ -16,21 +16,26 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from .. import storage
 from ..errors import UserError
+from .remote import upload_open
 
 WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
 LOCK = ".lock"
+SPOOL_BYTES = 16 << 20
+"""A remote file being written is kept in memory up to this size, then in a local temporary file."""
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 # Faults that the user can fix: no space, no permission, or something else in the directory's place.
@@ -71,6 +76,38 @@ def unwritable_as_user_error(path: object, errors: frozenset[int] = NOT_WRITABLE
 
 
 @contextmanager
+def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
+    """Open a file for writing bytes that appears at `path` only when it is complete; an error or a
+    kill leaves nothing.
+
+    A local file is written in `temporary_directory`, on the same filesystem, and renamed at the
+    end; a remote one is written on this machine and uploaded at the end.
+    """
+    if "://" in path:
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spooled:
+            file = cast(BinaryIO, spooled)
+            yield file
+            file.seek(0)
+            upload_open(file, path)
+        return
+    # A random name: two processes may write the same file, and the last one wins.
+    temporary = os.path.join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
+    os.makedirs(temporary_directory, exist_ok=True)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    try:
+        with open(temporary, "w+b") as file:
+            yield file
+            # Without it a power failure could leave the new name on an empty file.
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+@contextmanager
 def locked(path: str, output: str | None = None) -> Iterator[None]:
     """Hold the lock of a directory, created if need be; raise `UserError` if another process holds
     it.
@@ -79,7 +116,7 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
     """
     output = output or path
     descriptor = None
-    if not storage.is_remote(path):
+    if "://" not in path:
         descriptor = _lock(path, output)
     if descriptor is None:
         with _lock_file(path, output):
@@ -111,8 +148,9 @@ def _lock(path: str, output: str) -> int | None:
         except OSError:
             os.close(descriptor)
             return None
-        if _is_at(path, descriptor):
-            return descriptor
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return descriptor
         os.close(descriptor)  # its owner removed it between our open and our lock
 
 
@@ -122,9 +160,7 @@ def _lock_file(path: str, output: str) -> Iterator[None]:
     folder = storage.join(path, LOCK)
     own_name = uuid.uuid4().hex
     owner = f"process {os.getpid()} on {socket.gethostname()}"
-    with storage.write_atomically(
-        storage.join(folder, own_name), storage.join(path, TEMPORARY)
-    ) as file:
+    with write_atomically(f"{folder}/{own_name}", storage.join(path, TEMPORARY)) as file:
         file.write(owner.encode())
     try:
         # Stores list a file as soon as it is written: of two that begin at once, at least one sees
@@ -144,13 +180,6 @@ def _lock_file(path: str, output: str) -> Iterator[None]:
         storage.remove(storage.join(folder, own_name))
         with suppress(OSError):  # not empty, or in a store, where there are no folders
             os.rmdir(folder)
-
-
-def _is_at(path: str, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _share(descriptor: int) -> bool:
@@ -185,17 +214,21 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     """Open a single file for writing, which appears when it is complete; raise `UserError` if it
     cannot be written.
     """
+    if storage.is_remote(path):  # written by one request
+        with write_atomically(path, "") as file:
+            yield file
+        return
     # Renaming a file over /dev/stdout or a pipe would replace it instead of writing to it.
-    exists_here = not storage.is_remote(path) and os.path.exists(path)
-    if exists_here and not os.path.isfile(path):
+    if os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
-    # An object store's file is written by one request.
-    lock = nullcontext() if storage.is_remote(path) else locked(work, path)
-    with lock, unwritable_as_user_error(path):
+    with locked(work, path), unwritable_as_user_error(path):
         try:
-            storage.remove_leftovers(path, work)
-            with storage.write_atomically(path, work) as file:
+            # What killed processes have left here; other files are the user's.
+            own_name = re.compile(re.escape(os.path.basename(path)) + r"\.[0-9a-f]{32}")
+            for name in filter(own_name.fullmatch, storage.file_names(work)):
+                storage.remove(f"{work}/{name}")
+            with write_atomically(path, work) as file:
                 yield file
         finally:
             with suppress(OSError):  # a folder of the user's is not empty
@@ -218,7 +251,7 @@ class OutputDirectory:
         it cannot be written.
         """
         try:
-            with storage.write_atomically(self.file(name), self.file(TEMPORARY)) as file:
+            with write_atomically(self.file(name), self.file(TEMPORARY)) as file:
                 yield file
         except OSError as error:
             place = self.path
@@ -250,7 +283,11 @@ class OutputDirectory:
             try:
                 folder.mkdir(parents=True)
                 yield folder
-                _flush_files(folder)
+                # Or a power failure could leave empty files.
+                for path in folder.rglob("*"):
+                    if path.is_file():
+                        with path.open("rb") as file:
+                            os.fsync(file.fileno())
                 target.parent.mkdir(parents=True, exist_ok=True)
                 # A folder cannot be renamed over one that is not empty.
                 if target.exists():
@@ -264,13 +301,3 @@ class OutputDirectory:
         """Delete files and folders of this directory in this order, if they exist."""
         for name in names:
             storage.remove(self.file(name))
-
-
-def _flush_files(folder: Path) -> None:
-    """Have all files below a folder written to the disk, so that a power failure cannot
-    leave empty ones.
-    """
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())

@@ -8,12 +8,10 @@ import glob as local_glob
 import os
 import re
 import shutil
-import tempfile
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from .remote import (
     folders_of_remote,
@@ -22,11 +20,7 @@ from .remote import (
     remote_version,
     remove_remote,
     stat_remote,
-    upload_open,
 )
-
-SPOOL_BYTES = 16 << 20
-"""A remote file being written is kept in memory up to this size, then in a local temporary file."""
 
 
 def is_remote(path: str) -> bool:
@@ -79,14 +73,6 @@ def exists(path: str) -> bool:
     return os.path.isfile(path)
 
 
-def is_missing(path: str) -> bool:
-    """Tell whether there is neither a file nor a directory at `path`."""
-    if is_remote(path):
-        kind, _ = stat_remote(path)
-        return kind == "NotFound"
-    return not os.path.exists(path)
-
-
 def file_names(directory: str) -> list[str]:
     """Return the sorted names of the files directly in `directory`; none if it does not exist."""
     if is_remote(directory):
@@ -118,47 +104,6 @@ def file_sizes(directory: str) -> dict[str, int]:
     for name in file_names(directory):
         sizes[name] = os.path.getsize(os.path.join(directory, name))
     return sizes
-
-
-@contextmanager
-def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes that appears at `path` only when it is complete; an error or a
-    kill leaves nothing.
-
-    A local file is written in `temporary_directory`, on the same filesystem, and renamed at the
-    end; a remote one is written on this machine and uploaded at the end.
-    """
-    if is_remote(path):
-        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spooled:
-            file = cast(BinaryIO, spooled)
-            yield file
-            file.seek(0)
-            upload_open(file, path)
-        return
-    # A random name: two processes may write the same file, and the last one wins.
-    temporary = join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
-    os.makedirs(os.path.dirname(temporary), exist_ok=True)
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    try:
-        with open(temporary, "w+b") as file:
-            yield file
-            # Without it a power failure could leave the new name on an empty file.
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def remove_leftovers(path: str, temporary_directory: str) -> None:
-    """Delete what killed processes have left of `write_atomically`; no other may be writing."""
-    if is_remote(path):
-        return
-    temporary_name = re.compile(re.escape(os.path.basename(path)) + r"\.[0-9a-f]{32}")
-    for name in file_names(temporary_directory):
-        if temporary_name.fullmatch(name):
-            remove(join(temporary_directory, name))
 
 
 def remove(path: str) -> None:

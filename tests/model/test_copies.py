@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from clozeworks.model.copies import local_copy, refuse_remote
-from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.storage.directory import write_file
 
 from tests.fixtures.object_stores import object_store
 
@@ -17,7 +17,7 @@ def bucket() -> Iterator[str]:
 
 
 def write(path: str, content: bytes) -> None:
-    with storage.write_atomically(path, "") as file:
+    with write_file(path) as file:
         file.write(content)
 
 

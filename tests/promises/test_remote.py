@@ -21,6 +21,7 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.runner import check_runner
+from clozeworks.pipeline.storage.directory import write_file
 
 from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.object_stores import object_store
@@ -70,7 +71,7 @@ def contents(folder: str, *names: str) -> dict[str, bytes]:
 
 def upload(texts: Path, folder: str) -> str:
     for path in sorted(texts.iterdir()):
-        with storage.write_atomically(f"{folder}/texts/{path.name}", f"{folder}/tmp") as file:
+        with write_file(f"{folder}/texts/{path.name}") as file:
             file.write(path.read_bytes())
     return f"{folder}/texts"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.storage import files
+from clozeworks.pipeline.storage import directory
 from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
     canonical_json,
@@ -155,7 +155,7 @@ def test_a_full_disk_and_a_missing_permission_are_one_line(
 def test_a_full_temporary_folder_of_this_machine_is_named_for_a_remote_file(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(files, "SPOOL_BYTES", 1)
+    monkeypatch.setattr(directory, "SPOOL_BYTES", 1)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     monkeypatch.setattr(socket, "gethostname", lambda: "worker7")
     with object_store("s3") as root:
@@ -274,7 +274,7 @@ def test_where_no_lock_can_be_a_file_is_one(unlockable: str):
 
 def test_the_lock_file_of_a_killed_process_is_named(unlockable: str):
     left = f"{unlockable}/.lock/0"
-    with storage.write_atomically(left, f"{unlockable}/.work") as file:
+    with write_file(left) as file:
         file.write(b"process 1 on elsewhere")
     for _ in range(2):
         refused = pytest.raises(UserError, match=f"If it was killed, delete {left} and rerun")

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.storage import files, remote
+from clozeworks.pipeline.storage import remote
+from clozeworks.pipeline.storage.directory import SPOOL_BYTES, write_file
 
 from tests.fixtures.object_stores import object_store
 
@@ -43,7 +44,7 @@ def s3() -> Iterator[str]:
 
 
 def write(path: str, content: bytes) -> None:
-    with storage.write_atomically(path, f"{os.path.dirname(path)}/.work/tmp") as file:
+    with write_file(path) as file:
         file.write(content)
 
 
@@ -68,11 +69,6 @@ def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
     assert storage.read_bytes(f"{folder}/a.txt") == b"replaced"
     assert storage.exists(f"{folder}/a.txt")
     assert not storage.exists(folder)
-    assert [storage.is_missing(path) for path in (folder, f"{folder}/a.txt", f"{folder}/a")] == [
-        False,
-        False,
-        True,
-    ]
     assert not storage.exists(f"{folder}/a")
     assert storage.file_sizes(folder) == {".e.txt": 6, "a.txt": 8, "b.txt": 5}
     assert storage.file_names(folder) == [".e.txt", "a.txt", "b.txt"]
@@ -107,10 +103,10 @@ def test_a_file_is_read_from_anywhere_and_line_by_line(folder: str):
 
 
 def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
-    for content in (b"half", b"half" * files.SPOOL_BYTES):
+    for content in (b"half", b"half" * SPOOL_BYTES):
         with (
             pytest.raises(RuntimeError),
-            storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file,
+            write_file(f"{folder}/a") as file,
         ):
             file.write(content)
             raise RuntimeError
@@ -118,7 +114,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
     write(f"{folder}/a", b"whole")
     with (
         pytest.raises(RuntimeError),
-        storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file,
+        write_file(f"{folder}/a") as file,
     ):
         raise RuntimeError
     assert storage.read_bytes(f"{folder}/a") == b"whole"
@@ -176,13 +172,12 @@ def message(path: str, kind: type[Exception] = UserError) -> str:
 def test_a_missing_bucket_is_said_to_be_missing(scheme: str):
     uses: list[Callable[[str], object]] = [
         storage.exists,
-        storage.is_missing,
         storage.file_sizes,
         storage.find_files,
         lambda path: write(path, b""),
     ]
     with object_store(scheme) as bucket:
-        assert storage.is_missing(f"{bucket}/x")
+        assert not storage.exists(f"{bucket}/x")
         for use in uses:
             with pytest.raises(
                 UserError,
@@ -328,17 +323,10 @@ def test_a_kill_while_writing_leaves_nothing(tmp_path: Path):
     path = tmp_path / "a"
     with (
         pytest.raises(KeyboardInterrupt),
-        storage.write_atomically(str(path), str(tmp_path / "tmp")) as file,
+        write_file(str(path)) as file,
     ):
         file.write(b"half")
         raise KeyboardInterrupt
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_a_folder_in_the_place_of_a_file_is_not_written_over(tmp_path: Path):
-    (tmp_path / "a").mkdir()
-    with pytest.raises(IsADirectoryError):
-        write(str(tmp_path / "a"), b"whole")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -478,14 +466,13 @@ def refusing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     [
         storage.read_bytes,
         storage.exists,
-        storage.is_missing,
         storage.file_sizes,
         storage.find_files,
         storage.remove,
         lambda path: storage.download(path, "local"),
         lambda path: write(path, b"text"),
     ],
-    ids=["read", "exists", "is_missing", "sizes", "find", "remove", "download", "write"],
+    ids=["read", "exists", "sizes", "find", "remove", "download", "write"],
 )
 def test_a_refusal_is_the_users_mistake_and_a_fault_of_the_store_is_not(
     use: Callable[[str], object], refusing_store: list[int]
@@ -500,7 +487,7 @@ def test_a_refusal_is_the_users_mistake_and_a_fault_of_the_store_is_not(
 @pytest.mark.slow
 def test_a_store_that_is_busy_for_a_while_is_asked_again(refusing_store: list[int]):
     refusing_store[:] = [503, 503, 503, 200]
-    assert storage.is_missing("s3://bucket/key") is False
+    assert storage.exists("s3://bucket/key")
     assert refusing_store == [200]
 
 
