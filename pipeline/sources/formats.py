@@ -13,7 +13,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -370,9 +369,12 @@ def read_range(
     input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of one range; what cannot be read is counted in `counters`."""
-    file_format = FORMATS[input_range.format]
-    with file_format.open(input_range.path) as opened:
-        yield from file_format.read(opened, input_range, config, counters)
+    read = FORMATS[input_range.format].read
+    if input_range.format == "hf":
+        yield from read(hub.open_set(input_range.path), input_range, config, counters)
+        return
+    with storage.open_input(input_range.path) as file:
+        yield from read(file, input_range, config, counters)
 
 
 def _plan_whole(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -387,12 +389,12 @@ def _read_nothing(
 
 
 class Format(NamedTuple):
-    """The functions that cut an input of one format into ranges, and that read a range."""
+    """The functions that cut an input of one format into ranges, and that read a range of an open
+    file or `hub.DataSet`.
+    """
 
     plan: Callable[[Input, int, IngestConfig], list[InputRange]]
     read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
-    open: Callable[[str], AbstractContextManager[Any]] = storage.open_input
-    """Opens an input for `read`: a file, or a `hub.DataSet`."""
 
 
 FORMATS = {
@@ -402,7 +404,7 @@ FORMATS = {
     "csv": Format(plan_delimited, read_delimited),
     "tsv": Format(plan_delimited, read_delimited),
     "parquet": Format(plan_table, read_table),
-    "hf": Format(plan_data_set, read_data_set, hub.opened_set),
+    "hf": Format(plan_data_set, read_data_set),
     "text": Format(_plan_whole, read_book),
     "gutenberg": Format(_plan_whole, read_book),
     EMPTY_FILE: Format(_plan_whole, _read_nothing),

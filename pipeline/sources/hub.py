@@ -3,8 +3,7 @@ as a whole.
 
 The name of a data set is ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before
 it, or the path of a folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data
-files (``PATH[:config[:split]]``). `open_set` opens a split, `splits` lists them, and `named_split`
-returns the one that a name ends in. ``datasets`` is imported only inside the functions; this module
+files (``PATH[:config[:split]]``). ``datasets`` is imported only inside the functions; this module
 needs neither Beam nor sentencex.
 """
 
@@ -12,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -77,19 +75,19 @@ def is_saved(path: str) -> bool:
 
 def folder_of(name: str) -> str | None:
     """Return the folder that a name gives; None for a data set of the Hub."""
-    path = _parse(name).path
+    path, _, _ = _parse(name)
     return path if os.path.isdir(path) else None
 
 
 def splits(name: str) -> list[str]:
     """Return the splits of a data set; raise `UserError` if there is no such set."""
-    return list(_find(_parse(name)).rows_by_split)
+    return list(_find(name).rows_by_split)
 
 
 def named_split(name: str) -> str | None:
     """Return the split that a data set's name ends in; raise `UserError` if it does not exist."""
-    found = _find(_parse(name))
-    return found.asked_split and _split_of(found, name)
+    found = _find(name)
+    return found.asked_split and _chosen_split(found, found.asked_split)
 
 
 def open_set(name: str, split: str | None = None) -> DataSet:
@@ -99,77 +97,39 @@ def open_set(name: str, split: str | None = None) -> DataSet:
     A process keeps to the revision of the Hub's set that it opened first. Raise `UserError` if
     there is no such set, or, within seconds, if the Hub cannot be reached.
     """
-    named = _parse(name)
-    if os.path.isdir(named.path):
-        return _open(named, split)  # again, because its files may have changed
-    return _open_on_hub(named, split)
+    if folder_of(name):
+        return _open(name, split)  # again, because its files may have changed
+    return _open_once(name, split)
 
 
-def opened_set(name: str) -> AbstractContextManager[DataSet]:
-    """Open a data set like a file that is read in a ``with`` block."""
-    return nullcontext(open_set(name))
-
-
-class _Name(NamedTuple):
-    """The parts of a data set's name."""
+class _Found(NamedTuple):
+    """The splits of a data set, and what its name says."""
 
     path: str
     """A folder, or owner/name on the Hub."""
     revision: str | None
-    parts: tuple[str, ...]
-    """After colons: of a saved set its split, of others a configuration, perhaps a split too."""
-
-
-def _parse(name: str) -> _Name:
-    """Return the parts of a data set's name; raise `UserError` if it cannot be one."""
-    name = name.removeprefix(PREFIX)
-    if os.path.isdir(name):
-        return _Name(name, None, ())
-    head, *parts = name.split(":")
-    if os.path.isdir(head):
-        return _Name(head, None, tuple(parts))
-    match = _HUB_NAME.fullmatch(head)
-    if match is None or len(parts) > 2:
-        raise UserError(
-            f"{PREFIX}{name} is neither a folder nor the name of a data set: "
-            f"give {PREFIX}owner/name, {PREFIX}owner/name:config, "
-            f"{PREFIX}owner/name:config:split or {PREFIX}FOLDER."
-        )
-    return _Name(match[1], match[2], tuple(parts))
-
-
-class _Found(NamedTuple):
-    """What a name leads to."""
-
-    rows_by_split: Mapping[Any, Any]
-    asked_split: str | None
-    revision: str | None
     config: str
     """Empty for a set that was saved to disk."""
+    asked_split: str | None
+    rows_by_split: Mapping[Any, Any]
     files_by_split: Mapping[Any, Sequence[str]]
 
 
-@lru_cache(maxsize=8)
-def _open_on_hub(named: _Name, split: str | None) -> DataSet:
-    return _open(named, split)
-
-
-def _open(named: _Name, split: str | None) -> DataSet:
-    found = _find(named)
-    split = _split_of(found._replace(asked_split=split or found.asked_split), named.path)
+def _open(name: str, asked_split: str | None) -> DataSet:
+    found = _find(name)
+    path, config = found.path, found.config
+    split = _chosen_split(found, asked_split or found.asked_split)
     rows = found.rows_by_split[split]
     files = found.files_by_split.get(split, [])
-    is_folder = os.path.isdir(named.path)
-    path = named.path if is_folder else f"{named.path}@{found.revision}"
-    address = f"{PREFIX}{path}:{found.config}:{split}"
-    part = f"{found.config}/{split}"
-    if found.config in ("", "default"):  # the library's name for files without configurations
-        part = split
-    if not found.config:
-        address = f"{PREFIX}{path}:{split}"
+    source = path
+    if os.path.isdir(path):
+        source = os.path.basename(os.path.abspath(path))
+    else:
+        path = f"{path}@{found.revision}"
+    if not config:
         num_bytes = rows.data.nbytes
         content: Any = {"fingerprint": rows._fingerprint, "columns": str(rows.features)}
-    elif is_folder:
+    elif os.path.isdir(path):
         num_bytes = sum(os.path.getsize(file) for file in files)
         content = []
         for file in files:
@@ -178,11 +138,23 @@ def _open(named: _Name, split: str | None) -> DataSet:
             # Not their times: a copy elsewhere has the same content.
             content.append([os.path.basename(file), os.path.getsize(file), digest_of(head)])
     else:
-        num_bytes = _bytes_on_hub(files, path)
-        content = {"revision": found.revision, "config": found.config, "split": split}
+        from huggingface_hub import HfApi
+
+        prefix = f"hf://datasets/{path}/"
+        paths = [file.removeprefix(prefix) for file in files if file.startswith(prefix)]
+        num_bytes = 0
+        if paths:
+            infos = HfApi().get_paths_info(
+                found.path, paths, revision=found.revision, repo_type="dataset"
+            )
+            num_bytes = sum(getattr(info, "size", 0) for info in infos)  # a folder has none
+        content = {"revision": found.revision, "config": config, "split": split}
+    part = f"{config}/{split}"
+    if config in ("", "default"):  # the library's name for files without configurations
+        part = split
     return DataSet(
-        address=address,
-        source=os.path.basename(os.path.abspath(path)) if is_folder else named.path,
+        address=f"{PREFIX}{path}:{config}:{split}" if config else f"{PREFIX}{path}:{split}",
+        source=source,
         part=part,
         num_bytes=num_bytes,
         digest=digest_of(content),
@@ -190,39 +162,68 @@ def _open(named: _Name, split: str | None) -> DataSet:
     )
 
 
-def _split_of(found: _Found, name: str) -> str:
+_open_once = lru_cache(maxsize=8)(_open)
+
+
+def _chosen_split(found: _Found, split: str | None) -> str:
     """Return the split that was asked for, or train, or the only one."""
     available = list(map(str, found.rows_by_split))
-    split = found.asked_split
+    listed = ", ".join(available)
     if split is None and DEFAULT_SPLIT in available:
-        split = DEFAULT_SPLIT
-    if split is None and len(available) == 1:
-        (split,) = available
+        return DEFAULT_SPLIT
+    if split is None and len(available) > 1:
+        raise UserError(f"{PREFIX}{found.path} has several splits: choose one of {listed}.")
+    split = split or available[0]
     if split not in available:
-        listed = ", ".join(available)
-        name = PREFIX + name.removeprefix(PREFIX)
-        if split is None:
-            raise UserError(f"{name} has several splits: choose one of {listed}.")
-        raise UserError(f"{name} has no split {split!r}; it has {listed}.")
+        raise UserError(f"{PREFIX}{found.path} has no split {split!r}; it has {listed}.")
     return split
 
 
-def _find(named: _Name) -> _Found:
+def _parse(name: str) -> tuple[str, str | None, list[str]]:
+    """Return the folder, or owner/name on the Hub, the revision, and the parts after colons of a
+    data set's name: of a saved set its split, of others a configuration, perhaps a split too.
+    """
+    name = name.removeprefix(PREFIX)
+    if os.path.isdir(name):
+        return name, None, []
+    head, *parts = name.split(":")
+    if os.path.isdir(head):
+        return head, None, parts
+    match = _HUB_NAME.fullmatch(head)
+    if match is None or len(parts) > 2:
+        raise UserError(
+            f"{PREFIX}{name} is neither a folder nor the name of a data set: "
+            f"give {PREFIX}owner/name, {PREFIX}owner/name:config, "
+            f"{PREFIX}owner/name:config:split or {PREFIX}FOLDER."
+        )
+    return match[1], match[2], parts
+
+
+def _find(name: str) -> _Found:
     """Open all splits of a data set, at the revision that the Hub has now."""
+    path, revision, parts = _parse(name)
     datasets = _datasets()
-    if is_saved(named.path):
-        asked_split = named.parts[0] if named.parts else None
-        return _Found(_saved_splits(named.path), asked_split, None, "", {})
-    path = named.path
-    revision = None
+    if is_saved(path):
+        try:
+            saved = datasets.load_from_disk(path)
+        except IndexError:
+            # `datasets` may save no file for a data set without rows, which it then cannot load.
+            raise UserError(
+                f"{path} is, or contains, a data set without rows: remove it."
+            ) from None
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            reason = _one_line(error)
+            raise UserError(f"{path} cannot be read as a saved data set: {reason}.") from error
+        if not isinstance(saved, datasets.DatasetDict):
+            saved = {str(saved.split or DEFAULT_SPLIT): saved}
+        return _Found(path, None, "", parts[0] if parts else None, saved, {})
     if not os.path.isdir(path):
-        revision = _newest_revision(named)
+        revision = _newest_revision(path, revision)
     try:
         configs = datasets.get_dataset_config_names(path, revision=revision)
-        parts = named.parts
-        if len(configs) == len(parts) == 1 and parts != tuple(configs):
+        if len(configs) == len(parts) == 1 and parts != configs:
             # With a single configuration people name only the split.
-            parts = (*configs, *parts)
+            parts = [*configs, *parts]
         config, asked_split = (*parts, None, None)[:2]
         # An unknown configuration is refused with those that there are.
         builder = datasets.load_dataset_builder(path, config, revision=revision)
@@ -230,23 +231,7 @@ def _find(named: _Name) -> _Found:
     except (OSError, ValueError, RuntimeError) as error:
         raise _not_opened(path, error) from error
     files_by_split = builder.config.data_files or {}
-    return _Found(rows_by_split, asked_split, revision, builder.config.name, files_by_split)
-
-
-def _saved_splits(folder: str) -> Mapping[Any, Any]:
-    datasets = _datasets()
-    try:
-        saved = datasets.load_from_disk(folder)
-    except IndexError:
-        # `datasets` may save no file for a data set without rows, which it then cannot load.
-        raise UserError(f"{folder} is, or contains, a data set without rows: remove it.") from None
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise UserError(
-            f"{folder} cannot be read as a saved data set: {_one_line(error)}."
-        ) from error
-    if isinstance(saved, datasets.DatasetDict):
-        return saved
-    return {str(saved.split or DEFAULT_SPLIT): saved}
+    return _Found(path, revision, builder.config.name, asked_split, rows_by_split, files_by_split)
 
 
 def _datasets() -> Any:
@@ -264,45 +249,28 @@ def _datasets() -> Any:
     return datasets
 
 
-def _newest_revision(named: _Name) -> str | None:
-    """Return the commit that a data set of the Hub is at, so that every process reads the same
-    rows.
-    """
+def _newest_revision(path: str, revision: str | None) -> str | None:
+    """Return the commit that a data set of the Hub is at, so that all processes read the same."""
     from huggingface_hub import HfApi, errors
 
     try:
-        info = HfApi().dataset_info(named.path, revision=named.revision, timeout=REACH_TIMEOUT_S)
+        return HfApi().dataset_info(path, revision=revision, timeout=REACH_TIMEOUT_S).sha
     except errors.RepositoryNotFoundError as error:  # a gated one too
         raise UserError(
-            f"{PREFIX}{named.path} is neither a folder here nor a data set of the Hugging Face Hub "
+            f"{PREFIX}{path} is neither a folder here nor a data set of the Hugging Face Hub "
             "that you may read: correct the name, or, if it is private or gated, ask for access "
             "and run `hf auth login`."
         ) from error
     except errors.HfHubHTTPError as error:
-        name = f"{named.path}@{named.revision}" if named.revision else named.path
-        raise _not_opened(name, error) from error
+        raise _not_opened(f"{path}@{revision}" if revision else path, error) from error
     except Exception as error:
         # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
         # than once.
         raise UserError(
-            f"{PREFIX}{named.path} is not a folder here, and the Hugging Face Hub cannot be "
+            f"{PREFIX}{path} is not a folder here, and the Hugging Face Hub cannot be "
             f"reached ({_one_line(error)}): check the name and the network, or save_to_disk the "
             f"data set on another machine and give {PREFIX}FOLDER."
         ) from error
-    return info.sha
-
-
-def _bytes_on_hub(files: Sequence[str], path: str) -> int:
-    """Return the size of files of a data set at a revision."""
-    from huggingface_hub import HfApi
-
-    prefix = f"hf://datasets/{path}/"
-    paths = [file.removeprefix(prefix) for file in files if file.startswith(prefix)]
-    if not paths:
-        return 0
-    name, _, revision = path.partition("@")
-    infos = HfApi().get_paths_info(name, paths, revision=revision, repo_type="dataset")
-    return sum(getattr(info, "size", 0) for info in infos)  # a folder has none
 
 
 def _not_opened(name: str, error: Exception) -> UserError:

@@ -4,8 +4,8 @@ Documents that `ingest` wrote stay as they are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress
-from typing import Any, BinaryIO, NamedTuple
+from itertools import compress
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -102,15 +102,17 @@ def read_table(
             fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
             num_rows = min(BATCH_ROWS, fitting_rows + 1)
             batches = parquet.iter_batches(num_rows, row_groups=[group], columns=names)
-            location = f"{name}, row group {group}"
-            numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
             num_compressed = 0
             for chunk in map(metadata.column, range(metadata.num_columns)):
                 column = chunk.path_in_schema
                 if column in names or outermost(column) in names:
                     num_compressed += chunk.total_compressed_size
-            bounded = _bounded(numbered, num_compressed, location, counters)
-            yield from _documents(bounded, schema, table, counters, input_range.path)
+            location = f"{name}, row group {group}"
+            numbered = _numbered(
+                batches, first_row, "unreadable_row_group", location, counters, num_compressed
+            )
+            rows = with_partition(_rows(numbered, table, counters), input_range.path)
+            yield from row_documents(rows, table, counters)
         first_row += metadata.num_rows
 
 
@@ -163,10 +165,10 @@ def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> li
     ranges = data_set.cut(starts)
     schema = opened.schema
     if schema is None and ranges:
-        for shard in _shards(opened, ranges[0], None):
-            for _, batch in _shard_batches(shard, data_set.name, Counters()):
-                schema = batch.schema
-                break
+        _, batches = next(_shards(opened, ranges[0], None, Counters()))
+        for _, batch in batches:
+            schema = batch.schema
+            break
     if schema is not None:
         _columns_to_read(schema, data_set.name, Columns.of(config))
     return ranges
@@ -177,75 +179,61 @@ def read_data_set(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name. Raise `UserError` if there is no text in
-    the text column.
+    The source of rows of no wiki is the data set's name. `counters` gets ``unreadable_shard``, and
+    what `row_documents` names. Raise `UserError` if there is no text in the text column.
     """
     documents = config.documents
     if documents == "auto" and data_set.source in SETS_OF_SENTENCES:
         documents = "sentence"
-    columns = None
+    columns = Columns.of(config)
+    names = None
     if data_set.schema:
-        columns = _columns_to_read(data_set.schema, input_range.name, Columns.of(config))
-    for shard in _shards(data_set, input_range, columns):
-        stem = data_set.part
-        if not data_set.is_on_disk:
-            stem = f"{stem}/{shard.number}"
+        names = _columns_to_read(data_set.schema, input_range.name, columns)
+    for stem, batches in _shards(data_set, input_range, names, counters):
         table = Table(
             name=f"{data_set.source}:{stem}",
             stem=stem,
             source=data_set.source,
-            columns=Columns.of(config),
+            columns=columns,
             documents=documents,
         )
-        batches = _shard_batches(shard, input_range.name, counters)
-        yield from _documents(batches, data_set.schema, table, counters)
-
-
-class _Shard(NamedTuple):
-    """A part of a data set that is read by itself."""
-
-    number: int
-    first_row: int
-    rows: Any
+        yield from row_documents(_rows(batches, table, counters), table, counters)
 
 
 def _shards(
-    data_set: hub.DataSet, input_range: InputRange, columns: Sequence[str] | None
-) -> Iterator[_Shard]:
-    """Yield the shards of a range, with some of the columns (None: all).
-
-    There is only one shard if the data set was saved to disk.
+    data_set: hub.DataSet,
+    input_range: InputRange,
+    columns: list[str] | None,
+    counters: Counters,
+) -> Iterator[tuple[str, NumberedBatches]]:
+    """Yield the prefix of ids and the rows, with some of the columns (None: all), of each shard in
+    a range; a data set that was saved to disk is one shard.
     """
     rows = data_set.rows
     if columns:
-        rows = rows.select_columns(list(columns))
+        rows = rows.select_columns(columns)
     rows = rows.with_format("arrow")
     # A range of rows if the data set was saved to disk, else of shards: see `plan_data_set`.
     start = input_range.start
     stop = input_range.stop
     if data_set.is_on_disk:
-        if stop is None:
-            stop = len(rows)
-        yield _Shard(number=0, first_row=start, rows=rows.select(range(start, stop)))
+        shard = rows.select(range(start, stop or len(rows)))
+        location = f"{input_range.name}, shard 0"
+        batches = _small_batches(shard)
+        yield data_set.part, _numbered(batches, start, "unreadable_shard", location, counters)
         return
     num_shards = rows.num_shards
-    if stop is None:
-        stop = num_shards
-    for index in range(start, stop):
+    for index in range(start, stop or num_shards):
         shard = rows.shard(num_shards=num_shards, index=index)
-        yield _Shard(number=index, first_row=0, rows=shard)
+        location = f"{input_range.name}, shard {index}"
+        numbered = _numbered(_small_batches(shard), 0, "unreadable_shard", location, counters)
+        yield f"{data_set.part}/{index}", numbered
 
 
-def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatches:
-    """Yield the rows of a shard, a few at a time; `counters` gets ``unreadable_shard``."""
-    location = f"{name}, shard {shard.number}"
-    batches = (
-        small
-        for table in shard.rows.iter(batch_size=BATCH_ROWS)
-        for batch in table.to_batches()
-        for small in cut_batch(batch)
-    )
-    return _numbered(batches, shard.first_row, "unreadable_shard", location, counters)
+def _small_batches(shard: Any) -> Iterator[pa.RecordBatch]:
+    for table in shard.iter(batch_size=BATCH_ROWS):
+        for batch in table.to_batches():
+            yield from cut_batch(batch)
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -283,55 +271,31 @@ def _numbered(
     damage: str,
     location: str,
     counters: Counters,
+    num_compressed: int | None = None,
 ) -> NumberedBatches:
-    """Yield the batches up to the first one that is damaged, which is counted as `damage`."""
-    with counted_damage(damage, location, counters):
-        for batch in map(_as_strings, batches):
-            yield first_row, batch
-            first_row += batch.num_rows
-
-
-def _bounded(
-    batches: NumberedBatches, num_compressed: int, location: str, counters: Counters
-) -> NumberedBatches:
-    """Yield the batches up to where they turn out to be a bomb: ``compression_bomb``.
+    """Yield the batches up to the first one that is damaged, which is counted as `damage`, or to
+    where they turn out to be a bomb (``compression_bomb``) if `num_compressed` bytes hold them.
 
     A dictionary of one long text and the numbers of its rows take a thousand bytes, the rows
     gigabytes.
     """
     num_bytes = 0
-    for first_row, batch in batches:
-        num_bytes += batch.nbytes
-        if is_bomb(num_compressed, num_bytes, TEXT_ALLOWANCE):
-            counters.skip("compression_bomb", f"{location}, from row {first_row}")
-            return
-        yield first_row, batch
-
-
-def _documents(
-    batches: NumberedBatches,
-    schema: pa.Schema | None,
-    table: Table,
-    counters: Counters,
-    path: str = "",
-) -> Iterator[RawDocument]:
-    """Yield the documents of some rows; `schema` is the table's, None if only its rows show it."""
-    # The first batch shows the form of the table, and is then read like the others.
-    first = next(batches, None)
-    if first is None:
-        return
-    _, first_batch = first
-    columns_of_table: pa.Schema = schema or first_batch.schema
-    columns = _columns_to_read(columns_of_table, table.name, table.columns)
-    rows = with_partition(_rows(chain([first], batches), columns, table, counters), path)
-    yield from row_documents(rows, table, counters)
+    with counted_damage(damage, location, counters):
+        for batch in map(_as_strings, batches):
+            num_bytes += batch.nbytes
+            if num_compressed is not None and is_bomb(num_compressed, num_bytes, TEXT_ALLOWANCE):
+                counters.skip("compression_bomb", f"{location}, from row {first_row}")
+                return
+            yield first_row, batch
+            first_row += batch.num_rows
 
 
 def _rows(
-    batches: NumberedBatches, columns: list[str], table: Table, counters: Counters
+    batches: NumberedBatches, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row and its number; a row with too long a text is counted instead."""
     for first_row, batch in batches:
+        columns = _columns_to_read(batch.schema, table.name, table.columns)
         numbers: Sequence[int] = range(first_row, first_row + batch.num_rows)
         # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
         num_bytes = np.zeros(batch.num_rows, dtype=np.int64)
