@@ -26,29 +26,24 @@ def parse_weights(entries: Iterable[str]) -> dict[str, float]:
     weights: dict[str, float] = {}
     for entry in entries:
         for assignment in entry.split(","):
-            name, weight = _parse_weight(assignment)
+            # From the right: a name may contain "=".
+            name, _, value = assignment.rpartition("=")
+            try:
+                weight = float(value)
+            except ValueError:
+                weight = math.nan
+            # NaN compares false with everything, so it is refused here too.
+            if not name or not 0 < weight <= MAX_WEIGHT:
+                raise UserError(
+                    f"`weight` {assignment}: give NAME=WEIGHT, the weight above 0 and at most "
+                    f"{MAX_WEIGHT:g}."
+                )
             if name in weights:
                 raise UserError(
                     f"`weight` {assignment}: {name} has a weight already; give one for each name."
                 )
             weights[name] = weight
     return weights
-
-
-def _parse_weight(assignment: str) -> tuple[str, float]:
-    # From the right: a name may contain "=".
-    name, _, value = assignment.rpartition("=")
-    try:
-        weight = float(value)
-    except ValueError:
-        weight = math.nan
-    # NaN compares false with everything, so it is refused here too.
-    if not name or not 0 < weight <= MAX_WEIGHT:
-        raise UserError(
-            f"`weight` {assignment}: give NAME=WEIGHT, the weight above 0 and at most "
-            f"{MAX_WEIGHT:g}."
-        )
-    return name, weight
 
 
 def plan_mixture(

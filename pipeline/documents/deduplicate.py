@@ -77,20 +77,14 @@ class Deduplicate(Phase):
         # the minimum.
         is_only_unit = len(partitions) == layout.num_key_partitions
         num_candidates = MAX_CANDIDATES if is_only_unit else ENOUGH_DOCUMENTS
+        # Versions of a document under one id share their hashes: each counts once.
+        _, rows = np.unique(decision.kept["validation_hash"].to_numpy(), return_index=True)
+        lowest = decision.kept.take(pa.array(rows[:num_candidates]))
+        columns = lowest.select(["validation_hash", "hash", "num_bytes"]).to_pydict()
         return Deduplicated(
             documents=decision.kept.num_rows,
             left_out=removed.num_rows,
             bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
-            candidates=lowest_candidates(decision.kept, num_candidates),
+            candidates=[Candidate(*values) for values in zip(*columns.values(), strict=True)],
         )
-
-
-def lowest_candidates(keys: pa.Table, num_candidates: int) -> list[Candidate]:
-    """Return the documents with the lowest validation hashes, ascending."""
-    all_hashes = keys["validation_hash"].to_numpy()
-    # Versions of a document under one id share their hashes: each counts once.
-    _, rows = np.unique(all_hashes, return_index=True)
-    chosen = keys.take(pa.array(rows[:num_candidates]))
-    columns = chosen.select(["validation_hash", "hash", "num_bytes"]).to_pydict()
-    return [Candidate(*values) for values in zip(*columns.values(), strict=True)]

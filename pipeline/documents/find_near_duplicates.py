@@ -73,8 +73,18 @@ class FindClusters(Phase):
 
     def do(self, job: Job, unit: Unit) -> Record:
         """Write the texts to remove as near-duplicates."""
-        pairs = _read_pairs(job)
-        sketches = first_sketches(_read_sketches(job, np.unique(pairs)))
+        pairs = np.empty((0, 2), np.uint64)
+        for batch in CANDIDATES.read(job):
+            pairs_of_batch = np.stack([batch["one"].to_numpy(), batch["other"].to_numpy()], axis=1)
+            # After each batch: two nearly equal texts share most bands, so repeats outnumber the
+            # rest.
+            pairs = distinct(np.concatenate([pairs, pairs_of_batch]))
+        texts = np.unique(pairs)
+        chosen: list[pa.RecordBatch] = []
+        for batch in SKETCHES.read(job):
+            is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
+            chosen.append(batch.filter(pa.array(is_candidate)))
+        sketches = first_sketches(pa.Table.from_batches(chosen, SKETCHES.schema))
         similar = similar_pairs(pairs, sketches, self.share)
         # Each row of the sketches is a node of the graph. They are in the order of the documents'
         # hashes, so the first of a cluster is the document that stays:
@@ -89,24 +99,3 @@ class FindClusters(Phase):
         with NEAR_DUPLICATES.write(job, unit.name) as writer:
             writer.write(pa.table([removed_texts, kept_ids], schema=NEAR_DUPLICATES.schema))
         return Record()
-
-
-def _read_pairs(job: Job) -> np.ndarray:
-    """Return the distinct pairs of texts (pairs, 2) that share a band, of all units."""
-    pairs = np.empty((0, 2), np.uint64)
-    for batch in CANDIDATES.read(job):
-        one = batch["one"].to_numpy()
-        other = batch["other"].to_numpy()
-        pairs_of_batch = np.stack([one, other], axis=1)
-        # After each batch: two nearly equal texts share most bands, so repeats outnumber the rest.
-        pairs = distinct(np.concatenate([pairs, pairs_of_batch]))
-    return pairs
-
-
-def _read_sketches(job: Job, texts: np.ndarray) -> pa.Table:
-    """Return the sketches of some texts, of all documents that have them."""
-    chosen: list[pa.RecordBatch] = []
-    for batch in SKETCHES.read(job):
-        is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
-        chosen.append(batch.filter(pa.array(is_candidate)))
-    return pa.Table.from_batches(chosen, SKETCHES.schema)

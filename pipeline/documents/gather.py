@@ -131,6 +131,7 @@ def _write_shard(
 ) -> DocumentsShard:
     """Write the rows of `documents` in this order."""
     documents = documents.select(DOCUMENTS.names)
+    keys = ["source", "language"]
     num_sentences = 0
     num_words = 0
     lengths: list[pa.Table] = []
@@ -142,8 +143,21 @@ def _write_shard(
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
             sentences = rows["sentences"].combine_chunks().flatten()
             num_sentences += len(sentences)
-            num_words += count_words_of(sentences)
-            lengths.append(_lengths(rows))
+            # Words are separated by single spaces, and begin and end each sentence.
+            text, bounds = ragged.flat_text(sentences)
+            num_words += int(np.count_nonzero(np.diff(bounds)))
+            num_words += int(np.count_nonzero(text == ord(" ")))
+            lengths_of_sentences = pc.call_function("utf8_length", [sentences]).to_numpy()
+            offsets = ragged.offsets_in(rows["sentences"].combine_chunks())
+            characters = pa.array(ragged.sums(lengths_of_sentences, offsets))
+            lengths.append(rows.select(keys).append_column("characters", characters))
+    # Documents and characters of each source and language.
+    groups = pa.concat_tables(lengths).group_by(keys)
+    groups = groups.aggregate([("characters", "count"), ("characters", "sum")])
+    groups = groups.rename_columns(
+        {"characters_count": "documents", "characters_sum": "characters"}
+    )
+    groups = groups.sort_by([(key, "ascending") for key in keys])
     return DocumentsShard(
         name=name,
         split=run.split,
@@ -151,36 +165,8 @@ def _write_shard(
         bytes=written.num_bytes,
         sha256=written.sha256,
         counts={"documents": len(order), "sentences": num_sentences, "words": num_words},
-        groups=_groups(pa.concat_tables(lengths)),
+        groups=[DocumentsGroup(**group) for group in groups.to_pylist()],
     )
-
-
-def count_words_of(sentences: pa.StringArray) -> int:
-    """Return the number of words, separated by white space, in sentences that begin and end with
-    one.
-    """
-    text, offsets = ragged.flat_text(sentences)
-    # The sentences lie end to end. A word begins with a sentence, and after a single space.
-    num_sentences = int(np.count_nonzero(np.diff(offsets)))
-    return num_sentences + int(np.count_nonzero(text == ord(" ")))
-
-
-def _lengths(documents: pa.Table) -> pa.Table:
-    """Return source, language and length in characters of each document."""
-    sentences = documents["sentences"].combine_chunks()
-    sentence_lengths = pc.call_function("utf8_length", [sentences.flatten()]).to_numpy()
-    num_characters = ragged.sums(sentence_lengths, ragged.offsets_in(sentences))
-    columns = documents.select(["source", "language"])
-    return columns.append_column("characters", pa.array(num_characters))
-
-
-def _groups(lengths: pa.Table) -> list[DocumentsGroup]:
-    """Return the documents and characters of each source and language, in alphabetical order."""
-    keys = ["source", "language"]
-    sums = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
-    sums = sums.rename_columns({"characters_count": "documents", "characters_sum": "characters"})
-    sums = sums.sort_by([(key, "ascending") for key in keys])
-    return [DocumentsGroup(**row) for row in sums.to_pylist()]
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:

@@ -12,27 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..ragged import begins_run
-from .minhash import (
-    NUM_HASHES,
-    choose_bands,
-    estimate_similarity,
-    hash_bands,
-    hash_shingles,
-    shorten,
-    sign,
-)
+from .minhash import NUM_HASHES, choose_bands, estimate_similarity, hash_bands, shorten
 from .tables import BANDS, SKETCHES
 
 PAIRS_AT_ONCE = 20_000
 """Pairs whose signatures are in memory at a time."""
-
-
-def sketch_text(sentences: Sequence[str]) -> np.ndarray | None:
-    """Return the MinHash signature (uint32) of a document; None if it has no words."""
-    shingles = hash_shingles("\n".join(sentences))
-    if not len(shingles):
-        return None
-    return sign(shingles)
 
 
 def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Table, pa.Table]:
@@ -124,9 +108,7 @@ def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nda
 
 
 def find_first(num_nodes: int, pairs: np.ndarray) -> np.ndarray:
-    """Return for each node the first one of its connected component under `pairs`, by
-    union-find.
-    """
+    """Return for each node the first one of its connected component, by union-find."""
     parents = list(range(num_nodes))
 
     def root(node: int) -> int:

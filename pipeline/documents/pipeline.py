@@ -10,23 +10,31 @@ Text passes from phase to phase in temporary tables alone (`tables` has a drawin
 memory is bounded by a shard.
 """
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Self
+from functools import cached_property, partial
+from typing import Any, Self, cast
 
+import numpy as np
+
+from .. import storage
 from ..config import IngestConfig, RunOptions
 from ..counters import WORDS_LEFT_OUT, count_of, sum_counters
+from ..encodings import UTF_8
 from ..errors import UserError
 from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
 from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
 from ..sources.formats import find_inputs, plan_units
+from ..sources.records import Input
 from ..sources.streams import is_compressed
 from ..storage import absolute
+from ..storage.directory import digest_of
 from ..storage.state import manifest_head
 from ..text.abbreviations import stops_of
 from ..text.wikitext.repair import drop_rare_templates
@@ -34,7 +42,6 @@ from .deduplicate import Deduplicate
 from .duplicates import NEAR_DUPLICATE
 from .find_near_duplicates import FindCandidates, FindClusters
 from .gather import Gather
-from .inputs import fingerprints
 from .layout import SHARD_TEXT_BYTES, IngestSetup, choose_layout
 from .scatter import Scatter, check_languages
 from .tables import (
@@ -46,6 +53,13 @@ from .tables import (
     SCATTERED,
     SKETCHES,
 )
+
+WHOLE_BYTES = 64 << 20
+"""A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
+NUM_SAMPLES = 16
+SAMPLE_BYTES = 1 << 16
+NUM_READERS = 16
+"""Files read at a time, because object stores are slow to answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +96,11 @@ class IngestStage(Stage):
         """Find the input files, and cut them into ranges."""
         config = self.config
         stops_of(config.abbreviations, "")  # raises if the file is wrong
+        libraries = ["sentencex"]  # that the documents depend on
+        if config.near_duplicates is not None:
+            libraries.append("rensa")
         if config.keep_language:
+            libraries.append("py3langid")
             check_languages(config.keep_language)
         inputs, left_out = find_inputs(self.sources, self.output, config)
         num_bytes = sum(file.num_bytes for file in inputs)
@@ -93,22 +111,13 @@ class IngestStage(Stage):
             )
         layout = choose_layout(num_bytes, config)
         return Plan(
-            head=manifest_head("ingest", config, fingerprints(inputs), *self._libraries()),
+            head=manifest_head("ingest", config, fingerprints(inputs), *libraries),
             setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
             units=[
                 Unit(f"range-{number:05d}", planned.num_bytes, list(planned.ranges))
                 for number, planned in enumerate(plan_units(inputs, config))
             ],
         )
-
-    def _libraries(self) -> list[str]:
-        """Return the libraries that the documents depend on."""
-        libraries = ["sentencex"]
-        if self.config.near_duplicates is not None:
-            libraries.append("rensa")
-        if self.config.keep_language:
-            libraries.append("py3langid")
-        return libraries
 
     def needs(self, plan: Plan) -> Needs:
         """Estimate the documents, which are written twice: scattered first, then gathered."""
@@ -156,17 +165,15 @@ class IngestStage(Stage):
 
     def absolute(self) -> Self:
         """Return the stage with absolute paths."""
-        sources = tuple(self._absolute_source(source) for source in self.sources)
-        return replace(self, sources=sources, output=absolute(self.output))
-
-    def _absolute_source(self, source: str) -> str:
-        if source.startswith(hub.PREFIX) or self.config.format == "hf":
-            # A name on the Hub stays; a folder may be followed by a split.
-            folder, colon, split = source.removeprefix(hub.PREFIX).partition(":")
-            if hub.folder_of(source) is None:
-                return source
-            return f"{hub.PREFIX}{absolute(folder)}{colon}{split}"
-        return absolute(source)
+        sources: list[str] = []
+        for source in self.sources:
+            if not source.startswith(hub.PREFIX) and self.config.format != "hf":
+                source = absolute(source)
+            elif hub.folder_of(source) is not None:  # a name on the Hub stays
+                folder, colon, split = source.removeprefix(hub.PREFIX).partition(":")
+                source = f"{hub.PREFIX}{absolute(folder)}{colon}{split}"
+            sources.append(source)
+        return replace(self, sources=tuple(sources), output=absolute(self.output))
 
 
 def ingest(
@@ -199,3 +206,40 @@ def _text_share(file: Mapping[str, Any]) -> float:
     if compressed:
         return 2.8
     return 0.95
+
+
+def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
+    """Return name, format, size and digest of each input, for the manifest; the encoding too if it
+    is not UTF-8.
+    """
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        digests = list(pool.map(_digest, inputs))
+    found: list[dict[str, Any]] = []
+    for file, digest in zip(inputs, digests, strict=True):
+        found.append(
+            {"name": file.name, "format": file.format, "bytes": file.num_bytes, "digest": digest}
+        )
+        if file.encoding != UTF_8:
+            found[-1]["encoding"] = file.encoding
+    return found
+
+
+def _digest(file: Input) -> str:
+    """Return the digest of an input; a large one is sampled, to avoid reading it twice."""
+    if file.digest:
+        return file.digest
+    most_bytes = WHOLE_BYTES
+    if storage.is_remote(file.path):
+        most_bytes = NUM_SAMPLES * SAMPLE_BYTES
+    with storage.open_input(file.path) as content:
+        if file.num_bytes <= most_bytes:
+            blake2b = partial(hashlib.blake2b, digest_size=16)
+            return hashlib.file_digest(cast(Any, content), blake2b).hexdigest()
+        # The first and the last bytes, where formats have their headers and footers, and 14 samples
+        # in between.
+        offsets = np.linspace(0, file.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
+        samples = []
+        for offset in offsets.tolist():
+            content.seek(offset)
+            samples.append(content.read(SAMPLE_BYTES))
+        return digest_of(b"".join(samples))

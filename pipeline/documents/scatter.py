@@ -29,7 +29,8 @@ from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
 from .duplicates import hash_text
 from .layout import check_shard_size
-from .near_duplicates import sketch_tables, sketch_text
+from .minhash import hash_shingles, sign
+from .near_duplicates import sketch_tables
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
 OTHER_LANGUAGES = "documents_in_other_languages"
@@ -78,7 +79,12 @@ class Scatter(Phase):
                 writers[table.name] = writer
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
             for rows in cut_by_size(rows_of_documents, PART_TEXT_BYTES):
-                self._write(rows, writers)
+                for table in (SCATTERED, KEYS):
+                    writers[table.name].write(pa.Table.from_pylist(rows, table.schema))
+                if self.config.near_duplicates is not None:
+                    bands, sketches = sketch_tables(rows, self.config.near_duplicates)
+                    writers[BANDS.name].write(bands)
+                    writers[SKETCHES.name].write(sketches)
                 hashes = np.array([row["hash"] for row in rows], np.uint64)
                 validation_hashes = np.array([row["validation_hash"] for row in rows], np.uint64)
                 buckets = layout.bucket_of(hashes, validation_hashes)
@@ -93,14 +99,6 @@ class Scatter(Phase):
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
             documents=int(bucket_documents.sum()),
         )
-
-    def _write(self, rows: Sequence[Row], writers: dict[str, TableWriter]) -> None:
-        for table in (SCATTERED, KEYS):
-            writers[table.name].write(pa.Table.from_pylist(rows, table.schema))
-        if self.config.near_duplicates is not None:
-            bands, sketches = sketch_tables(rows, self.config.near_duplicates)
-            writers[BANDS.name].write(bands)
-            writers[SKETCHES.name].write(sketches)
 
     def num_documents(self, job: Job) -> int:
         """Return the number of documents scattered, once the phase is finished.
@@ -136,7 +134,9 @@ def _read_rows(
         text_hash, text_hash_low, num_bytes = hash_text(sentences)
         sketch = None
         if config.near_duplicates is not None:
-            sketch = sketch_text(sentences)
+            shingles = hash_shingles("\n".join(sentences))
+            if len(shingles):  # a text without words has none
+                sketch = sign(shingles)
         yield {
             "doc_id": doc_id,
             "source": raw.source,
@@ -177,7 +177,8 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
             counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
         else:
             sentences.append(sentence)
-    if _is_too_short(sentences, config):
+    num_characters = sum(map(len, sentences))
+    if num_characters < config.min_characters or len(sentences) < config.min_sentences:
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)
         return []
@@ -189,11 +190,6 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
             counters.leave_out(OTHER_LANGUAGES, sentences)
             return []
     return sentences
-
-
-def _is_too_short(sentences: Sequence[str], config: IngestConfig) -> bool:
-    num_characters = sum(map(len, sentences))
-    return num_characters < config.min_characters or len(sentences) < config.min_sentences
 
 
 def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:

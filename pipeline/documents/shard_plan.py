@@ -9,6 +9,7 @@ import pyarrow as pa
 from ..counters import Counters, count_of
 from ..errors import UserError
 from ..execution.job import Unit
+from ..execution.tables import range_of
 from ..manifests import Split
 from ..storage.shards import shard_name
 from .deduplicate import Deduplicated
@@ -107,7 +108,8 @@ def plan_shards(
     # The first bucket holds what the share asked for holds out.
     for candidate in _also_held_out(deduplicated, num_documents, bucket_documents[0], layout):
         validation_below = candidate.validation_hash + 1
-        bucket = _bucket_of(candidate, layout)
+        # It is not below the layout's, so that its hash alone says the bucket.
+        bucket = 1 + int(range_of(np.array([candidate.hash], np.uint64), layout.num_buckets)[0])
         bucket_bytes[bucket] = max(bucket_bytes[bucket] - candidate.num_bytes, 0)
         bucket_bytes[0] += candidate.num_bytes
         bucket_documents[bucket] = max(bucket_documents[bucket] - 1, 0)
@@ -146,12 +148,6 @@ def _also_held_out(
     return [
         candidate for candidate in held_out if candidate.validation_hash >= layout.validation_below
     ]
-
-
-def _bucket_of(candidate: Candidate, layout: HashLayout) -> int:
-    hashes = np.array([candidate.hash], np.uint64)
-    validation_hashes = np.array([candidate.validation_hash], np.uint64)
-    return int(layout.bucket_of(hashes, validation_hashes)[0])
 
 
 def _plan_split(

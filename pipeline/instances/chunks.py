@@ -63,6 +63,10 @@ class Corpus:
         """Return the tokens of each document, int64 [num_documents]."""
         return np.diff(self.sentence_offsets[self.document_offsets])
 
+    def num_with_text(self) -> int:
+        """Return the number of documents that are not empty."""
+        return int(np.count_nonzero(self.document_lengths()))
+
 
 @dataclass(frozen=True)
 class Segments:

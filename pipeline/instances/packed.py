@@ -83,19 +83,6 @@ def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.nda
     return rng.permutation(num_rows)[row_of_sequence]
 
 
-def pack_sequences(
-    corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator
-) -> PackedSequences:
-    """Cut the documents into sequences that fit in a row, and pack them."""
-    sequences = make_pairs(corpus, continues, config, rng)
-    lengths = sequences.a_length + SINGLE_SPECIALS
-    row = pack(lengths, config.max_length, rng)
-    # In their order in the shard within a row.
-    sequences = sequences.take(np.argsort(row, kind="stable"))
-    sequences_per_row = np.bincount(row)
-    return PackedSequences(sequences, offsets_of(sequences_per_row))
-
-
 def build_packed_instances(
     corpus: Corpus,
     vocabulary: Vocabulary,
@@ -105,7 +92,11 @@ def build_packed_instances(
     duplicate: int,
 ) -> Instances:
     """Return the packed instances of pass `duplicate` over `corpus`."""
-    packed = pack_sequences(corpus, vocabulary.continues, config, rng_pairs)
+    sequences = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
+    row = pack(sequences.a_length + SINGLE_SPECIALS, config.max_length, rng_pairs)
+    # In their order in the shard within a row.
+    sequences = sequences.take(np.argsort(row, kind="stable"))
+    packed = PackedSequences(sequences, offsets_of(np.bincount(row)))
     schema = instances_schema(len(vocabulary), packed=True)
     batches = []
     for first, stop in _blocks(packed):
@@ -115,7 +106,6 @@ def build_packed_instances(
         )
         batches.append(_build_block(corpus, rows, vocabulary, config, rng_masks, duplicate, schema))
     table = pa.Table.from_batches(batches, schema)
-    sequences = packed.sequences
     num_rows = len(packed.row_offsets) - 1
     text_tokens = int(sequences.a_length.sum())
     tokens_with_specials = text_tokens + SINGLE_SPECIALS * len(sequences)

@@ -131,7 +131,7 @@ def make_pairs(
     `continues` (bool [vocabulary]) marks the pieces that continue a word: long sentences are cut
     between words. Raises `UserError` if the pairing needs another document and there is none.
     """
-    num_documents = int(np.count_nonzero(corpus.document_lengths()))
+    num_documents = corpus.num_with_text()
     if config.pairing in ("balanced", "bert") and num_documents < 2:
         raise UserError(
             f"The shard has {count_of(num_documents, 'document')} with text, but NotNext pairs "

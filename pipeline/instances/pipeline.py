@@ -59,6 +59,13 @@ class InstancesStage(Stage):
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},
         ]
+        folder = absolute(self.documents)
+        units: list[Unit] = []
+        for split in SPLITS:
+            shards = [shard for shard in corpus.shards if shard.split == split]
+            for index, shard in enumerate(shards):
+                documents = DocumentsToRead(split=split, index=index, path=join(folder, shard.name))
+                units.append(Unit(shard.name, shard.bytes, documents))
         return Plan(
             head=manifest_head("build", config, inputs, "tokenizers"),
             setup=InstancesSetup(
@@ -68,18 +75,8 @@ class InstancesStage(Stage):
                     fingerprint=vocabulary.fingerprint, size=len(vocabulary.tokens)
                 ),
             ),
-            units=self._units(corpus),
+            units=units,
         )
-
-    def _units(self, corpus: DocumentsManifest) -> list[Unit]:
-        folder = absolute(self.documents)
-        units: list[Unit] = []
-        for split in SPLITS:
-            shards = [shard for shard in corpus.shards if shard.split == split]
-            for index, shard in enumerate(shards):
-                documents = DocumentsToRead(split=split, index=index, path=join(folder, shard.name))
-                units.append(Unit(shard.name, shard.bytes, documents))
-        return units
 
     def needs(self, plan: Plan) -> Needs:
         """Estimate the tokens of all passes."""

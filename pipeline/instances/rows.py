@@ -9,7 +9,7 @@ A packed row holds several documents, each a sequence of its own that sees no ot
 makes a row of each.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -109,32 +109,24 @@ def rows_of(batch: "pa.RecordBatch | pa.Table") -> Rows:
         "num_masked": np.diff(masked_offsets),
     }
     if "sequence_starts" in batch.schema.names:
-        columns |= _packed_columns(batch, lengths)
+        sequence_starts, sequence_offsets = _flat(batch, "sequence_starts")
+        columns |= {
+            "segment_b_start": lengths,
+            "next_sentence_label": np.zeros(len(lengths), np.uint8),
+            "sequence_starts": sequence_starts,
+            "num_sequences": np.diff(sequence_offsets),
+        }
+        if "documents" in batch.schema.names:
+            documents, document_offsets = _flat(batch, "documents")
+            if not np.array_equal(sequence_offsets, document_offsets):
+                raise ValueError("sequence_starts and documents have different lengths")
+            columns |= {"document_a": documents, "document_b": documents}
     else:
         names = ("segment_b_start", "next_sentence_label", *_DOCUMENT_COLUMNS)
         columns |= {name: batch[name].to_numpy() for name in names if name in batch.schema.names}
     if "duplicate" in batch.schema.names:
         columns["duplicate"] = batch["duplicate"].to_numpy()
     return Rows(**columns)
-
-
-def _packed_columns(
-    batch: "pa.RecordBatch | pa.Table", lengths: np.ndarray
-) -> Mapping[str, np.ndarray]:
-    sequence_starts, sequence_offsets = _flat(batch, "sequence_starts")
-    columns = {
-        "segment_b_start": lengths,
-        "next_sentence_label": np.zeros(len(lengths), np.uint8),
-        "sequence_starts": sequence_starts,
-        "num_sequences": np.diff(sequence_offsets),
-    }
-    if "documents" in batch.schema.names:
-        documents, document_offsets = _flat(batch, "documents")
-        if not np.array_equal(sequence_offsets, document_offsets):
-            raise ValueError("sequence_starts and documents have different lengths")
-        columns["document_a"] = documents
-        columns["document_b"] = documents
-    return columns
 
 
 def _flat(batch: "pa.RecordBatch | pa.Table", name: str) -> tuple[np.ndarray, np.ndarray]:

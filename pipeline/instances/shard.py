@@ -33,7 +33,7 @@ from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
 from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances
-from .table import Instances, build_instances, parquet_options
+from .table import build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 ROW_GROUP_ROWS = 1 << 14
@@ -87,7 +87,14 @@ class BuildShards(Phase):
         documents: DocumentsToRead = unit.payload
         vocabulary, tokenizer = _tokenizer_of(job.setup.tokenizer.fingerprint, self.vocab)
         schema = instances_schema(len(vocabulary.tokens), packed=config.packs)
-        schema = schema.with_metadata(_footer(vocabulary, config))
+        # For the audit to check.
+        footer = {
+            "clozeworks.tokenizer": vocabulary.fingerprint,
+            "clozeworks.vocab_size": str(len(vocabulary.tokens)),
+            "clozeworks.max_length": str(config.max_length),
+            "clozeworks.seed": str(config.seed),
+        }
+        schema = schema.with_metadata(footer)
         dtype = np.dtype(str(schema.field("input_ids").type.value_type))
         corpus = tokenize_shard(documents.path, tokenizer, dtype)
 
@@ -103,23 +110,36 @@ class BuildShards(Phase):
         # A shard with a single document is a mistake, which `build_instances` reports. In a pass
         # over some documents of a larger shard it is chance, and the pass is skipped.
         pairs_documents = config.pairing in ("balanced", "bert")
-        needs_partner = pairs_documents and _num_with_text(corpus) > 1
+        needs_partner = pairs_documents and corpus.num_with_text() > 1
+        build_rows = build_instances
+        group_rows = ROW_GROUP_ROWS
+        if config.packs:
+            build_rows = build_packed_instances
+            group_rows = max(1, PACKED_GROUP_TOKENS // config.max_length)
         options = parquet_options(schema)
         with write_parquet(job, unit.name, schema, **options) as (writer, written):
             for reading in _readings(corpus, documents, config, job.setup):
-                if needs_partner and _num_with_text(reading.corpus) < 2:
+                if needs_partner and reading.corpus.num_with_text() < 2:
                     counts["documents_without_partner"] += int(reading.is_read.sum())
                     continue
                 times_read += reading.is_read
+                # Two generators, so that a change to the masks leaves the pairs as they are.
+                pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
+                masks_rng = rng_for(config.seed, "masks", *reading.ids)
                 try:
-                    built = _build(reading, vocabulary, config)
+                    built = build_rows(
+                        reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
+                    )
                 except UserError as error:
                     raise UserError(f"{documents.path}: {error}") from None
-                writer.write_table(built.table.cast(schema), row_group_size=_group_rows(config))
+                writer.write_table(built.table.cast(schema), row_group_size=group_rows)
                 counts.update(built.counts)
                 if built.warning:
                     warnings.append(built.warning)
         groups = _groups(corpus, times_read)
+        source_tokens: Counter[str] = Counter()
+        for group in groups:
+            source_tokens[group.source] += group.tokens_built
         shard = InstancesShard(
             name=unit.name,
             split=documents.split,
@@ -127,7 +147,7 @@ class BuildShards(Phase):
             bytes=written.num_bytes,
             sha256=written.sha256,
             counts=dict(sorted(counts.items())),
-            source_tokens=_source_tokens(groups),
+            source_tokens=dict(sorted(source_tokens.items())),
             warnings=warnings,
         )
         return Built(
@@ -136,21 +156,6 @@ class BuildShards(Phase):
             groups=groups if documents.split == "train" else [],
             shard=shard,
         )
-
-
-def _build(reading: "_Reading", vocabulary: Vocabulary, config: BuildConfig) -> Instances:
-    # Two generators, so that a change to the masks leaves the pairs as they are.
-    pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
-    masks_rng = rng_for(config.seed, "masks", *reading.ids)
-    build = build_packed_instances if config.packs else build_instances
-    return build(reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate)
-
-
-def _group_rows(config: BuildConfig) -> int:
-    """Return the rows of a row group."""
-    if config.packs:
-        return max(1, PACKED_GROUP_TOKENS // config.max_length)
-    return ROW_GROUP_ROWS
 
 
 def vocabulary_of(fingerprint: str, path: str) -> Vocabulary:
@@ -170,10 +175,6 @@ def _tokenizer_of(fingerprint: str, path: str) -> tuple[Vocabulary, DictionaryTo
     """Load the vocabulary once for all the shards that a worker builds."""
     vocabulary = vocabulary_of(fingerprint, path)
     return vocabulary, vocabulary.text_tokenizer()
-
-
-def _num_with_text(corpus: Corpus) -> int:
-    return int(np.count_nonzero(corpus.document_lengths()))
 
 
 class _Reading(NamedTuple):
@@ -297,21 +298,3 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
         document_offsets=offsets_of(np.concatenate(document_lengths)),
         origins=origins_of(pa.concat_tables(origins)),
     )
-
-
-def _source_tokens(groups: Sequence[MixtureGroup]) -> dict[str, int]:
-    """Return how many tokens come from each source over all passes."""
-    tokens: Counter[str] = Counter()
-    for group in groups:
-        tokens[group.source] += group.tokens_built
-    return dict(sorted(tokens.items()))
-
-
-def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:
-    """Return what the Parquet footer carries for the audit to check."""
-    return {
-        "clozeworks.tokenizer": vocabulary.fingerprint,
-        "clozeworks.vocab_size": str(len(vocabulary.tokens)),
-        "clozeworks.max_length": str(config.max_length),
-        "clozeworks.seed": str(config.seed),
-    }

@@ -10,6 +10,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from ..config import VocabConfig
 from ..languages import UNKNOWN
 from ..manifests import Accents, DocumentsManifest
@@ -28,8 +30,6 @@ it changes at most 0.5%.
 
 SAMPLE_CHARACTERS = 2_000_000
 """Text in an unknown language to read, in whole documents."""
-
-_UNKNOWN_NAME = "text in an unknown language"
 
 
 def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifest) -> Accents:
@@ -79,36 +79,31 @@ def _damage(shares: dict[str, float], paths: Iterable[str]) -> str:
         # Rare or not, accents tell words of a named language apart.
         if language != UNKNOWN and not is_stripped:
             return _with_share(language, shares)
-    if UNKNOWN in shares and _changed_share(_unknown_sample(paths)) >= MIN_CHANGED_WORDS:
+    if UNKNOWN in shares and _changed_share(paths) >= MIN_CHANGED_WORDS:
         return _with_share(UNKNOWN, shares)
     return ""
 
 
 def _with_share(language: str, shares: dict[str, float]) -> str:
-    name = _UNKNOWN_NAME if language == UNKNOWN else language
+    name = "text in an unknown language" if language == UNKNOWN else language
     return f"{name} ({shares[language]:.0%} of the text)"
 
 
-def _unknown_sample(paths: Iterable[str]) -> list[str]:
-    """Return the first sentences in an unknown language."""
-    sample: list[str] = []
+def _changed_share(paths: Iterable[str]) -> float:
+    """Return the share of the words that decomposing and dropping nonspacing marks changes, in the
+    first documents in an unknown language.
+    """
+    counts: Counter[str] = Counter()
     missing = SAMPLE_CHARACTERS
     for path in paths:
         for rows in read_columns(path, "language", "sentences"):
-            languages = rows["language"].to_pylist()
-            sentences_of_rows = rows["sentences"].to_pylist()
-            for language, sentences in zip(languages, sentences_of_rows, strict=True):
-                if language == UNKNOWN and missing > 0:
-                    sample.extend(sentences)
-                    missing -= sum(map(len, sentences))
-            if missing <= 0:
-                return sample
-    return sample
-
-
-def _changed_share(sentences: Iterable[str]) -> float:
-    """Return the share of the words that decomposing and dropping nonspacing marks changes."""
-    counts = Counter(word for sentence in sentences for word in sentence.lower().split())
+            is_unknown = pa.array(rows["language"].to_numpy(zero_copy_only=False) == UNKNOWN)
+            for sentences in rows.filter(is_unknown)["sentences"].to_pylist():
+                if missing <= 0:
+                    break
+                text = " ".join(sentences)
+                counts.update(text.lower().split())
+                missing -= len(text)
     num_changed = 0
     for word, count in counts.items():
         if word.isascii():

@@ -46,22 +46,13 @@ SPACE = "Ġ"
 SHOWN_SPACE = "▁"
 
 
-def _character_of_byte() -> str:
-    """Return the visible character that stands for each byte in tokens: GPT-2's 256.
-
-    Those that Latin-1 shows stand for themselves, the others for the characters from U+0100 on.
-    """
-    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in shown]
-    characters = [""] * 256
-    for byte in shown:
-        characters[byte] = chr(byte)
-    for number, byte in enumerate(others):
-        characters[byte] = chr(256 + number)
-    return "".join(characters)
-
-
-CHARACTERS = _character_of_byte()
+# The visible character that stands for each byte in tokens, GPT-2's 256: those that Latin-1 shows
+# stand for themselves, the others for the characters from U+0100 on.
+_SHOWN_BYTES = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHER_BYTES = [byte for byte in range(256) if byte not in _SHOWN_BYTES]
+CHARACTERS = "".join(
+    chr(byte if byte in _SHOWN_BYTES else 0x100 + _OTHER_BYTES.index(byte)) for byte in range(256)
+)
 _BYTE_OF_CHARACTER = {character: byte for byte, character in enumerate(CHARACTERS)}
 
 
@@ -186,7 +177,6 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         self._clear_cache()
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
-        """Return the token ids of each chunk."""
         word_indices: list[int] = []
         other_indices: list[int] = []
         for index, chunk in enumerate(chunks):
@@ -197,7 +187,16 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         words = [chunks[index] for index in word_indices]
         others = [chunks[index] for index in other_indices]
 
-        ids_of_words, lengths_of_words = self._tokenize_spaced_words(words)
+        # Far faster than each alone: many words are one text, in which each begins where a token
+        # begins with a space.
+        #
+        #   text      " didn't see"          words " didn't" and " see"
+        #   tokens    Ġd  idn  't  Ġsee
+        #   begins    T   F    F   T
+        ids_of_words, _ = encode_texts(self._model, join_words(words, ""))
+        starts = np.flatnonzero(self._starts_with_space[ids_of_words])
+        assert len(starts) == len(words), "each word begins with a token with a space"
+        lengths_of_words = np.diff(starts, append=len(ids_of_words))
         ids_of_others, lengths_of_others = encode_texts(self._model, others)
         ids = np.append(ids_of_words, ids_of_others)
         lengths = np.append(lengths_of_words, lengths_of_others)
@@ -208,22 +207,6 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         place_of_chunk = np.empty(len(chunks), np.int64)
         place_of_chunk[word_indices + other_indices] = np.arange(len(chunks))
         return lists.take(pa.array(place_of_chunk))
-
-    def _tokenize_spaced_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Do what `encode_texts` does for words that begin with their only space, far faster.
-
-        Many words are one text, in which each begins where a token begins with a space::
-
-            text      " didn't see"          words " didn't" and " see"
-            tokens    Ġd  idn  't  Ġsee
-            begins    T   F    F   T
-        """
-        ids, _ = encode_texts(self._model, join_words(words, ""))
-        begins_word = self._starts_with_space[ids]
-        starts = np.flatnonzero(begins_word)
-        assert len(starts) == len(words), "each word begins with a token with a space"
-        lengths = np.diff(starts, append=len(ids))
-        return ids, lengths
 
 
 # White space beyond ASCII in UTF-8, U+0085 to U+3000; the bytes of each as one number.

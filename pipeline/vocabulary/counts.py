@@ -69,8 +69,14 @@ class ByWord:
         return setup.num_buckets
 
     def partition_of(self, rows: pa.Table, setup: VocabularySetup) -> np.ndarray:
-        """Return the bucket of each row's ``word``."""
-        return buckets_of(rows["word"].combine_chunks(), setup.num_buckets).astype(np.int64)
+        """Return the bucket of each row's ``word``, the same for all shards."""
+        text, offsets = flat_text(rows["word"].combine_chunks())
+        # A word's hash is the sum of fixed random numbers for its bytes. Anagrams share a bucket,
+        # which does no harm; in return NumPy hashes all words at once, and Python's own hash()
+        # differs from process to process. No word is empty.
+        number_of_byte = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
+        hashes = np.add.reduceat(number_of_byte[text], offsets[:-1])
+        return (hashes % np.uint64(setup.num_buckets)).astype(np.int64)
 
 
 COUNTS = TemporaryTable("counts", WORD_COUNTS, ByWord())
@@ -152,20 +158,6 @@ def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
     for rows in read_columns(path, "sentences"):
         yield rows["sentences"].flatten()
-
-
-def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
-    """Return the bucket of each word (uint64), the same for all shards.
-
-    Words must not be empty.
-    """
-    text, offsets = flat_text(words)
-    # A word's hash is the sum of fixed random numbers for its bytes. Anagrams share a bucket, which
-    # does no harm; in return NumPy hashes all words at once, and Python's own hash() differs from
-    # process to process.
-    number_of_byte = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
-    hashes = np.add.reduceat(number_of_byte[text], offsets[:-1])
-    return hashes % np.uint64(num_buckets)
 
 
 def _sentences_by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:

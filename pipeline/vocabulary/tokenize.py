@@ -171,14 +171,7 @@ class Speller(dict[int, str]):
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the text, the starts of its sentences, and its cut points; spaces between
-        sentences do not matter.
-        """
-        return text, starts, self.cut_points(text, starts)
-
-    def cut_points(self, text: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start,
-        and the end.
+        """Return text and starts as they are, and the ascending offsets at which chunks start.
 
         Chunks start at `starts` (the start of each sentence, and the end of the last), at each
         space, and before and after each isolated character, which no word contains. A space stays
@@ -206,7 +199,7 @@ class Speller(dict[int, str]):
             wide = wide[self._is_isolated[high << 12 | middle << 6 | low]]
             is_cut[wide] = True
             is_cut[wide + 3] = True
-        return np.flatnonzero(is_cut)
+        return text, starts, np.flatnonzero(is_cut)
 
     def words(self, chunk: str) -> list[str]:
         """Return the words in `chunk`."""

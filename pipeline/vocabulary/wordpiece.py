@@ -96,8 +96,7 @@ def learn_wordpiece(
     # Return what is free to the system before the two steps in which memory peaks.
     pa.default_memory_pool().release_unused()
     spelled = _spell(frequent, frequent_counts, limit_alphabet, most=size // 4)
-    num_alphabet = len(spelled.pieces)
-    room = size - len(specials) - num_alphabet
+    room = size - len(specials) - len(spelled.pieces)
     if room < 0:
         num_characters = sum(len(piece) == 1 for piece in spelled.pieces)
         raise UserError(
@@ -107,17 +106,7 @@ def learn_wordpiece(
     pa.default_memory_pool().release_unused()
     merger = Merger(spelled, min_frequency)
     merger.merge(room)
-    num_merges = len(merger.merges)
-    report = WordPieceReport(
-        num_words=len(words),
-        num_words_long=num_long,
-        num_words_rare=len(words) - num_long - len(frequent),
-        num_words_alphabet=spelled.num_words_left_out,
-        alphabet_left_out=spelled.alphabet_left_out,
-        num_alphabet=num_alphabet,
-        num_merges=num_merges,
-        num_missing=room - num_merges,
-    )
+    report = _report(len(words), num_long, len(frequent), spelled, merger, room)
     return specials + merger.pieces, report
 
 
@@ -146,22 +135,34 @@ def learn_bpe(
         )
     frequent, frequent_counts, num_long = select_words(words, counts)
     pa.default_memory_pool().release_unused()
-    merger = Merger(_spell_bytes(frequent, frequent_counts), min_frequency)
+    spelled = _spell_bytes(frequent, frequent_counts)
+    merger = Merger(spelled, min_frequency)
     merger.merge(room)
-    num_merges = len(merger.merges)
-    report = WordPieceReport(
-        num_words=len(words),
-        num_words_long=num_long,
-        num_words_rare=len(words) - num_long - len(frequent),
-        num_words_alphabet=0,
-        alphabet_left_out="",
-        num_alphabet=len(CHARACTERS),
-        num_merges=num_merges,
-        num_missing=room - num_merges,
-    )
+    report = _report(len(words), num_long, len(frequent), spelled, merger, room)
     pieces = merger.pieces
     merges = [(pieces[left], pieces[right]) for left, right in merger.merges]
     return specials + pieces, merges, report
+
+
+def _report(
+    num_words: int,
+    num_long: int,
+    num_frequent: int,
+    spelled: "Spelled",
+    merger: "Merger",
+    room: int,
+) -> WordPieceReport:
+    num_merges = len(merger.merges)
+    return WordPieceReport(
+        num_words=num_words,
+        num_words_long=num_long,
+        num_words_rare=num_words - num_long - num_frequent,
+        num_words_alphabet=spelled.num_words_left_out,
+        alphabet_left_out=spelled.alphabet_left_out,
+        num_alphabet=len(spelled.pieces),
+        num_merges=num_merges,
+        num_missing=room - num_merges,
+    )
 
 
 class Spelled(NamedTuple):

@@ -138,7 +138,8 @@ def test_marks_that_change_places(normalization):
 def cuts_of(text: str) -> list[int]:
     content = np.frombuffer(text.encode(), np.uint8)
     speller = Speller(Normalization(True, True))
-    return speller.cut_points(content, np.array([0, len(content)])).tolist()
+    _, _, cuts = speller.prepare(content, np.array([0, len(content)]), np.zeros(1, bool))
+    return cuts.tolist()
 
 
 def test_every_wide_cut_is_one_of_tokenizers():
