@@ -36,7 +36,7 @@ from ..sources.streams import is_compressed
 from ..storage import absolute
 from ..storage.directory import digest_of
 from ..storage.state import manifest_head
-from ..text.abbreviations import stops_of
+from ..text.sentences import stops_of
 from ..text.wikitext.repair import drop_rare_templates
 from .deduplicate import Deduplicate
 from .duplicates import NEAR_DUPLICATE

@@ -111,10 +111,7 @@ _ENDINGS = {
 
 
 def _behind_any(words: Iterable[str], before: str, after: str) -> str:
-    """Return a pattern that matches after any of the words, between two patterns of fixed width.
-
-    A look-behind of `re` has a fixed width, so that there is one for each length of words.
-    """
+    # A look-behind of `re` has a fixed width, so that there is one for each length of words.
     by_length = groupby(sorted(words, key=len), key=len)
     return "|".join(f"(?<={before}(?:{'|'.join(group)}){after})" for _, group in by_length)
 
@@ -194,9 +191,8 @@ def article_paragraphs(
     """Return the lines of an extracted article that are prose, repaired, without its title.
 
     A `GAP` marks missing words, and the end of a paragraph whose list is not there. `language` is
-    the wiki's, `remains` what `find_remains` returns. `counters` gets the neutral counters
-    ``lines_left_out`` and ``words_left_out_as_lines``, ``…_titles`` and ``…_marks`` (in
-    `repair_line`).
+    the wiki's, `remains` what `find_remains` returns. `counters` gets ``lines_left_out`` and
+    ``words_left_out_as_lines``, ``…_titles`` and ``…_marks``.
     """
     if remains is None:
         remains = find_remains(lines)

@@ -56,8 +56,6 @@ def _character_of(entity: re.Match[str]) -> str:
 def introduction_gap(text: str, language: str) -> str:
     """Return a paragraph whose list is dropped, with a `GAP` before the mark that introduces it.
 
-    Text that introduces nothing is returned as it is.
-
     >>> introduction_gap("The Beatles were: ", "en")
     'The Beatles were\ufffc: '
     """

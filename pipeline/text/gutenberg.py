@@ -239,14 +239,10 @@ def _book_end(text: str) -> int:
 
 
 def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
-    """Leave out what belongs to the printed or digital book, and not to its text.
+    """Leave out title page, credits, transcriber's notes, tables of contents, and advertisements.
 
-    These are title page, credits, transcriber's notes, tables of contents, captions, and the
-    advertisements after the end. `width` is the width of the book's lines in characters, 0 if they
-    are not wrapped.
-
-    `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``,
-    ``…_contents`` and ``…_advertisements``.
+    `width` is the width of the book's lines in characters, 0 if they are not wrapped. `counters`
+    gets ``words_left_out_as_title_pages``, ``…_notes``, ``…_contents`` and ``…_advertisements``.
     """
     # Notes and contents go first: they could be taken for the prose that ends the title page.
     blocks = _without_notes(blocks, counters)
@@ -311,15 +307,7 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
 
 
 def is_imprint(text: str) -> bool:
-    """Return whether a paragraph names the book's printer or owner.
-
-    Many books outside Gutenberg have one, too.
-
-    >>> is_imprint("[All Rights Reserved.]")
-    True
-    >>> is_imprint("LONDON: PRINTED BY G. BARCLAY, Leicester Sq.")
-    True
-    """
+    """Return whether a paragraph names the book's printer or owner: "[All Rights Reserved.]"."""
     return len(text) < _LONGEST_IMPRINT and _IMPRINT.match(text) is not None
 
 

@@ -11,10 +11,11 @@ import unicodedata
 from functools import cache
 from itertools import accumulate, chain, pairwise
 
+from msgspec import Struct
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
+from ..parsing import parse_toml_option
 from ..schemas import SENTENCE_ENDS
-from .abbreviations import HIDDEN_STOP, stops_of
 from .sentence_cuts import Document, cut
 from .sentence_joins import JoinRules, join, join_rules_of
 from .sentence_quotes import with_known_quotes
@@ -54,6 +55,8 @@ _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
 _BULLET = re.compile("[•◦▪■●](?= )")
 
 _OPENERS = "「『（(“«"
+# Of Unicode's private use: no rule of any language looks at it.
+_HIDDEN_STOP = "\ue000"
 
 
 def compose(text: str) -> str:
@@ -111,7 +114,7 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     `language` is a language code or the code of a Wikimedia project (``ko``, ``en-GB``,
     ``simple``); text in an unknown one is split by English rules without English abbreviations. No
     sentence is empty, long ones are kept, and all characters except whitespace and what `normalise`
-    removes are there, in order. `abbreviations` is the content of a user's file (`abbreviations`).
+    removes are there, in order. `abbreviations` is the content of a user's file (`stops_of`).
 
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
@@ -126,7 +129,7 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     code = language_code(language)
     shown = with_known_quotes(texts, code)
     if stops := stops_of(abbreviations, code):
-        shown = [stops.sub(rf"\1{HIDDEN_STOP}", text) for text in shown]
+        shown = [stops.sub(rf"\1{_HIDDEN_STOP}", text) for text in shown]
     lines = _lines(shown, code, Document(paragraphs), join_rules_of(code))
     if marks := CUTS.get(code):
         lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
@@ -135,6 +138,33 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     else:
         sentences = _same_lines(texts, lines)
     return list(filter(None, map(str.strip, sentences)))
+
+
+class _Abbreviations(Struct, frozen=True, forbid_unknown_fields=True):
+    """The user's TOML file: words, separated by white space, by language; ``*`` for all."""
+
+    abbreviations: dict[str, str]
+
+
+@cache
+def stops_of(text: str, language: str) -> re.Pattern[str] | None:
+    """Return what matches the full stops that end no sentence, by the content of a user's file;
+    None if there are none.
+
+    Raise `UserError` if `text` is not such a file.
+    """
+    if not text:
+        return None
+    file = parse_toml_option(text, _Abbreviations, "abbreviations", "words by language")
+    listed: set[str] = set()
+    for code, words in file.abbreviations.items():
+        if code == "*" or language_code(code) == language:
+            listed.update(word.rstrip(".") for word in words.split())
+    # The longest first: "e.g" before "e".
+    words = sorted(listed - {""}, key=len, reverse=True)
+    if not words:
+        return None
+    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})\.", re.IGNORECASE)
 
 
 def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) -> str:

@@ -72,16 +72,12 @@ def wikitext_to_paragraphs(
 ) -> list[str]:
     """Return the prose of a page, one paragraph an item, in single-spaced plain text.
 
-    It takes linear time and never raises, whatever the markup.
-
-    XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates
-    in templates; `namespaces` are the lower-cased names of its own file and category namespaces;
-    `title` is the page's, which ``{{PAGENAME}}`` shows; `templates` is the content of a TOML file
-    of further templates. A `GAP` marks a template, formula or list
-    that the sentence needs. Labels without a sentence, as above lists, and rows of links are left
-    out. `counters` gets the neutral counters
-    ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and
-    ``labels_left_out``, and ``words_left_out_as_notes``, ``…_templates``, ``…_tables`` and so on.
+    It takes linear time and never raises, whatever the markup, whose XML entities are resolved
+    already. `language` is the wiki's; `namespaces` are the lower-cased names of its own file and
+    category namespaces; `title` is what ``{{PAGENAME}}`` shows; `templates` is the content of a
+    TOML file of further templates. A `GAP` marks a template, formula or list that the sentence
+    needs. `counters` gets ``lines_left_out`` (lists, headings, indented text),
+    ``tables_left_out``, ``labels_left_out``, and ``words_left_out_as_notes`` and so on.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
@@ -337,11 +333,7 @@ class _Structures:
 
 
 def _set_apart(words: str, before: str) -> str:
-    """Return the words of a structure so that they do not merge with the character `before`.
-
-    "5{{frac|1|2}}" is a mixed number, and "[[NSYNC|*NSYNC]]" at the start of a line is not an item
-    of a list.
-    """
+    # "5{{frac|1|2}}" is a mixed number, and "[[NSYNC|*NSYNC]]" at the start of a line not a list.
     if before == "\n" and not words[0].isdigit():
         return f"&#{ord(words[0])};{words[1:]}"
     if before.isdigit() and _FRACTION.match(words):

@@ -3,12 +3,19 @@
 import re
 from functools import partial
 
-from .figures import SUPERSCRIPTS, format_date, format_number, unit_words
 from .foreign import country, labelled, language_text, without_first
 from .formulas import raised
 from .functions import evaluate, rounded
 from .names import NAMES
-from .patterns import Arguments, Renderer, first_value
+from .patterns import (
+    SUPERSCRIPTS,
+    Arguments,
+    Renderer,
+    first_value,
+    format_date,
+    format_number,
+    unit_words,
+)
 
 _NUMERIC_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")

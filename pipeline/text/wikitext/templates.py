@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from ...errors import UserError
 from ...parsing import parse_toml_option
-from .figures import format_number
 from .foreign import flag, foreign, language_of
 from .functions import CASE_FUNCTIONS, PARSER_FUNCTIONS
 from .names import NAMES, TemplateGroup, countries
@@ -27,6 +26,7 @@ from .patterns import (
     all_fitting,
     first_fitting,
     first_value,
+    format_number,
 )
 from .repair import MISSING, PRONUNCIATION, REMOVED
 from .rules import RULES, ship

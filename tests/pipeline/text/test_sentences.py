@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.text.abbreviations import stops_of
 from clozeworks.pipeline.text.sentence_joins import join, join_rules_of
 from clozeworks.pipeline.text.sentence_rules import (
     ABBREVIATIONS,
@@ -17,7 +16,13 @@ from clozeworks.pipeline.text.sentence_rules import (
     Rule,
     language_code,
 )
-from clozeworks.pipeline.text.sentences import LONGEST_CALL, compose, normalise, split_sentences
+from clozeworks.pipeline.text.sentences import (
+    LONGEST_CALL,
+    compose,
+    normalise,
+    split_sentences,
+    stops_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
