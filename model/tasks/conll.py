@@ -37,11 +37,10 @@ from .tables import (
     text_lines,
     usable,
 )
-from .tagged import OUTSIDE, Sentence, bio_tags, entities
+from .tagged import Sentence
 
 DOCUMENT_START = "-DOCSTART-"
 TABLES = (".json", ".jsonl", ".parquet")
-CONLLU_COLUMNS = 10
 
 
 class TagForm(NamedTuple):
@@ -53,16 +52,17 @@ class TagForm(NamedTuple):
     example: str
     """For messages."""
 
+    def check(self, tag: str, where: str) -> None:
+        """Raise `UserError` unless the tag is written so."""
+        if not self.pattern.fullmatch(tag):
+            raise UserError(f"{where}: the tag is {shown(tag)}, not one such as {self.example}.")
+
 
 ENTITY_TAGS = TagForm(
-    ("ner_tags", "tags", "labels"),
-    re.compile(rf"{OUTSIDE}|[BIESLU]-.+"),
-    f"{OUTSIDE}, B-person or I-person",
+    ("ner_tags", "tags", "labels"), re.compile("O|[BIESLU]-.+"), "O, B-person or I-person"
 )
 WORD_TAGS = TagForm(("pos_tags", "upos", "pos", "tags", "labels"), re.compile(".+"), "NOUN or VERB")
-ANY_TAGS = TagForm(
-    (*ENTITY_TAGS.columns, *WORD_TAGS.columns), WORD_TAGS.pattern, "NOUN or B-person"
-)
+ANY_TAGS = TagForm(ENTITY_TAGS.columns + WORD_TAGS.columns, WORD_TAGS.pattern, "NOUN or B-person")
 
 
 def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Iterator[list[Sentence]]:
@@ -124,7 +124,7 @@ def _read_lines(
                     "the lines before it."
                 )
             if labelled:
-                _check_tag(columns[-1], form, where)
+                form.check(columns[-1], where)
             words.append(columns[0])
             tags.append(columns[-1])
             word_lines.append(line)
@@ -151,10 +151,9 @@ def _word_and_tag_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str,
             yield where, ""
         elif not line.startswith("#"):
             columns = line.split("\t")
-            if len(columns) != CONLLU_COLUMNS:
+            if len(columns) != 10:
                 raise UserError(
-                    f"{where}: the number of columns is {len(columns)}, not {CONLLU_COLUMNS} as in "
-                    "CoNLL-U."
+                    f"{where}: the number of columns is {len(columns)}, not 10 as in CoNLL-U."
                 )
             # 3-4 is a contraction, whose words follow; 5.1 is a word that is not in the text.
             if columns[0].isdecimal():
@@ -162,7 +161,6 @@ def _word_and_tag_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str,
 
 
 def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence:
-    """Return the sentence in a row of lists: words, and their tags."""
     words = _list_of_texts(row, ("tokens", "words"))
     if not labelled:
         return Sentence(words, None)
@@ -172,7 +170,7 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
     if len(tags) != len(words):
         raise UserError(f"{row.where}: {len(words)} words have {len(tags)} tags.")
     for tag in tags:
-        _check_tag(tag, form, row.where)
+        form.check(tag, row.where)
     return Sentence(words, tags)
 
 
@@ -220,27 +218,3 @@ def _columns(line: str) -> list[str]:
     if "\t" in line:
         return line.rstrip(" ").split("\t")
     return re.split(" +", line.strip(" "))
-
-
-def _check_tag(tag: str, form: TagForm, where: str) -> None:
-    if not form.pattern.fullmatch(tag):
-        raise UserError(f"{where}: the tag is {shown(tag)}, not one such as {form.example}.")
-
-
-def lines_in_bio(lines: Sequence[str]) -> list[str]:
-    """Return a sentence's lines of a file with their tags in BIO; unchanged if they have none.
-
-    >>> lines_in_bio(["West I-loc", "Indian I-loc"])
-    ['West B-loc', 'Indian I-loc']
-    """
-    columns = [_columns(line) for line in lines]
-    tags = [line_columns[-1] for line_columns in columns]
-    if min(map(len, columns), default=0) < 2 or not all(map(ENTITY_TAGS.pattern.fullmatch, tags)):
-        return list(lines)
-    new_tags = bio_tags(entities(tags), len(tags))
-    new_lines = []
-    for line, old_tag, new_tag in zip(lines, tags, new_tags, strict=True):
-        # Only spaces may follow the tag, on a line without tabs.
-        before, _, after = line.rpartition(old_tag)
-        new_lines.append(f"{before}{new_tag}{after}")
-    return new_lines

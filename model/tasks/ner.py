@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -27,11 +27,11 @@ from ..encoders.config import EncoderConfig
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
-from .conll import ANY_TAGS, ENTITY_TAGS, WORD_TAGS, TagForm, lines_in_bio, read_conll
+from .conll import ANY_TAGS, ENTITY_TAGS, WORD_TAGS, TagForm, read_conll
 from .metrics import label_report
 from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from .spans import sentence_of_text, span_of
+from .spans import sentence_of_text
 from .tables import listed, notice_once
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
 from .task import Answer, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels
@@ -51,13 +51,6 @@ class TokenClassifier(LinearHead):
         return self.classify(self.encoder(*batch[:4]))
 
 
-class TaggedSentence(NamedTuple):
-    """The model's most probable class of each word."""
-
-    tags: list[str]
-    probabilities: list[float]
-
-
 class WordTagging(Task[SentenceExample]):
     """The task; an example is one sentence."""
 
@@ -68,16 +61,10 @@ class WordTagging(Task[SentenceExample]):
     pipeline = "token-classification"
     labels: tuple[str, ...]
     """The classes of a word, in order."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """The paper's."""
-        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
+    recipe = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))  # the paper's
 
     def gold(self, sentence: Sentence) -> Sequence[str]:
-        """Return the right class of each word: the file's tags; the first for all words without
-        tags.
-        """
+        """Return the right class of each word; the first one for all words without tags."""
         return sentence.tags or [self.labels[0]] * len(sentence.words)
 
     def unknown(self, sentence: Sentence) -> list[str]:
@@ -85,10 +72,8 @@ class WordTagging(Task[SentenceExample]):
         return [tag for tag in sentence.tags or () if tag not in self.labels]
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file with CoNLL columns; what is unknown is counted, and is
-        wrong whatever the model answers.
-
-        Raises `UserError` naming file and line.
+        """Yield the sentences in a file (`read_conll`); what is unknown is counted, and is wrong
+        whatever the model answers.
         """
         unknown: Counter[str] = Counter()
         for document in read_conll(path, labelled, self.form):
@@ -139,31 +124,34 @@ class WordTagging(Task[SentenceExample]):
 
     def tagged(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> list[TaggedSentence]:
-        """Return the class of each word of each sentence; `outputs` are logits (L, K)."""
+    ) -> list[tuple[list[str], list[float]]]:
+        """Return the most probable class of each word of each sentence, and its probability;
+        `outputs` are logits (L, K).
+        """
         # A place for each word. The rows of a long sentence fill its places in turn, since each
         # word is read from exactly one row.
         sentences = []
         for example in examples:
             num_words = len(example.sentence.words)
-            sentences.append(TaggedSentence([self.labels[0]] * num_words, [1.0] * num_words))
+            sentences.append(([self.labels[0]] * num_words, [1.0] * num_words))
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
             logits_WK = logits_LK[row.word_positions].astype(np.float64)
             probabilities_WK = softmax(logits_WK, axis=1)
             classes_W = probabilities_WK.argmax(1).tolist()
             highest_W = probabilities_WK.max(1).tolist()
+            tags, probabilities = sentences[row.example]
             for place, word in enumerate(row.words.tolist()):
-                sentences[row.example].tags[word] = self.labels[classes_W[place]]
-                sentences[row.example].probabilities[word] = highest_W[place]
+                tags[word] = self.labels[classes_W[place]]
+                probabilities[word] = highest_W[place]
         return sentences
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> Scores:
         """Return the share of words with the right tag."""
-        sentences = self.tagged(outputs, features, examples)
-        return _accuracy([sentence.tags for sentence in sentences], examples)
+        tagged = self.tagged(outputs, features, examples)
+        return _accuracy([tags for tags, _ in tagged], examples)
 
     def baseline(
         self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
@@ -178,16 +166,12 @@ class WordTagging(Task[SentenceExample]):
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> list[Answer]:
         """Return each sentence's words, their tags, and the tags' probabilities."""
-        return [
-            {
-                "words": list(example.sentence.words),
-                "tags": sentence.tags,
-                "tag_probabilities": sentence.probabilities,
-            }
-            for example, sentence in zip(
-                examples, self.tagged(outputs, features, examples), strict=True
-            )
-        ]
+        answers = []
+        tagged = self.tagged(outputs, features, examples)
+        for example, (tags, probabilities) in zip(examples, tagged, strict=True):
+            words = list(example.sentence.words)
+            answers.append({"words": words, "tags": tags, "tag_probabilities": probabilities})
+        return answers
 
     def truth(self, example: SentenceExample) -> list[str]:
         """Return the tags."""
@@ -196,9 +180,7 @@ class WordTagging(Task[SentenceExample]):
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
     ) -> ClassReport:
-        """Return the figures of each tag, and which is taken for which; unknown tags are left
-        out.
-        """
+        """Return the figures of each tag, without unknown ones, and which is taken for which."""
         truths: list[str] = []
         given: list[str] = []
         for answer, example in zip(answers, examples, strict=True):
@@ -208,20 +190,17 @@ class WordTagging(Task[SentenceExample]):
                     given.append(tag)
         return label_report(self.labels, truths, given)
 
-    def columns(self, sentence: Sentence) -> Sequence[str]:
-        """Return the lines of a sentence in its file; one made in Python has its words only."""
-        return sentence.lines or sentence.words
-
     def official(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
     ) -> dict[str, bytes]:
         """Return the sentences' lines with the predicted tag added, the input of ``conlleval``;
-        marks between documents are left out.
+        marks between documents are left out. A row of a table has its words only.
         """
         sentences = []
         for answer, example in zip(answers, examples, strict=True):
             tagged_lines = []
-            for line, tag in zip(self.columns(example.sentence), answer["tags"], strict=True):
+            lines = example.sentence.lines or example.sentence.words
+            for line, tag in zip(lines, answer["tags"], strict=True):
                 separator = "\t" if "\t" in line else " "
                 tagged_lines.append(f"{line}{separator}{tag}\n")
             sentences.append("".join(tagged_lines))
@@ -308,17 +287,17 @@ class EntityRecognition(WordTagging):
         is the product of its words' probabilities.
         """
         answers = []
-        sentences = self.tagged(outputs, features, examples)
-        for example, sentence in zip(examples, sentences, strict=True):
+        tagged = self.tagged(outputs, features, examples)
+        for example, (most_probable, probabilities) in zip(examples, tagged, strict=True):
             words = example.sentence.words
-            predicted = entities(sentence.tags)
+            predicted = entities(most_probable)
             described = [
                 {
                     "type": kind,
                     "text": " ".join(words[start:end]),
                     "start": start,
                     "end": end,
-                    "probability": math.prod(sentence.probabilities[start:end]),
+                    "probability": math.prod(probabilities[start:end]),
                 }
                 for start, end, kind in predicted
             ]
@@ -334,7 +313,8 @@ class EntityRecognition(WordTagging):
             return super().prediction(example, answer)
         spans = []
         for entity in answer["entities"]:
-            start, end = span_of(sentence, entity["start"], entity["end"])
+            start, _ = sentence.offsets[entity["start"]]
+            _, end = sentence.offsets[entity["end"] - 1]
             label, score = entity["type"], entity["probability"]
             spans.append({"start": start, "end": end, "label": label, "score": score})
         return {"text": sentence.text, "spans": spans}
@@ -365,12 +345,6 @@ class EntityRecognition(WordTagging):
             classes[kind] = {**scores, "count": sum(map(len, gold))}
         return ClassReport(classes=classes)
 
-    def columns(self, sentence: Sentence) -> Sequence[str]:
-        """Return the lines with their tags as BIO, or ``conlleval`` would count an I-loc that
-        should be a B-loc as a wrong token.
-        """
-        return lines_in_bio(super().columns(sentence))
-
 
 @dataclass(frozen=True, kw_only=True)
 class WordClasses(WordTagging):
@@ -389,10 +363,8 @@ class WordClasses(WordTagging):
 def read_ner(
     files: Sequence[Path], options: TaskOptions
 ) -> tuple[WordTagging, list[SentenceExample]]:
-    """Return the task that the training `files` define, by their types of entities, or their tags
-    if none has the form of an entity's; and their sentences.
-
-    Raises `UserError` if they contain no entity and no two tags.
+    """Return the task that the training `files` define, by their types of entities, or by their
+    tags if none has the form of an entity's; and their sentences.
     """
     # A wrong tag among those of entities is an error, so all of the first file's decide.
     tags = _tags(read_conll(files[0], True, ANY_TAGS))
@@ -411,27 +383,22 @@ def read_ner(
         from_texts=first.text is not None,
         **options.given("max_length"),
     )
-    return task, examples_of(chain.from_iterable(documents))
+    return task, _examples(chain.from_iterable(documents))
 
 
 def read_pos(
     files: Sequence[Path], options: TaskOptions
 ) -> tuple[WordTagging, list[SentenceExample]]:
-    """Return the task whose classes are the tags of the training `files`, whatever their form, and
-    their sentences.
-
-    Raises `UserError` if there are fewer than two tags.
-    """
+    """Return the task whose classes are the tags of the training `files`, and their sentences."""
     documents = [document for file in files for document in read_conll(file, True, WORD_TAGS)]
     tags = _tags(documents)
     if len(tags) < 2:
         raise UserError(f"{files[0]} contains fewer than two different tags.")
     task = WordClasses(labels=tuple(sorted(tags)), **options.given("max_length"))
-    return task, examples_of(documents)
+    return task, _examples(documents)
 
 
-def examples_of(documents: Iterable[list[Sentence]]) -> list[SentenceExample]:
-    """Return each sentence, with its document."""
+def _examples(documents: Iterable[list[Sentence]]) -> list[SentenceExample]:
     return [
         SentenceExample(document, number)
         for document in documents

@@ -25,21 +25,15 @@ class SentenceExample(NamedTuple):
 
 
 class SentenceRow(NamedTuple):
-    """One row of tokens, and the tokens and words of its sentence that are read from it.
-
-    Positions are those in the row, where [CLS] is 0.
-    """
+    """One row of tokens, and the words of its sentence that are read from it."""
 
     example: int
     """Index of the sentence among those encoded together."""
     row: TokenRow
-    tokens: np.ndarray
-    """Indices of the sentence's tokens read here."""
-    token_positions: np.ndarray
     words: np.ndarray
     """Indices of the sentence's words whose first tokens are read here."""
     word_positions: np.ndarray
-    """Positions of these first tokens."""
+    """Positions of these first tokens in the row, where [CLS] is 0."""
 
 
 class _DocumentTokens(NamedTuple):
@@ -103,19 +97,14 @@ def _rows_of_sentence(
     sentence_end = int(document.word_starts[end_word])
     room = max_length - 2  # without [CLS] and [SEP]
     for window in context_windows(sentence_start, sentence_end, len(document.ids), room):
-        tokens = np.arange(window.read_start, window.read_end)
         is_read = (word_starts >= window.read_start) & (word_starts < window.read_end)
         words = np.flatnonzero(is_read)
-        # A token of the document lies after [CLS] in the row: the window's first is at 1.
-        shift = 1 - window.start
         row_tokens = document.ids[window.start : window.end]
         yield SentenceRow(
             example=example,
             row=tokenizer.row(row_tokens, None, max_length),
-            tokens=tokens - sentence_start,
-            token_positions=tokens + shift,
             words=words,
-            word_positions=word_starts[words] + shift,
+            word_positions=word_starts[words] + 1 - window.start,  # 1 for [CLS]
         )
 
 

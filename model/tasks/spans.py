@@ -2,8 +2,7 @@
 
 A row has a ``text`` and a list of spans under a name of `SPAN_COLUMNS`: doccano's
 ``"label": [[0, 5, "PER"]]``, Prodigy's ``"spans": [{"start": 0, "end": 5, "label": "PER"}]``,
-spaCy's ``"entities"`` in either form, and Label Studio's exports, whose tasks have their text under
-``data`` and their spans under ``annotations``. A span is characters, and its end is exclusive.
+and spaCy's ``"entities"`` in either form. A span is characters, and its end is exclusive.
 
 A text is cut into words where WordPiece can begin one: at white space, around punctuation, and
 around each ideograph.
@@ -23,8 +22,7 @@ from ...pipeline.errors import UserError
 from .tables import TableRow, UnusableRowError, shown
 from .tagged import Entity, Sentence, bio_tags
 
-SPAN_COLUMNS = ("spans", "entities", "label", "labels", "annotations")
-_PRODIGY_REFUSALS = ("reject", "ignore")
+SPAN_COLUMNS = ("spans", "entities", "label", "labels")
 # The blocks that google-research's BERT cuts at each character.
 _IDEOGRAPH = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
 
@@ -43,7 +41,7 @@ def has_text(row: TableRow) -> bool:
         values = row.values.get(name)
         if isinstance(values, list) and all(isinstance(value, str) for value in values):
             return False
-    return bool(_fields(row))
+    return "text" in row.values
 
 
 def sentence_of_text(text: str) -> Sentence:
@@ -89,20 +87,23 @@ def with_spans(sentence: Sentence, spans: Iterable[Span], oddities: Counter[str]
 
 def sentence_of_row(row: TableRow, labelled: bool, oddities: Counter[str]) -> Sentence:
     """Return the sentence in a row that `has_text`; raises `UserError` for what is not a span."""
-    text = _fields(row)["text"]
+    text = row.values["text"]
     if not isinstance(text, str):
         raise UserError(f"{row.where}: the text is {shown(text)}.")
     sentence = sentence_of_text(text)
     if not labelled:
         return sentence
-    if row.values.get("answer") in _PRODIGY_REFUSALS:
+    if row.values.get("answer") in ("reject", "ignore"):  # Prodigy's
         raise UnusableRowError(f"{row.where}: the annotator refused it.", "refused by an annotator")
-    return with_spans(sentence, _spans(row), oddities)
-
-
-def span_of(sentence: Sentence, first: int, after: int) -> tuple[int, int]:
-    """Return the characters of words `first` up to but excluding `after`, of a text's sentence."""
-    return sentence.offsets[first][0], sentence.offsets[after - 1][1]
+    column = row.first_column(SPAN_COLUMNS)
+    if column is None:
+        raise UnusableRowError(f"{row.where}: there are no spans beside the text.", "without spans")
+    values = row.values[column]
+    if values is None:
+        raise UnusableRowError(f"{row.where}: the spans are empty.", "without spans")
+    if not isinstance(values, list):
+        raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
+    return with_spans(sentence, [_span(value, row.where) for value in values], oddities)
 
 
 @cache
@@ -110,57 +111,15 @@ def _steps() -> Steps:
     return Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPH), "isolated")])
 
 
-def _fields(row: TableRow) -> dict[str, object]:
-    """Return the fields that hold the text: the row's, or those under Label Studio's ``data``."""
-    data = row.values.get("data")
-    for fields in (row.values, data):
-        if isinstance(fields, dict) and "text" in fields:
-            return fields
-    return {}
-
-
-def _spans(row: TableRow) -> list[Span]:
-    column = row.first_column(SPAN_COLUMNS)
-    if column is None:
-        raise UnusableRowError(
-            f"{row.where}: there are no {SPAN_COLUMNS[0]} beside the text.", "without spans"
-        )
-    values = row.values[column]
-    if values is None:
-        raise UnusableRowError(f"{row.where}: the spans are empty.", "without spans")
-    if not isinstance(values, list):
-        raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
-    is_task = isinstance(row.values.get("data"), dict)
-    if is_task or (values and isinstance(values[0], dict) and "result" in values[0]):
-        values = _marked(values, row.where)
-    return [_span(value, row.where) for value in values]
-
-
-def _marked(annotations: list[object], where: str) -> list[object]:
-    """Return the spans of a task of Label Studio: of several annotators the first one's."""
-    for annotation in annotations:
-        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
-            continue
-        results = annotation.get("result")
-        if not isinstance(results, list):
-            raise UserError(f"{where}: the result is {shown(results)}, not a list.")
-        # Relations and choices are not spans.
-        values = [result.get("value") for result in results if isinstance(result, dict)]
-        return [value for value in values if isinstance(value, dict) and "start" in value]
-    raise UnusableRowError(f"{where}: nobody has annotated it.", "without annotations")
-
-
 def _span(value: object, where: str) -> Span:
     if isinstance(value, dict):
         start = value.get("start", value.get("start_offset"))
         end = value.get("end", value.get("end_offset"))
-        label = value.get("label", value.get("labels", value.get("type")))
+        label = value.get("label", value.get("type"))
     elif isinstance(value, list) and len(value) == 3:
         start, end, label = value
     else:
         start = end = label = None
-    if isinstance(label, list) and len(label) == 1:
-        (label,) = label
     if type(start) is int and type(end) is int and isinstance(label, str) and label:
         return Span(start, end, label.strip())
     raise UserError(

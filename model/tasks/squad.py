@@ -64,7 +64,7 @@ class SpanClassifier(TaskModel):
         self.rate = config.span_rate
 
     def forward(self, batch: TaskBatch) -> Tensor:
-        """Return each token's logits as the first and the last of the answer (N, L, 2)."""
+        """Return each token's logits as the first and last of the answer (N, L, 2)."""
         values_NLD = dropout(self.head(self.states(batch)), self.rate, self.training)
         return self.get_submodule(self.encoder.span_layer)(values_NLD)
 
@@ -105,17 +105,14 @@ class Squad(Task[Question]):
         return f"{self.version} {self.metric}"
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> Recipe:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The paper's."""
         if self.version == "1.1":
             return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
         return Recipe(batch_size=48, epochs=2.0, learning_rates=(5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
-        """Yield the questions of a file.
-
-        Raises `UserError` naming it, also for a labelled file of another version.
-        """
+        """Yield the questions of a file; a labelled one must be of the task's version."""
         yield from self._usable(path, read_questions(path, labelled), labelled)
 
     def _usable(self, path: Path, content: QuestionFile, labelled: bool) -> Iterator[Question]:
@@ -146,7 +143,7 @@ class Squad(Task[Question]):
         return Question(where, where, *texts, group=texts[1], answers=None)
 
     def group(self, example: Question) -> str:
-        """Return the title of the article, or the passage in a file with few articles."""
+        """Return the article's title or the passage (`Question.group`)."""
         return example.group
 
     def texts(self, example: Question) -> dict[str, str]:
@@ -167,7 +164,11 @@ class Squad(Task[Question]):
         unlocated: list[Question] = []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
             passage, offsets_P2 = passages[example.passage]
-            span = _answer_span(example, offsets_P2)
+            span = None
+            answer = example.located_answer
+            if answer:
+                start = answer.answer_start
+                span = token_span(offsets_P2, start, start + len(answer.text))
             # A question without an answer has [CLS] as its target; one whose answer is not found
             # has no target, as [CLS] would teach that there is no answer.
             has_target = example.answers is not None
@@ -229,11 +230,10 @@ class Squad(Task[Question]):
         windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in examples]
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
-        predictions = []
-        for example, example_windows in zip(examples, windows, strict=True):
-            prediction = predict_answer(example_windows, example.passage, self.max_answer_length)
-            predictions.append(prediction)
-        return predictions
+        return [
+            predict_answer(example_windows, example.passage, self.max_answer_length)
+            for example, example_windows in zip(examples, windows, strict=True)
+        ]
 
     def _answer(self, prediction: Prediction, tau: float) -> str:
         """Return the answer's text, "" for none."""
@@ -253,7 +253,7 @@ class Squad(Task[Question]):
         predictions = self._predictions(outputs, features, examples)
         texts = [prediction.text for prediction in predictions]
         odds = [prediction.null_odds for prediction in predictions]
-        f1 = question_scores(texts, golds, self.metric).f1
+        _, f1 = question_scores(texts, golds, self.metric)
         score, threshold = best_threshold(texts, f1, odds, golds)
         score_of_silence = 100 * golds.count([]) / len(golds)
         if score == score_of_silence:
@@ -265,10 +265,7 @@ class Squad(Task[Question]):
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
     ) -> Scores:
-        """Return the official metrics in percent.
-
-        Those of 2.0 are given at the task's tau, at tau 0, and at the best threshold.
-        """
+        """Return the official metrics in percent; of 2.0 at the task's tau, 0 and the best."""
         golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
         texts = [prediction.text for prediction in predictions]
@@ -299,12 +296,8 @@ class Squad(Task[Question]):
             most_frequent, _ = Counter(first_answers).most_common(1)[0]
             return squad1_scores([most_frequent] * len(golds), golds, self.metric)
         scores = squad2_scores([""] * len(golds), golds, self.metric)
-        return {
-            "best_f1": scores["f1"],
-            "best_exact": scores["exact"],
-            "exact": scores["exact"],
-            "f1": scores["f1"],
-        }
+        exact, f1 = scores["exact"], scores["f1"]
+        return {"best_f1": f1, "best_exact": exact, "exact": exact, "f1": f1}
 
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
@@ -324,12 +317,8 @@ class Squad(Task[Question]):
             # tau may prefer the other.
             n_best = self._n_best(prediction)
             probability = next(each["probability"] for each in n_best if each["text"] == text)
-            answer: Answer = {
-                "id": example.id,
-                "answer": text,
-                "start": start,
-                "probability": probability,
-            }
+            answer: Answer = {"id": example.id, "answer": text, "start": start}
+            answer["probability"] = probability
             if self.version == "2.0":
                 answer["null_odds"] = prediction.null_odds
             answer["n_best"] = n_best
@@ -373,18 +362,9 @@ class Squad(Task[Question]):
         return files
 
 
-def _answer_span(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] | None:
-    """Return the first and last token of the passage in the answer to train on; None if none."""
-    answer = example.located_answer
-    if answer is None:
-        return None
-    return token_span(offsets_P2, answer.answer_start, answer.answer_start + len(answer.text))
-
-
 def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list[Question]]:
-    """Return the task of the training `files`, and their questions.
-
-    Raises `UserError` for mixed versions, and if every answer is misplaced.
+    """Return the task of the training `files`, and their questions; raises `UserError` for mixed
+    versions, and if every answer is misplaced.
     """
     contents = [read_questions(file, labelled=True) for file in files]
     # The last file of each version, to name in the message. A file without a version has no

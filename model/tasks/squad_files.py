@@ -1,17 +1,7 @@
-"""Read the official JSON of SQuAD: questions, each with its passage and answers. Tables with a
-question per row, as on the Hub (`_QuestionRow`), are read too.
-
-The structs below have the fields of the file that are used, and msgspec checks their types::
-
-    {"version": "1.1", "data": [                                       _SquadFile
-      {"title": "...", "paragraphs": [                                 _Article
-        {"context": "the passage", "qas": [                            _Paragraph
-          {"id": "...", "question": "...",                             _FileQuestion
-           "answers": [{"text": "...", "answer_start": 4}]}]}]}]}      GoldAnswer
-"""
+"""Read the official JSON of SQuAD, or a table with a question per row, as on the Hub."""
 
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -41,35 +31,35 @@ class GoldAnswer(Struct, frozen=True):
         return passage.startswith(self.text, self.answer_start)
 
 
-# No file is refused for the type of a field that is `Any`: little depends on it.
+# The fields of a file that are used, whose types msgspec checks. No file is refused for the type of
+# a field that is `Any`: little depends on it.
+#
+#     {"version": "1.1", "data": [                                       _SquadFile
+#       {"title": "...", "paragraphs": [                                 _Article
+#         {"context": "the passage", "qas": [                            _Paragraph
+#           {"id": "...", "question": "...",                             _Record
+#            "answers": [{"text": "...", "answer_start": 4}]}]}]}]}      GoldAnswer
 
 
-class _FileQuestion(Struct, kw_only=True):
+class _Record(Struct, kw_only=True):
     id: str | int
     question: str
+    answers: tuple[GoldAnswer, ...] | None = None
     is_impossible: Any = False
 
 
-# Apart, so that a file without answers is an error in training, but not in prediction.
-class _LabelledQuestion(_FileQuestion, kw_only=True):
-    answers: tuple[GoldAnswer, ...]
-
-
-_Q = TypeVar("_Q", bound=_FileQuestion)
-
-
-class _Paragraph(Struct, Generic[_Q]):
+class _Paragraph(Struct):
     context: str
-    qas: list[_Q]
+    qas: list[_Record]
 
 
-class _Article(Struct, Generic[_Q]):
-    paragraphs: list[_Paragraph[_Q]]
+class _Article(Struct):
+    paragraphs: list[_Paragraph]
     title: Any = None
 
 
-class _SquadFile(Struct, Generic[_Q]):
-    data: list[_Article[_Q]]
+class _SquadFile(Struct):
+    data: list[_Article]
     version: Any = ""
 
 
@@ -78,12 +68,7 @@ class _RowAnswers(Struct):
     answer_start: list[int]
 
 
-class _QuestionRow(Struct, kw_only=True):
-    """A row of a table, as the Hub has SQuAD::
-
-    id, title, context, question, answers: {"text": ["..."], "answer_start": [4]}
-    """
-
+class _Row(Struct, kw_only=True):
     id: str | int
     question: str
     context: str
@@ -131,85 +116,69 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     repeated.
     """
     if is_hub(path) or path.suffix.lower() in TABLES:
-        content = _parse_rows(path, labelled)
+        content = _read_table(path)
     else:
         check_file(path)
-        content = _parse(path, labelled)
+        try:
+            content = decode_json(path.read_bytes().removeprefix(_UTF8_BOM), _SquadFile)
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
+            ) from None
     # Questions on one article are alike, so they must not be both trained on and held out.
-    titles = {str(article.title) for article in content.data}
-    groups_are_articles = len(titles) >= MIN_ARTICLES
+    groups_are_articles = len({str(article.title) for article in content.data}) >= MIN_ARTICLES
     # "1.1" and "v2.0" in SQuAD, "KorQuAD_v1.0_train" in KorQuAD, whose version is left unknown.
     name_and_version = str(content.version).lower()
     version = _VERSIONS.get(name_and_version.removeprefix("v")[:1])
     questions: dict[str, Question] = {}
     for article in content.data:
-        for paragraph in article.paragraphs:
-            passage = paragraph.context
-            group = passage
-            if groups_are_articles:
-                group = str(article.title)
-            for record in paragraph.qas:
-                question = _question(record, passage, group, path)
+        for passage in article.paragraphs:
+            group = str(article.title) if groups_are_articles else passage.context
+            for record in passage.qas:
+                where = f"{path}, question {record.id}"
+                answers = None
+                if labelled:
+                    answers = record.answers
+                    if answers is None:
+                        raise UserError(f"{where} has no field answers.")
                 if record.is_impossible is True:
                     version = "2.0"
+                    if answers:
+                        raise UserError(
+                            f"{where} is marked as impossible but has answers; fix one of the two."
+                        )
+                question = Question(
+                    where, str(record.id), record.question, passage.context, group, answers
+                )
                 if question.id in questions:
                     raise UserError(
-                        f"{question.where} occurs twice; predictions are keyed by id, so ids must "
-                        "be unique."
+                        f"{where} occurs twice; predictions are keyed by id, so ids must be unique."
                     )
                 questions[question.id] = question
     is_korquad = name_and_version.startswith("korquad")
     return QuestionFile(version, list(questions.values()), is_korquad)
 
 
-def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
-    kind: Any = _SquadFile[_FileQuestion]
-    if labelled:
-        kind = _SquadFile[_LabelledQuestion]
-    content = path.read_bytes().removeprefix(_UTF8_BOM)
-    try:
-        return decode_json(content, kind)
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
-        ) from None
-
-
-def _parse_rows(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
+def _read_table(path: Path) -> _SquadFile:
     """Return a table's rows as the file that they were made from; SQuAD 2.0 has questions without
     answers.
     """
-    articles: list[_Article[_FileQuestion]] = []
+    articles: list[_Article] = []
     has_silence = False
     for row in read_rows(path):
         try:
-            values = convert_values(row.values, _QuestionRow)
+            values = convert_values(row.values, _Row)
         except ValueError as error:
             raise UserError(
                 f"{row.where} is not a question as in SQuAD ({describe_fault(error)})."
             ) from None
-        question = _FileQuestion(id=values.id, question=values.question)
-        if labelled:
-            if values.answers is None:
-                raise UserError(f"{row.where} has no column answers.")
+        record = _Record(id=values.id, question=values.question)
+        if values.answers is not None:
             texts = values.answers.text
             starts = values.answers.answer_start
             if len(texts) != len(starts):
                 raise UserError(f"{row.where}: {len(texts)} answers have {len(starts)} starts.")
-            answers = map(GoldAnswer, texts, starts)
-            question = _LabelledQuestion(
-                id=values.id, question=values.question, answers=tuple(answers)
-            )
-            has_silence = has_silence or not question.answers
-        articles.append(_Article([_Paragraph(values.context, [question])], values.title))
+            record.answers = tuple(map(GoldAnswer, texts, starts))
+            has_silence = has_silence or not texts
+        articles.append(_Article([_Paragraph(values.context, [record])], values.title))
     return _SquadFile(articles, version="2.0" if has_silence else "")
-
-
-def _question(record: _FileQuestion, passage: str, group: str, path: Path) -> Question:
-    where = f"{path}, question {record.id}"
-    answers = None
-    if isinstance(record, _LabelledQuestion):
-        answers = record.answers
-    if record.is_impossible is True and answers:
-        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
-    return Question(where, str(record.id), record.question, passage, group, answers)

@@ -13,7 +13,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -119,26 +119,20 @@ def squad2_scores(
     return scores
 
 
-class QuestionScores(NamedTuple):
-    """One value per question, 0 to 1."""
-
-    exact: list[float]
-    f1: list[float]
-
-
 def question_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
-) -> QuestionScores:
-    """Return the scores of each question of SQuAD 2.0; without gold answers, "" is correct."""
+) -> tuple[list[float], list[float]]:
+    """Return exact match and F1 (0 to 1) of each question of SQuAD 2.0; without gold answers, "" is
+    correct.
+    """
     # As in the official script, gold answers that are empty once normalised are ignored.
     wanted: list[list[str]] = []
     for answers in golds:
         non_empty = [gold for gold in answers if normalize_answer(gold, metric)]
         wanted.append(non_empty or [""])
-    return QuestionScores(
-        exact=best_over_golds(partial(exact_match, metric=metric), predictions, wanted),
-        f1=best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, wanted),
-    )
+    exact = best_over_golds(partial(exact_match, metric=metric), predictions, wanted)
+    f1 = best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, wanted)
+    return exact, f1
 
 
 def best_threshold(

@@ -141,16 +141,13 @@ class Task(ABC, Generic[ExampleT]):
     """Whether `texts`, if there are any, are all that the answer depends on."""
     tuned_settings: ClassVar[tuple[str, ...]] = ()
     """The fields that `tuned` changes."""
+    recipe: ClassVar[Recipe] = Recipe(32, 3.0, (5e-5, 4e-5, 3e-5, 2e-5))
+    """The default hyperparameters; unless overridden, the paper's for GLUE (section 4.1)."""
 
     @property
     def variant(self) -> str:
         """Label that sets its results apart within the task, such as SQuAD's version; or ""."""
         return ""
-
-    @property
-    def recipe(self) -> Recipe:
-        """The default hyperparameters; unless overridden, the paper's for GLUE (section 4.1)."""
-        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: `catalogue.restore_task` recreates the task."""
