@@ -101,10 +101,8 @@ def find_inputs(
             folder = hub.folder_of(source)
             if folder:
                 _refuse_output_within(folder, output, ())
-            data_set = hub.open_set(source)
-            address = data_set.address
-            num_bytes = data_set.num_bytes
-            inputs.append(Input(address, data_set.name, "hf", num_bytes, data_set.digest))
+            found = hub.open_set(source)
+            inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
         else:
             inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
@@ -136,7 +134,14 @@ def _find_files(
     if unfinished_stage(source):
         raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
     if not bytes_of:
-        raise UserError(_why_empty(source, Counter(reasons.values())))
+        if reasons:
+            counts = name_counts(Counter(reasons.values()))
+            raise UserError(f"{source} has no file to read ({counts}).")
+        if storage.has_wildcard(source):
+            raise UserError(f"{source} matches no file.")
+        if os.path.isdir(source):
+            raise UserError(f"The folder {source} is empty.")
+        raise UserError(f"{source} does not exist.")
     ingested = {posixpath.dirname(path) for path in bytes_of if path.endswith(f"/{MANIFEST}")}
     for folder in ingested:
         for name in BESIDE_DOCUMENTS:
@@ -175,16 +180,6 @@ def _find_files(
         else:
             left_out.note(reason, shown)
     return inputs
-
-
-def _why_empty(source: str, reasons: Counter[str]) -> str:
-    if reasons:
-        return f"{source} has no file to read ({name_counts(reasons)})."
-    if storage.has_wildcard(source):
-        return f"{source} matches no file."
-    if os.path.isdir(source):
-        return f"The folder {source} is empty."
-    return f"{source} does not exist."
 
 
 def _format_of(path: str, config: IngestConfig) -> str | None:
@@ -230,16 +225,10 @@ def _name_of(path: str, source: str) -> str:
     It begins with the source's own name: ``/data/books/a/b.txt`` of the source ``/data/books`` is
     ``books/a/b.txt``.
     """
-    if path == source:  # a file, whose own name may contain the characters of a glob
-        root = _absolute(source)
-    else:
-        root = _absolute(storage.glob_root(source))
-    path = _absolute(path)
-    root_name = posixpath.basename(root)
-    if path == root:
-        return root_name
-    below_root = path.removeprefix(root.rstrip("/") + "/")
-    return posixpath.join(root_name, below_root).rstrip("/")
+    # A file's own name may contain the characters of a glob.
+    root = _absolute(source if path == source else storage.glob_root(source))
+    below_root = _absolute(path).removeprefix(root).lstrip("/")
+    return posixpath.join(posixpath.basename(root), below_root).rstrip("/")
 
 
 def _absolute(path: str) -> str:

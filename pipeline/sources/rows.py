@@ -138,15 +138,6 @@ class Columns:
         values = [str(value) for value in values_at(row, name) if value is not None]
         return normalise(" ".join(values))
 
-    def read_language(self, row: Mapping[str, object]) -> str:
-        """Return the code of a row's language; "" if the column holds none."""
-        code = self.read(row, self.language)
-        return code if _LANGUAGE.fullmatch(code) else ""
-
-    def read_source(self, row: Mapping[str, object]) -> str:
-        """Return a row's source, of the characters that names have; "" if there is none."""
-        return _NO_NAME.sub("-", self.read(row, self.source)).strip("-")
-
 
 def outermost(name: str) -> str:
     """Return the column of a table in which another lies: ``payload`` of ``payload.body``."""
@@ -165,32 +156,28 @@ def values_at(row: Mapping[str, object], name: str) -> list[object]:
         return value if isinstance(value, list) else [value]
     outer, _, inner = name.partition(".")
     value = row.get(outer)
-    items = value if isinstance(value, list) else [value]
-    return [
-        found
-        for item in items
-        if inner and isinstance(item, Mapping)
-        for found in values_at(item, inner)
-    ]
+    found: list[object] = []
+    for item in value if isinstance(value, list) else [value]:
+        if inner and isinstance(item, Mapping):
+            found.extend(values_at(item, inner))
+    return found
 
 
 def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
     """Return the type of a column, of its items if it lies in a list; None if there is none."""
+    inner = ""
     index = schema.get_field_index(name)
-    if index >= 0:
-        return _item_type(schema.field(index).type)
-    outer, _, inner = name.partition(".")
-    index = schema.get_field_index(outer)
-    kind = _item_type(schema.field(index).type) if inner and index >= 0 else None
-    if kind is None or not pa.types.is_struct(kind):
+    if index < 0:
+        outer, _, inner = name.partition(".")
+        index = schema.get_field_index(outer) if inner else -1
+    if index < 0:
         return None
-    return type_at(kind, inner)
-
-
-def _item_type(kind: pa.DataType) -> pa.DataType:
+    kind = schema.field(index).type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_dictionary(kind):
-        return kind.value_type
-    return kind
+        kind = kind.value_type
+    if not inner:
+        return kind
+    return type_at(kind, inner) if pa.types.is_struct(kind) else None
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -205,11 +192,12 @@ def partition_of(path: str) -> dict[str, str]:
     >>> partition_of("lake/dt=2026-11-01/region=eu%20west/part-0.parquet")
     {'dt': '2026-11-01', 'region': 'eu west'}
     """
-    return {
-        found[1]: unquote(found[2])
-        for folder in path.split("/")[:-1]
-        if (found := _PARTITION.fullmatch(folder)) and found[2] != _NO_VALUE
-    }
+    keys: dict[str, str] = {}
+    for folder in path.split("/")[:-1]:
+        found = _PARTITION.fullmatch(folder)
+        if found and found[2] != _NO_VALUE:
+            keys[found[1]] = unquote(found[2])
+    return keys
 
 
 def with_partition(
@@ -278,17 +266,11 @@ def row_documents(
     yield from _documents(articles, table, counters)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Row:
-    """The text of a row, from a wiki or not."""
-
-    id: str
-    source: str
-    title: str
-    language: str
-    location: str
+class _Row(NamedTuple):
+    document: RawDocument
+    """Its paragraphs are the lines with text."""
     text: str
-    lines: list[str]
+    location: str
     is_extracted: bool
     is_gutenberg: bool
 
@@ -314,6 +296,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     row_id = columns.read(row, columns.id)
     title = columns.read(row, columns.title)
     wiki = wiki_of(columns.read(row, URL))
+    database, wiki_language = wiki or (table.source, "")
     # Only a wiki's ids, and those that the user vouches for, are unique in all its parts.
     if not row_id:
         identity = f"{table.stem}#{number}"
@@ -328,35 +311,37 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     text = compose(text.replace(GAP, ""))
     is_extracted = wiki is not None or table.extracted
     is_gutenberg = not is_extracted and gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS])
-    language = columns.read_language(row) or (wiki.language if wiki else "")
+    language = columns.read(row, columns.language)
+    if not _LANGUAGE.fullmatch(language):
+        language = wiki_language
     if is_gutenberg:
         header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
         header = gutenberg.read_header(text[:header_end])
         language = language or header.get("language", "")
         title = title or header.get("title", "")
-    return _Row(
+    # Of the characters that names have.
+    source = _NO_NAME.sub("-", columns.read(row, columns.source)).strip("-")
+    document = RawDocument(
         id=identity,
-        source=columns.read_source(row) or (wiki.database if wiki else table.source),
+        source=source or database,
         title=title,
         language=language,
-        location=location,
-        text=text,
-        lines=[line for line in text.split("\n") if line and not line.isspace()],
-        is_extracted=is_extracted,
-        is_gutenberg=is_gutenberg,
+        paragraphs=[line for line in text.split("\n") if line and not line.isspace()],
     )
+    return _Row(document, text, location, is_extracted, is_gutenberg)
 
 
 def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterator[RawDocument]:
     """Yield the documents of some rows, whose remains of markup are found together."""
-    lines = [line for article in articles if article.is_extracted for line in article.lines]
-    remains = iter(find_remains(lines))
+    extracted = [article.document.paragraphs for article in articles if article.is_extracted]
+    remains = iter(find_remains(list(chain.from_iterable(extracted))))
     for article in articles:
-        paragraphs = article.lines
+        document = article.document
+        paragraphs = document.paragraphs
         if article.is_extracted:
             here = list(islice(remains, len(paragraphs)))
             paragraphs = article_paragraphs(
-                paragraphs, article.title, counters, article.language, remains=here
+                paragraphs, document.title, counters, document.language, remains=here
             )
         elif article.is_gutenberg or is_wrapped(paragraphs):
             # A line is not a paragraph: the text is read like the file of a book. A very long one
@@ -364,17 +349,11 @@ def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterat
             file = io.BytesIO(article.text.encode("utf-8", "replace"))
             book = InputRange(path=article.location, name=article.location, format="text")
             books = read_book(file, book, _ONE_BOOK, counters)
-            paragraphs = [paragraph for document in books for paragraph in document.paragraphs]
-        if not paragraphs:
+            paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
+        if paragraphs:
+            yield replace(document, paragraphs=paragraphs)
+        else:
             counters.count("rows_without_prose")
-            continue
-        yield RawDocument(
-            id=article.id,
-            source=article.source,
-            title=article.title,
-            language=article.language,
-            paragraphs=paragraphs,
-        )
 
 
 def _hold_sentences(articles: Sequence[_Row]) -> bool:
@@ -382,8 +361,8 @@ def _hold_sentences(articles: Sequence[_Row]) -> bool:
     num_longer = 0
     for article in articles:
         text = article.text
-        is_longer = len(text) > _LONGEST_SENTENCE or len(article.lines) > 1
-        if is_longer or len(split_sentences([text], article.language)) > 1:
+        is_longer = len(text) > _LONGEST_SENTENCE or len(article.document.paragraphs) > 1
+        if is_longer or len(split_sentences([text], article.document.language)) > 1:
             num_longer += 1
     return num_longer <= len(articles) / 20
 
@@ -397,7 +376,7 @@ def _joined_documents(
     the id, title and so on of its first row, whose number is added to the id if a document before
     it has the same one.
     """
-    first: _Row | None = None
+    first: RawDocument | None = None
     id_before = ""
     lines: list[str] = []
     num_characters = 0
@@ -412,18 +391,13 @@ def _joined_documents(
         row_id = table.columns.read(row, table.columns.id)
         ends = not text.strip() or row_id != id_before or num_characters >= LONGEST_JOINED
         if first and ends:
-            yield RawDocument(
-                id=first.id,
-                source=first.source,
-                title=first.title,
-                language=first.language,
-                paragraphs=lines,
-            )
+            yield replace(first, paragraphs=lines)
             first = None
         if not text.strip():
             continue
         if first is None:
-            first = _read_row(row, number, table, counters)
+            read = _read_row(row, number, table, counters)
+            first = read and read.document
             lines = []
             num_characters = 0
             if first and row_id and row_id == id_before:
@@ -433,16 +407,11 @@ def _joined_documents(
         num_characters += len(text)
 
 
-class _WikiName(NamedTuple):
-    database: str
-    language: str
-
-
-def wiki_of(url: str) -> _WikiName | None:
+def wiki_of(url: str) -> tuple[str, str] | None:
     """Return database name and language of the wiki that an address belongs to, if it is a wiki's.
 
     >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
-    _WikiName(database='zh_yuewiki', language='zh-yue')
+    ('zh_yuewiki', 'zh-yue')
     """
     match = _WIKIMEDIA_ADDRESS.match(url)
     if match is None:
@@ -450,4 +419,4 @@ def wiki_of(url: str) -> _WikiName | None:
     language, project = match.groups()
     code = _DATABASE_CODES.get(language, language).replace("-", "_")
     suffix = "wiki" if project == "wikipedia" else project
-    return _WikiName(code + suffix, language)
+    return code + suffix, language

@@ -18,6 +18,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -116,25 +117,25 @@ def decompressed(
 def _decompressed_blocks(
     file: BinaryIO, name: str, counters: Counters, allowance: int
 ) -> Iterator[bytes]:
-    """Yield the bytes of a file up to damage, for which `read` raises one of `_DAMAGE`."""
+    """Yield the bytes of a file up to damage, for which one of `_DAMAGE` is raised."""
     suffix = name.lower().rpartition(".")[2]
-    read: Callable[[int], bytes]
     if suffix == "zst":
         # By Arrow, because Python's library has no Zstandard before 3.14. If a file ends too
         # early, it does not return what it decompressed in the last call: small calls lose little.
-        read = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd").read
+        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+        blocks = iter(partial(stream.read, _READ_BYTES), b"")
     elif suffix == "bz2":
-        read = _StreamReader(file, bz2.BZ2Decompressor).read
+        blocks = _blocks_of_streams(file, bz2.BZ2Decompressor)
     elif suffix == "xz":
-        read = _StreamReader(file, lzma.LZMADecompressor, _XZ_PADDING_BYTES).read
+        blocks = _blocks_of_streams(file, lzma.LZMADecompressor, _XZ_PADDING_BYTES)
     else:
         # Not `read`, which continues until it has all of it, and at damage loses what it had.
-        read = gzip.GzipFile(fileobj=file).read1
+        blocks = iter(partial(gzip.GzipFile(fileobj=file).read1, _READ_BYTES), b"")
     start = file.tell()
     num_compressed = 0
     num_bytes = 0
     with counted_damage("corrupt_file", name, counters):
-        while block := read(_READ_BYTES):
+        for block in blocks:
             num_bytes += len(block)
             # Arrow closes a file at its end, which can then no longer tell.
             if not file.closed:
@@ -151,59 +152,35 @@ def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) ->
     return recoded(decompressed(file, name, counters), encoding, name, remedy)
 
 
-class _StreamReader:
-    """Reads a file of one stream after another to its last byte.
+def _blocks_of_streams(
+    file: BinaryIO,
+    new_decompressor: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor],
+    padding_bytes: int = 0,
+) -> Iterator[bytes]:
+    """Yield the bytes of one stream after another, to the last byte of a file.
 
-    `bz2.open` and `lzma.open` stop without an error at the first bytes after a stream that do not
-    begin another one: damage to a header there would cost the rest of the file in silence.
+    Streams may be followed by zeros in groups of `padding_bytes`; anything else raises one of
+    `_DAMAGE`. `bz2.open` and `lzma.open` stop without an error at the first bytes after a stream
+    that do not begin another one: damage to a header there would cost the rest in silence.
     """
-
-    def __init__(
-        self,
-        file: BinaryIO,
-        new_decompressor: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor],
-        padding_bytes: int = 0,
-    ) -> None:
-        """Read `file`, whose streams may be followed by zeros in groups of `padding_bytes`."""
-        self._file = file
-        self._new_decompressor = new_decompressor
-        self._padding_bytes = padding_bytes
-        self._decompressor = new_decompressor()
-        self._unread = b""
-
-    def read(self, size: int) -> bytes:
-        """Return at most `size` decompressed bytes, none at the end of the file.
-
-        Raise one of `_DAMAGE` at anything that is neither a stream nor valid padding.
-        """
-        while True:
-            if self._decompressor.eof and not self._begin_stream():
-                return b""
-            compressed = b""
-            if self._decompressor.needs_input:
-                compressed = self._unread or self._file.read(_READ_BYTES)
-                self._unread = b""
+    compressed = file.read(_READ_BYTES)
+    while compressed:
+        decompressor = new_decompressor()
+        while not decompressor.eof:
+            if decompressor.needs_input and not compressed:
+                compressed = file.read(_READ_BYTES)
                 if not compressed:
                     raise EOFError("it ends within a stream")
-            block = self._decompressor.decompress(compressed, size)
-            if block:
-                return block
-
-    def _begin_stream(self) -> bool:
-        """Go on to the stream after the one that ended; return False at the end of the file."""
-        compressed = self._decompressor.unused_data or self._file.read(_READ_BYTES)
+            yield decompressor.decompress(compressed, _READ_BYTES)
+            compressed = b""
+        compressed = decompressor.unused_data or file.read(_READ_BYTES)
         num_padding = 0
-        while self._padding_bytes and compressed.startswith(b"\0"):
+        while padding_bytes and compressed.startswith(b"\0"):
             stripped = compressed.lstrip(b"\0")
             num_padding += len(compressed) - len(stripped)
-            compressed = stripped or self._file.read(_READ_BYTES)
-        if num_padding and num_padding % self._padding_bytes:
+            compressed = stripped or file.read(_READ_BYTES)
+        if num_padding and num_padding % padding_bytes:
             raise EOFError(f"{num_padding} zero bytes follow a stream")
-        if not compressed:
-            return False
-        self._decompressor = self._new_decompressor()
-        self._unread = compressed
-        return True
 
 
 def plan_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:

@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from .. import storage
 from ..config import IngestConfig
@@ -333,14 +333,6 @@ def _table(input_range: InputRange, config: IngestConfig) -> Table:
     )
 
 
-class _DocElement(NamedTuple):
-    """An article as it is in the file, from its ``<doc`` line on."""
-
-    offset: int
-    header: bytes
-    lines: list[bytes]
-
-
 def read_extracted(
     file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
@@ -374,23 +366,24 @@ def _read_articles(
     stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the articles whose header begins in the range, as rows with their offsets."""
-    for article in _articles(stream, input_range, counters):
-        location = table.location(article.offset)
-        header = decode(article.header, location, counters)
-        text = decode(b"\n".join(article.lines), location, counters)
-        match = _ARTICLE_HEADER.match(header)
+    for offset, header, lines in _articles(stream, input_range, table, counters):
+        location = table.location(offset)
+        match = _ARTICLE_HEADER.match(decode(header, location, counters))
+        text = decode(b"\n".join(lines), location, counters)
         if match is None:
             counters.skip("malformed_header", location)
             continue
         page_id, url, title = (html.unescape(value or "") for value in match.groups())
-        yield article.offset, {"id": page_id, "url": url, "title": title, "text": text}
+        yield offset, {"id": page_id, "url": url, "title": title, "text": text}
 
 
 def _articles(
-    stream: BinaryIO, input_range: InputRange, counters: Counters
-) -> Iterator[_DocElement]:
-    """Yield the articles whose header begins in the range; the last may end beyond it."""
-    article: _DocElement | None = None
+    stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
+) -> Iterator[tuple[int, bytes, list[bytes]]]:
+    """Yield the offset, the ``<doc`` line and the other lines of each article whose header begins
+    in the range; the last may end beyond it.
+    """
+    article: tuple[int, bytes, list[bytes]] | None = None
     # Text outside articles is counted once a gap. A range that begins within the file may begin
     # within an article of the range before: nothing is outside until that one ends.
     counts_outside = input_range.start == 0
@@ -398,27 +391,25 @@ def _articles(
         in_range = input_range.stop is None or offset < input_range.stop
         if line.startswith(ARTICLE_HEAD):
             if article:
-                counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
+                counters.skip("cut_off_article", table.location(article[0]))
                 yield article
-            article = None
-            if in_range:
-                article = _DocElement(offset, line, [])
+            article = (offset, line, []) if in_range else None
             counts_outside = False
         elif line.strip() == _ARTICLE_END:
             if article:
                 yield article
             article = None
             counts_outside = True
-        elif article and offset - article.offset > LONGEST_ARTICLE_BYTES:
-            counters.skip("oversized_article", f"{input_range.name}, byte {article.offset}")
+        elif article and offset - article[0] > LONGEST_ARTICLE_BYTES:
+            counters.skip("oversized_article", table.location(article[0]))
             article = None
         elif article:
-            article.lines.append(line)
+            article[2].append(line)
         elif counts_outside and in_range and line.strip():
-            counters.skip("text_outside_articles", f"{input_range.name}, byte {offset}")
+            counters.skip("text_outside_articles", table.location(offset))
             counts_outside = False
         if not in_range and article is None:
             return
     if article:
-        counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
+        counters.skip("cut_off_article", table.location(article[0]))
         yield article
