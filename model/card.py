@@ -7,16 +7,16 @@ import html
 import os
 import re
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..pipeline.data_card import CARD
 from ..pipeline.errors import UserError
 from ..pipeline.wording import in_words, with_commas
 
 if TYPE_CHECKING:
-    from huggingface_hub import EvalResult, ModelCardData
+    from huggingface_hub import EvalResult, ModelCard
 
 DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
@@ -33,6 +33,7 @@ _METRICS = {
     "exact": "exact_match",
     "macro_f1": "f1",
     "accuracy": "accuracy",
+    "mlm_accuracy": "accuracy",
     "exact_match": "exact_match",
     "f1": "f1",
     "perplexity": "perplexity",
@@ -44,20 +45,25 @@ _METRICS = {
 
 def render_card(
     title: str,
-    metadata: "ModelCardData",
     usage: Literal["fill", "pipeline", "predict", ""],
     tables: Mapping[str, Mapping[str, object]],
+    results: "list[EvalResult]",
+    **metadata: Any,
 ) -> str:
-    """Return a card as Markdown; `tables` map headings to names and values."""
-    from huggingface_hub import ModelCard  # late: it imports an HTTP client
+    """Return a card as Markdown; `tables` map headings to names and values, `metadata` are those
+    of the Hub that are not the same for all models.
+    """
+    from huggingface_hub import ModelCard, ModelCardData  # late: they import an HTTP client
 
+    if not results:
+        metadata["model_name"] = None
+    data = ModelCardData(library_name="transformers", eval_results=results or None, **metadata)
     shown_tables = {}
     for heading, rows in tables.items():
-        if rows:
-            cells = {shown(in_words(name)): shown(value) for name, value in rows.items()}
-            shown_tables[heading] = cells
+        cells = {shown(in_words(name)): shown(value) for name, value in rows.items()}
+        shown_tables[heading] = cells
     card = ModelCard.from_template(
-        metadata, str(_TEMPLATE), title=shown(title), usage=usage, tables=shown_tables
+        data, str(_TEMPLATE), title=shown(title), usage=usage, tables=shown_tables
     )
     return f"{card}\n"
 
@@ -87,57 +93,35 @@ def as_code(name: object) -> str:
     return f"`{text}`"
 
 
-def eval_results(
-    scores: Mapping[str, float],
-    *,
-    task: str,
-    dataset_type: str,
-    dataset_name: str,
-    dataset_split: str,
-    dataset_config: str | None = None,
-) -> "list[EvalResult]":
-    """Return the `scores` by our names, those that the Hub knows, in its form."""
+def eval_results(scores: Mapping[str, float], **measured: Any) -> "list[EvalResult]":
+    """Return the `scores` that the Hub knows, in its form; `measured` says on what, by the names of
+    `EvalResult`.
+    """
     from huggingface_hub import EvalResult
 
     results = []
-    for our_name, value in scores.items():
+    for name, value in scores.items():
         # MNLI's second dev set has the same metrics under other names.
-        hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
-        if hub_name:
-            results.append(
-                EvalResult(
-                    task_type=task,
-                    dataset_type=dataset_type,
-                    dataset_name=dataset_name,
-                    dataset_split=dataset_split,
-                    dataset_config=dataset_config,
-                    metric_type=hub_name,
-                    metric_name=in_words(our_name),
-                    metric_value=value,
-                )
+        metric = _METRICS.get(name.removeprefix("mismatched_"))
+        if metric:
+            result = EvalResult(
+                metric_type=metric, metric_name=in_words(name), metric_value=value, **measured
             )
+            results.append(result)
     return results
 
 
 def software() -> str:
     """Return the versions of Clozeworks and PyTorch."""
-    try:
-        clozeworks = version("clozeworks")
-    except PackageNotFoundError:  # run from a checkout
-        clozeworks = "(not installed)"
-    return f"clozeworks {clozeworks}, torch {version('torch')}"
+    return f"clozeworks {version('clozeworks')}, torch {version('torch')}"
 
 
 def model_name(checkpoint: str) -> str:
-    """Return a model's name for a card: that on the Hub if it lies in the Hub's cache, else its
-    folder's.
-
-    A card is public, so it shows no path of this machine.
+    """Return a model's name for a card, which is public and shows no path: that on the Hub if it
+    lies in the Hub's cache, else its folder's.
 
     >>> model_name("/home/me/hub/models--google-bert--bert-base-cased/snapshots/cd5ef92")
     'google-bert/bert-base-cased'
-    >>> model_name("runs/base/")
-    'base'
     """
     path = os.path.abspath(checkpoint)
     cached = _CACHED_MODEL.search(path)
@@ -147,23 +131,31 @@ def model_name(checkpoint: str) -> str:
     return os.path.basename(path)
 
 
+def _parsed(card: str) -> "ModelCard":
+    """Return somebody's card; raises `UserError` if its metadata cannot be read."""
+    from huggingface_hub import ModelCard
+    from yaml import YAMLError
+
+    try:
+        return ModelCard(card, ignore_metadata_errors=True)
+    except (RecursionError, TypeError, ValueError, YAMLError) as error:
+        raise UserError(
+            f"The metadata at the beginning of {CARD} cannot be read: {error}"
+        ) from error
+
+
 def read_languages(folder: Path) -> list[str]:
     """Return the languages that the card of the model in `folder` names; none if it has no card,
     or one that cannot be read.
     """
-    from huggingface_hub import ModelCard
-    from yaml import YAMLError
-
     path = folder / CARD
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:
         head = file.read(LONGEST_HEAD)
-    if not head.startswith("---"):
-        return []
     try:
-        named = ModelCard(head, ignore_metadata_errors=True).data.get("language")
-    except (RecursionError, TypeError, ValueError, YAMLError):
+        named = _parsed(head).data.get("language")
+    except UserError:
         return []
     if isinstance(named, str):
         return [named]
@@ -172,18 +164,10 @@ def read_languages(folder: Path) -> list[str]:
 
 
 def with_license(card: str, license: str) -> str:
-    """Return a card whose metadata name this licence alone; raise `UserError` if its metadata
+    """Return a card whose metadata name this licence alone; raises `UserError` if its metadata
     cannot be read.
     """
-    from huggingface_hub import ModelCard
-    from yaml import YAMLError
-
-    try:
-        parsed = ModelCard(card, ignore_metadata_errors=True)
-    except (TypeError, ValueError, YAMLError) as error:
-        raise UserError(
-            f"The metadata at the beginning of {CARD} cannot be read: {error}"
-        ) from error
+    parsed = _parsed(card)
     parsed.data["license"] = license
     parsed.data.pop("license_name")
     parsed.data.pop("license_link")

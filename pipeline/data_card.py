@@ -14,14 +14,6 @@ from .schemas import DOCUMENTS, instances_schema
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
-_TITLES = {
-    "ingest": "Documents for pre-training a language model",
-    "build": "Instances for pre-training a BERT encoder",
-}
-_ROWS = {
-    "ingest": "Each row is a text, cleaned and cut into sentences.",
-    "build": "Each row holds token ids with masks, and the tokens to predict.",
-}
 _DATA_CARD = """---
 {metadata}
 ---
@@ -51,9 +43,19 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     from huggingface_hub.repocard_data import DatasetCardData
 
     if isinstance(manifest, DocumentsManifest):
+        title = "Documents for pre-training a language model"
+        rows = "Each row is a text, cleaned and cut into sentences."
         schema = DOCUMENTS
     else:
+        title = "Instances for pre-training a BERT encoder"
+        rows = "Each row holds token ids with masks, and the tokens to predict."
         schema = instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
+    features = []
+    for field in schema:
+        kind = {"dtype": str(field.type)}
+        if pa.types.is_list(field.type):
+            kind = {"list": str(field.type.value_type)}
+        features.append({"name": field.name, **kind})
     splits: dict[str, Counter[str]] = {}
     for shard in sorted(manifest.shards, key=lambda shard: shard.split):
         sizes = splits.setdefault(shard.split, Counter())
@@ -62,29 +64,20 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     metadata = DatasetCardData(
         language=hub_languages(manifest.languages) or None,
         license="unknown",
-        pretty_name=_TITLES[manifest.stage],
+        pretty_name=title,
         task_categories=["fill-mask"],
         tags=["clozeworks"],
         configs=[{"config_name": "default", "data_files": data_files}],
         # `datasets` keeps what it loaded under this information: without the sizes, of two
         # directories of one name it would load the first again.
         dataset_info={
-            "features": [_feature(field) for field in schema],
+            "features": features,
             "splits": [{"name": name, **sizes} for name, sizes in splits.items()],
         },
     )
     return _DATA_CARD.format(
-        metadata=metadata.to_yaml(),
-        title=_TITLES[manifest.stage],
-        rows=_ROWS[manifest.stage],
-        stage=manifest.stage,
+        metadata=metadata.to_yaml(), title=title, rows=rows, stage=manifest.stage
     )
-
-
-def _feature(field: pa.Field) -> dict[str, str]:
-    if pa.types.is_list(field.type):
-        return {"name": field.name, "list": str(field.type.value_type)}
-    return {"name": field.name, "dtype": str(field.type)}
 
 
 def hub_languages(languages: Mapping[str, int]) -> list[str]:

@@ -22,8 +22,6 @@ def task_card(
     `data` is as the user named it, `checkpoint` the encoder's directory or ``random weights``;
     `languages` and `shape` are the encoder's.
     """
-    from huggingface_hub import ModelCardData
-
     best = summary["best"]
     name = f"{task.name} {task.variant}".strip()
     dataset_type, dataset_name, dataset_config = _dataset(task.name, data)
@@ -54,32 +52,28 @@ def task_card(
         },
         "On the dev examples": scores,
     }
-    # The Hub makes links of these; a local file would be a broken one.
-    is_on_hub = DATASET.fullmatch(dataset_type)
     results = eval_results(
         best["scores"],
-        task=task.pipeline,
+        task_type=task.pipeline,
         dataset_type=dataset_type,
         dataset_name=dataset_name,
         dataset_split=split,
         dataset_config=dataset_config,
     )
-    metadata = ModelCardData(
-        language=languages or None,
-        library_name="transformers",
-        pipeline_tag=task.pipeline,
-        tags=[shape.model_type],
-        datasets=[dataset_type] if is_on_hub else None,
-        model_name=f"{shape.title} for {name}" if results else None,
-        eval_results=results or None,
-    )
-    has_hf_head = "architectures" not in task.hf_settings()
-    in_transformers = has_hf_head and not shape.is_decoder and task.pipeline != "multiple-choice"
+    has_hf_head = "architectures" not in task.hf_settings() and not shape.is_decoder
+    # Of these there is no pipeline.
+    in_transformers = has_hf_head and task.pipeline != "multiple-choice"
     return render_card(
         f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
-        metadata,
         "pipeline" if in_transformers else "predict",
         tables,
+        results,
+        language=languages or None,
+        tags=[shape.model_type],
+        pipeline_tag=task.pipeline,
+        # The Hub makes links of these; a local file would be a broken one.
+        datasets=[dataset_type] if DATASET.fullmatch(dataset_type) else None,
+        model_name=f"{shape.title} for {name}",
     )
 
 

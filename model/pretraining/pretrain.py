@@ -131,7 +131,6 @@ def _finish(work: PretrainWork, folder: Path) -> Summary:
             work.model.config,
             [directory.manifest for directory in plan.directories],
             summary,
-            work.tokenizer,
             products=name_by_dtype[work.setup.dtype],
         )
         output.write_bytes(CARD, card.encode())
