@@ -106,10 +106,8 @@ def test_language_of_each_document_and_sums(tmp_path: Path):
             )
         assert sum(group.documents for group in shard.groups) == shard.rows == len(own)
     named = ingest([str(source)], str(tmp_path / "korean"), replace(config, language="ko"), ONE)
-    assert named.languages == {
-        "en": 16,
-        "ko": 8,
-    }  # only of documents whose source does not name one
+    # Only of documents whose source does not name one.
+    assert named.languages == {"en": 16, "ko": 8}
 
 
 @pytest.mark.parametrize("name", ["books/a.txt", "rows.jsonl", "sentences.parquet", "wiki_00"])
@@ -223,26 +221,17 @@ def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
 @pytest.mark.parametrize(
     "num_ids, shards, message",
     [
-        (
-            1,
-            None,
-            "^A train shard would hold 0 documents: of documents with the same id only one stays.$",
-        ),
-        (
-            3,
-            None,
-            "^A train shard would hold 1 document: of documents with the same id only one stays.$",
-        ),
+        (1, None, "hold 0 documents: of documents with the same id only one stays.$"),
+        (3, None, "hold 1 document: of documents with the same id only one stays.$"),
         (3, 1, "^A train shard would hold 1 document: lower `shards`.$"),
     ],
 )
 def test_too_few_ids_are_reported(tmp_path, num_ids: int, shards: int | None, message: str):
     rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(6)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = IngestConfig(shards=shards)
     with pytest.raises(UserError, match=message):
-        ingest(
-            [str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(shards=shards), ONE
-        )
+        ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
 
 
 def test_a_source_edited_in_place_is_another_one(tmp_path):
@@ -269,18 +258,20 @@ def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
         ingest([source], str(tmp_path / "strict"), CONFIG, RunOptions(workers=1, max_bad=0))
 
 
-def test_too_few_texts_that_differ_are_reported(tmp_path):
-    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
-    with pytest.raises(UserError, match="hold 3 documents; at least 4 different ones are needed"):
-        ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
-
-
-def test_too_few_texts_in_the_languages_to_keep_are_reported(tmp_path):
-    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(9)})
-    config = IngestConfig(keep_language=("ko",))
-    with pytest.raises(
-        UserError, match=r"0 repeat others, 9 are in other languages \(`keep_language`\)\.$"
-    ):
+@pytest.mark.parametrize(
+    ("num_texts", "config", "message"),
+    [
+        (3, IngestConfig(), "hold 3 documents; at least 4 different ones are needed"),
+        (
+            9,
+            IngestConfig(keep_language=("ko",)),
+            r"0 repeat others, 9 are in other languages \(`keep_language`\)\.$",
+        ),
+    ],
+)
+def test_too_few_texts_are_reported(tmp_path, num_texts: int, config: IngestConfig, message: str):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % num_texts) for i in range(9)})
+    with pytest.raises(UserError, match=message):
         ingest([source], str(tmp_path / "out"), config, ONE)
 
 
@@ -305,7 +296,6 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
     expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
 
     stopped = phase
-
     do = Job.do
 
     def stop_within(job: Job, number: int, phase: Phase) -> None:
@@ -343,13 +333,9 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
     for split in ("train", "validation"):
         shards = [shard for shard in many.shards if shard.split == split]
         assert len(shards) > 3
-        assert [shard.name for shard in shards] == [
-            f"{split}-{index:05d}-of-{len(shards):05d}.parquet" for index in range(len(shards))
-        ]
-        assert all(
-            shard.rows == pq.read_metadata(tmp_path / "many" / shard.name).num_rows
-            for shard in shards
-        )
+        for index, shard in enumerate(shards):
+            assert shard.name == f"{split}-{index:05d}-of-{len(shards):05d}.parquet"
+            assert shard.rows == pq.read_metadata(tmp_path / "many" / shard.name).num_rows
         rows = [[*rows_in(tmp_path / name, split)] for name in ("few", "many")]
         assert rows[0] == rows[1]
 
@@ -358,30 +344,15 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
 def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i, 400) for i in range(30)})
     script = "from clozeworks.cli.main import main; main()"
-    command = [
-        sys.executable,
-        "-c",
-        script,
-        "ingest",
-        source,
-        "--output",
-        str(tmp_path / "out"),
-        "--workers=1",
-    ]
+    command = [sys.executable, "-c", script, "ingest", source, f"--output={tmp_path}/out"]
 
     def limit_files() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    completed = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        preexec_fn=limit_files,
-        check=False,
-    )
+    options: dict[str, Any] = {"env": environment, "preexec_fn": limit_files, "check": False}
+    completed = subprocess.run([*command, "--workers=1"], capture_output=True, text=True, **options)
     assert completed.returncode == 2
     assert completed.stderr.splitlines()[-1].endswith(
         "out: File too large. Fix this and rerun; it resumes."

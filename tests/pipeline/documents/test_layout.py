@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.layout import (
+    ENOUGH_BYTES,
+    ENOUGH_DOCUMENTS,
+    MAX_SHARE_OF_ONE,
     SHARD_TEXT_BYTES,
+    Candidate,
     HashLayout,
     borders,
     choose_layout,
     cut_shards,
     cut_validation,
     group_by_partition,
+    num_held_out,
     partitions_between,
 )
 from clozeworks.pipeline.execution.tables import range_of
@@ -99,3 +104,42 @@ def test_a_layout_fits_any_size(input_bytes: int, shards: int | None):
     assert 4 <= layout.num_partitions <= 512 and 4096 % layout.num_partitions == 0
     assert layout.num_partitions >= min(shards or 1, 256)
     assert 1 <= layout.num_validation_partitions <= 6
+
+
+# How many documents are held out: enough to judge by, at most a tenth of a small corpus.
+
+
+def held_out(sizes: list[int], num_documents: int, num_asked: int) -> int:
+    candidates = [Candidate(number, number, size) for number, size in enumerate(sizes)]
+    return num_held_out(candidates, num_documents, num_asked)
+
+
+@pytest.mark.parametrize(
+    ("num_documents", "expected"),
+    [(4, 2), (30, 3), (100, 10), (200, 20), (500, 50), (2000, 167), (10_000, 167), (40_000, 200)],
+)
+def test_the_share_falls_as_the_corpus_grows(num_documents: int, expected: int):
+    articles = [3000] * min(num_documents, 4096)
+    assert held_out(articles, num_documents, num_documents // 200) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "num_documents", "asked", "expected"),
+    [
+        ([3000] * 4096, 1_000_000, 5000, 5000),  # what a large corpus was asked for
+        ([100_000] * 100, 100, 30, 30),  # a larger share than the rule needs
+        ([100_000] * 100, 100, 60, 60),
+        ([10_000_000, *[3000] * 999], 1000, 5, 100),  # a tenth, however long one is
+        ([ENOUGH_BYTES] * 1000, 1000, 5, ENOUGH_DOCUMENTS),  # enough text, too few documents
+    ],
+)
+def test_what_was_asked_for_and_a_tenth_are_bounds(sizes, num_documents, asked, expected):
+    assert held_out(sizes, num_documents, asked) == expected
+
+
+def test_one_long_document_calls_for_more_beside_it():
+    # With the long one, a quarter is reached when the others have three times its text.
+    sizes = [1_000_000, *[50_000] * 500]
+    number = held_out(sizes, 5000, 25)
+    assert sizes[0] <= MAX_SHARE_OF_ONE * sum(sizes[:number])
+    assert sizes[0] > MAX_SHARE_OF_ONE * sum(sizes[: number - 1])

@@ -27,6 +27,7 @@ from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary, measure_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS
 
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
 from tests.fixtures.manifest_fixture import make_manifest, write_manifest
@@ -95,35 +96,12 @@ def test_another_vocabulary_is_measured_on_the_same_words(
     ours = read_manifest(vocab, VocabularyManifest).report.validation
     assert measure_vocabulary(documents, vocab) == ours
     letters = sorted({letter for word in WORDS for letter in word})
-    tokens = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        ".",
-        *letters,
-        *(f"##{letter}" for letter in letters),
-    ]
+    tokens = [*SPECIAL_TOKENS, ".", *letters, *(f"##{letter}" for letter in letters)]
     (tmp_path / "letters.txt").write_text("\n".join(tokens) + "\n")
-    main(
-        [
-            "vocab",
-            documents,
-            "--output",
-            vocab,
-            "--size=120",
-            "--num-unused=7",
-            f"--compare={tmp_path}/letters.txt",
-        ]
-    )
+    options = ["--size=120", "--num-unused=7", f"--compare={tmp_path}/letters.txt"]
+    main(["vocab", documents, f"--output={vocab}", *options])
     shown = capsys.readouterr().out
-    held_out = [
-        word
-        for document in text_of(4, seed=1)
-        for sentence in document
-        for word in sentence.split()
-    ]
+    held_out = " ".join(" ".join(document) for document in text_of(4, seed=1)).split()
     assert f"{sum(map(len, held_out)) / len(held_out):.3f}" in shown
     assert f"{ours.tokens_per_word:.3f}" in shown
 
@@ -146,13 +124,8 @@ def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp
     with pytest.raises(UserError, match=rf"one/{TRAIN}: The shard has 1 document with text"):
         build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out" / "manifest.json").exists()
-    build(
-        str(documents),
-        vocab,
-        str(tmp_path / "out"),
-        replace(CONFIG, pairing="sop"),
-        replace(RUN, overwrite=True),
-    )
+    sop, overwrite = replace(CONFIG, pairing="sop"), replace(RUN, overwrite=True)
+    build(str(documents), vocab, str(tmp_path / "out"), sop, overwrite)
 
 
 def test_documents_of_one_sentence_are_warned_of(vocab: str, tmp_path: Path, capsys):
@@ -195,10 +168,8 @@ def test_an_empty_validation_shard_makes_an_empty_one(
     assert [shard.rows > 0 for shard in manifest.shards] == [True, False]
     assert manifest.shards[1].warnings == ["the document shard contains no text"]
     assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
-    report = learn_vocabulary(
-        str(documents), str(tmp_path / "vocab"), VocabConfig(size=120), RUN
-    ).report
-    assert report.validation.num_words == 0
+    learned = learn_vocabulary(str(documents), str(tmp_path / "v"), VocabConfig(size=120), RUN)
+    assert learned.report.validation.num_words == 0
 
 
 def test_documents_without_a_validation_split(vocab: str, tmp_path: Path):
@@ -281,14 +252,10 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
 def test_a_damaged_manifest_is_one_error(content: bytes, vocab: str, tmp_path: Path):
     documents = write_two_sources(tmp_path / "documents", text_of(4), text_of(4))
     (documents / "manifest.json").write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"
-    ):
-        build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
-    with pytest.raises(
-        UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"
-    ):
-        build(str(documents), vocab, str(documents), CONFIG, replace(RUN, overwrite=True))
+    message = "documents/manifest.json is damaged or was not written by clozeworks"
+    for output, run in ((tmp_path / "out", RUN), (documents, replace(RUN, overwrite=True))):
+        with pytest.raises(UserError, match=message):
+            build(str(documents), vocab, str(output), CONFIG, run)
     assert (documents / TRAIN).exists()
 
 
@@ -315,9 +282,8 @@ def break_utf8(path: Path) -> None:
 
 def lose_texts(path: Path) -> None:
     table = pq.read_table(path)
-    pq.write_table(
-        table.set_column(4, "sentences", pa.nulls(len(table), pa.list_(pa.string()))), path
-    )
+    nothing = pa.nulls(len(table), pa.list_(pa.string()))
+    pq.write_table(table.set_column(4, "sentences", nothing), path)
 
 
 @pytest.mark.parametrize(

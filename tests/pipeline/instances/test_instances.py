@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import BuildConfig
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances import table as instances
 from clozeworks.pipeline.instances.chunks import Corpus
 from clozeworks.pipeline.instances.masking import mask_rows
@@ -126,9 +125,8 @@ def test_more_than_one_block_of_rows():
     corpus = corpus_of(BLOCK_TOKENS // (12 * 20) + 200)
     built = build(corpus)
     assert built.table["input_ids"].num_chunks > 1
-    assert len(built.table["input_ids"].combine_chunks().flatten()) == built.counts[
-        "tokens_used"
-    ] + 3 * len(built.table)
+    num_tokens = len(built.table["input_ids"].combine_chunks().flatten())
+    assert num_tokens == built.counts["tokens_used"] + 3 * len(built.table)
 
 
 @pytest.mark.slow
@@ -180,24 +178,20 @@ def parquet_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_datasets_reads_the_rows(parquet_file: Path, tmp_path: Path):
-    datasets = pytest.importorskip("datasets", reason="the `datasets` library is not installed")
-    read = datasets.load_dataset(
-        "parquet", data_files=str(parquet_file), split="train", cache_dir=str(tmp_path / "c")
-    )
-    assert read.to_list() == pq.read_table(parquet_file).to_pylist()
-
-
-def test_duckdb_reads_the_rows(parquet_file: Path):
-    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
-    rows = duckdb.sql(f"SELECT * FROM '{parquet_file}'").fetchall()
-    assert rows == [tuple(row.values()) for row in pq.read_table(parquet_file).to_pylist()]
-
-
-@pytest.mark.slow
-def test_polars_reads_the_rows(parquet_file: Path):
-    polars = pytest.importorskip("polars", reason="Polars is not installed")
-    assert polars.read_parquet(parquet_file).to_dicts() == pq.read_table(parquet_file).to_pylist()
+@pytest.mark.parametrize("library", ["datasets", "duckdb", "polars"])
+def test_other_libraries_read_the_rows(parquet_file: Path, tmp_path: Path, library: str):
+    peer = pytest.importorskip(library)
+    path = str(parquet_file)
+    rows = pq.read_table(parquet_file).to_pylist()
+    if library == "datasets":
+        cache = str(tmp_path / "c")
+        read = peer.load_dataset("parquet", data_files=path, split="train", cache_dir=cache)
+        assert read.to_list() == rows
+    elif library == "duckdb":
+        read = peer.sql(f"SELECT * FROM '{path}'").fetchall()
+        assert read == [tuple(row.values()) for row in rows]
+    else:
+        assert peer.read_parquet(path).to_dicts() == rows
 
 
 @pytest.mark.parametrize("max_length", [512, 4096, 65_535])
@@ -213,11 +207,6 @@ def test_long_rows_are_filled_and_masked_at_any_rate(max_length):
         ids, b_start = restored(row), row["segment_b_start"]
         assert ids[b_start - 1] == ids[-1] == VOCABULARY.sep_id
         assert VOCABULARY.mask_id not in ids
-
-
-def test_a_shard_of_one_document_is_a_clear_error():
-    with pytest.raises(UserError, match="The shard has 1 document with text"):
-        build(corpus_of(1))
 
 
 def test_a_dominating_document_is_warned_of():

@@ -130,25 +130,9 @@ def test_small_groups_are_widened(sources, languages, lengths, groups):
 
 def test_an_unknown_language_is_that_of_most_of_its_source():
     names = ["ko", "und", "en"]
-    origins = Origins(
-        np.array([0, 0, 0, 0, 1]),
-        np.array([0, 2, 2, 1, 1]),
-        ["a", "b"],
-        names,
-    )
-    assert assume_languages(origins, np.array([90, 50, 50, 200, 10])).language.tolist() == [
-        0,
-        2,
-        2,
-        2,
-        1,
-    ]
-    assert assume_languages(origins, np.array([120, 50, 50, 200, 10])).language.tolist() == [
-        0,
-        2,
-        2,
-        0,
-        1,
-    ]
+    origins = Origins(np.array([0, 0, 0, 0, 1]), np.array([0, 2, 2, 1, 1]), ["a", "b"], names)
+    for tokens, language in ((90, 2), (120, 0)):
+        assumed = assume_languages(origins, np.array([tokens, 50, 50, 200, 10]))
+        assert assumed.language.tolist() == [0, 2, 2, language, 1]
     known = replace(origins, language_names=["ko", "fr", "en"])
     assert assume_languages(known, np.ones(5)) is known

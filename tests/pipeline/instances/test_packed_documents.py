@@ -145,11 +145,7 @@ def write_texts(path: Path, num_documents: int, num_words: int = 0) -> str:
     """
     rng = np.random.default_rng(4)
     shards = {}
-    for name in (
-        "train-00000-of-00002.parquet",
-        "train-00001-of-00002.parquet",
-        "validation-00000-of-00001.parquet",
-    ):
+    for shard in ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"):
         sentences = []
         for _ in range(num_documents):
             if num_words:
@@ -160,8 +156,13 @@ def write_texts(path: Path, num_documents: int, num_words: int = 0) -> str:
             sentences.append(
                 [" ".join(rng.choice(WORDS, rng.integers(3, 30))) for _ in range(num_sentences)]
             )
-        shards[name] = [("enwiki", "en", texts) for texts in sentences]
+        shards[f"{shard}.parquet"] = [("enwiki", "en", texts) for texts in sentences]
     return write_documents(path, shards)
+
+
+def build_with(path: Path, output: str, config: BuildConfig, workers: int) -> None:
+    documents, vocab = str(path / "documents"), str(path / "vocab")
+    build(documents, vocab, str(path / output), config, RunOptions(workers=workers))
 
 
 @pytest.fixture(scope="module")
@@ -173,13 +174,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in vocabulary_files(VOCABULARY).items():
         (path / "vocab" / name).write_bytes(content)
     config = replace(CONFIG, max_length=1024, duplicates=2)
-    build(
-        str(path / "documents"),
-        str(path / "vocab"),
-        str(path / "one"),
-        config,
-        RunOptions(workers=1),
-    )
+    build_with(path, "one", config, workers=1)
     return path
 
 
@@ -187,13 +182,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_bytes_do_not_depend_on_the_workers(packed: Path):
     config = replace(CONFIG, max_length=1024, duplicates=2)
     two = packed / "two"
-    build(
-        str(packed / "documents"),
-        str(packed / "vocab"),
-        str(two),
-        config,
-        RunOptions(workers=2),
-    )
+    build_with(packed, "two", config, workers=2)
     names = sorted(path.name for path in two.glob("*.parquet"))
     assert names == sorted(path.name for path in (packed / "one").glob("*.parquet"))
     for name in (*names, "manifest.json"):

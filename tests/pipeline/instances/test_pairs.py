@@ -188,13 +188,6 @@ def test_every_sentence_is_used_once_in_every_duplicate_and_duplicates_differ():
     assert same.mean() < 0.3
 
 
-def test_balanced_is_reproducible():
-    corpus = generate("stubs", 500)
-    one, other = pairs_of(corpus, 3), pairs_of(corpus, 3)
-    np.testing.assert_array_equal(one.b_start, other.b_start)
-    np.testing.assert_array_equal(one.label, other.label)
-
-
 def test_short_rows_are_drawn_for_the_asked_share():
     corpus = generate("articles", 2000)
     pairs = pairs_of(corpus, short_share=0.0)
