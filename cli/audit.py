@@ -1,6 +1,7 @@
 """Define the command ``clozeworks audit``."""
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -106,7 +107,7 @@ def _print_checks(measured: "Audit") -> None:
 
 
 def _write_report(path: str, directory: str, measured: "Audit") -> None:
-    from ..pipeline.auditing.decode import first_instances
+    from ..pipeline.auditing.decode import instances_of_split
     from ..pipeline.auditing.report import render_report
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.storage.directory import write_file
@@ -115,7 +116,7 @@ def _write_report(path: str, directory: str, measured: "Audit") -> None:
 
     manifest = read_manifest(directory, InstancesManifest)
     vocabulary = read_vocabulary(directory)
-    examples = first_instances(directory, manifest, "train", NUM_EXAMPLES, vocabulary)
-    page = render_report(directory, measured, list(examples))
+    rows = instances_of_split(directory, manifest, "train", vocabulary)
+    page = render_report(directory, measured, list(islice(rows, NUM_EXAMPLES)))
     with write_file(path) as file:
         file.write(page.encode())

@@ -1,5 +1,6 @@
 """Define the command ``clozeworks show``."""
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -44,7 +45,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
     """
     from rich.text import Text
 
-    from ..pipeline.auditing.decode import first_documents, first_instances, label_names
+    from ..pipeline.auditing.decode import documents_of_split, instances_of_split, label_names
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.state import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
@@ -57,7 +58,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
     # One line of output per line of text, so that it can be searched and piped.
     console = make_console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):
-        for document in first_documents(directory, manifest, split, num_rows):
+        for document in islice(documents_of_split(directory, manifest, split), num_rows):
             sentences = document["sentences"]
             about = f"{document['language']}, {len(sentences)} sentences"
             heading = f"{document['doc_id']}  {document['title']}  ({about})"
@@ -68,7 +69,8 @@ def show(directory: str, num_rows: int, split: str) -> None:
         return
     labels = label_names(manifest.config.pairing)
     vocabulary = read_vocabulary(directory)
-    for instance in first_instances(directory, manifest, split, num_rows, vocabulary):
+    rows = instances_of_split(directory, manifest, split, vocabulary)
+    for instance in islice(rows, num_rows):
         label = labels[instance.label != 0]
         documents = f"documents {instance.document_a} and {instance.document_b}"
         tokens = instance.tokens

@@ -163,7 +163,7 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     else:
         yield info("padding at fixed length", padding, f"{padding:.1%}")
 
-    copies = measures.row_hashes.copies()
+    copies = measures.copies()
     num_hashed = int(copies.sum())
     repeated_share = (num_hashed - len(copies)) / max(num_hashed, 1)
     name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"

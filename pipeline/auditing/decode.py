@@ -1,10 +1,9 @@
 """Decode instances into readable form: tokens with their roles in the row."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from .. import storage
 from ..errors import UserError
@@ -15,7 +14,6 @@ from ..storage.shards import checked, open_shard
 from ..vocabulary.vocabulary import Vocabulary
 from .measures import read_batch
 
-T = TypeVar("T")
 BATCH_ROWS = 16
 
 Role = Literal["special", "a", "b", "mask", "random", "kept"]
@@ -88,54 +86,38 @@ def decode_rows(rows: Rows, vocabulary: Vocabulary) -> Iterator[Instance]:
         )
 
 
-def first_documents(
-    directory: str, manifest: DocumentsManifest, split: str, num_rows: int
+def documents_of_split(
+    directory: str, manifest: DocumentsManifest, split: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first documents of a split as plain Python values; shards are shuffled, so this is
-    a random sample.
+    """Yield the documents of a split as plain Python values; shards are shuffled, so the first ones
+    are a random sample.
 
     Raise `UserError` if the manifest lists no such split or a shard is damaged.
     """
+    for path in shards_of_split(directory, manifest, split):
+        with open_shard(path, "ingest") as file:
+            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+                yield from checked([batch], DOCUMENTS).to_pylist()
 
-    def decode(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        return checked([batch], DOCUMENTS).to_pylist()
 
-    return _first(directory, manifest, split, num_rows, decode)
-
-
-def first_instances(
-    directory: str,
-    manifest: InstancesManifest,
-    split: str,
-    num_rows: int,
-    vocabulary: Vocabulary,
+def instances_of_split(
+    directory: str, manifest: InstancesManifest, split: str, vocabulary: Vocabulary
 ) -> Iterator[Instance]:
-    """Yield the first rows of a split, of packed rows each document; else as `first_documents`."""
+    """Yield the rows of a split, of packed rows each document; else as `documents_of_split`."""
+    for path in shards_of_split(directory, manifest, split):
+        with open_shard(path, "build") as file:
+            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+                rows = sequences(read_batch(batch, len(vocabulary)))
+                yield from decode_rows(rows, vocabulary)
 
-    def decode(batch: pa.RecordBatch) -> Iterator[Instance]:
-        return decode_rows(sequences(read_batch(batch, len(vocabulary))), vocabulary)
 
-    return _first(directory, manifest, split, num_rows, decode)
-
-
-def _first(
-    directory: str,
-    manifest: DocumentsManifest | InstancesManifest,
-    split: str,
-    num_rows: int,
-    decode: Callable[[pa.RecordBatch], Iterable[T]],
-) -> Iterator[T]:
+def shards_of_split(
+    directory: str, manifest: DocumentsManifest | InstancesManifest, split: str
+) -> list[str]:
+    """Return the paths of the shards of a split; raise `UserError` if the manifest lists none."""
     names = [shard.name for shard in manifest.shards if shard.split == split]
     if not names:
         splits = sorted({shard.split for shard in manifest.shards})
         listed = " and ".join(splits) or "none"
         raise UserError(f"{directory} has no split {split!r}; it has {listed}.")
-    num_left = num_rows
-    for name in names:
-        with open_shard(storage.join(directory, name), manifest.stage) as file:
-            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
-                for row in decode(batch):
-                    yield row
-                    num_left -= 1
-                    if num_left == 0:
-                        return
+    return [storage.join(directory, name) for name in names]

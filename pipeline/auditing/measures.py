@@ -28,7 +28,7 @@ from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
 
 MAX_HASHES = 20_000_000
-"""Of more hashes only a share is kept, so that memory is bounded."""
+"""Of more rows only a sample is hashed, so that memory is bounded."""
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
 
@@ -39,31 +39,6 @@ def read_batch(batch: pa.RecordBatch, vocab_size: int) -> Rows:
     rows = rows_of(checked([batch], instances_schema(vocab_size, packed=packed)))
     check_rows(rows, vocab_size)
     return rows
-
-
-class HashSample:
-    """A sample of hashes: of the `num_expected` that are added, about `max_hashes` are kept.
-
-    All copies have one hash, so they are kept or left out together: the kept hashes are a sample of
-    the distinct ones, each with all its repeats.
-    """
-
-    def __init__(self, num_expected: int, max_hashes: int = MAX_HASHES) -> None:
-        share = min(1.0, max_hashes / max(num_expected, 1))
-        # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
-        # cannot hold.
-        self._highest_hash = np.uint64(share * (2**64 - 2**12))
-        self._hashes: list[np.ndarray] = []
-
-    def add(self, hashes: np.ndarray) -> None:
-        """Add some hashes, uint64."""
-        self._hashes.append(hashes[hashes <= self._highest_hash])
-
-    def copies(self) -> np.ndarray:
-        """Return how often each distinct hash that was kept was added, int64."""
-        no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
-        hashes = np.concatenate([no_hashes, *self._hashes])
-        return np.unique(hashes, return_counts=True)[1]
 
 
 class Measures:
@@ -89,7 +64,12 @@ class Measures:
         self.tokens = np.zeros(len(vocabulary), np.int64)
         self.masked_tokens = np.zeros(len(vocabulary), np.int64)
         self.random_tokens = np.zeros(len(vocabulary), np.int64)
-        self.row_hashes = HashSample(num_rows)
+        # Hashes up to this one are kept. All copies of a row have one hash, so what is kept is a
+        # sample of the distinct rows, each with all its copies. As a float 2**64 - 1 would become
+        # 2**64, which uint64 cannot hold.
+        share = min(1.0, MAX_HASHES / max(num_rows, 1))
+        self._highest_hash = np.uint64(share * (2**64 - 2**12))
+        self._hashes: list[np.ndarray] = []
         self._ends_sentence = np.array([each in SENTENCE_ENDS for each in vocabulary.readable])
         rng = rng_for(0, "row hashes")  # the same in each audit, so that its figures are the same
         self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
@@ -129,6 +109,12 @@ class Measures:
         self._add_hashes(rows, restored)
         return rows
 
+    def copies(self) -> np.ndarray:
+        """Return how often each distinct row of the sample occurs, int64."""
+        no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
+        hashes = np.concatenate([no_hashes, *self._hashes])
+        return np.unique(hashes, return_counts=True)[1]
+
     def _add_labels(self, shard: str, rows: Rows, restored: np.ndarray) -> None:
         assert rows.duplicate is not None
         for duplicate in np.unique(rows.duplicate).tolist():
@@ -138,24 +124,22 @@ class Measures:
             sums[0] += len(labels_of_pass)
             sums[1] += _num_true(labels_of_pass == 1)
 
+        labels = rows.next_sentence_label
         lengths = rows.lengths
         has_b = rows.segment_b_start < lengths
+        length_a = rows.segment_b_start - 2
+        length_b = np.where(has_b, lengths - rows.segment_b_start - 1, 0)
         last_tokens = restored[rows.offsets[1:] - 2]  # before the last [SEP]
-        labels = np.minimum(rows.next_sentence_label, 1)
-        for histogram, values in (
-            (self.row_lengths, lengths),
-            (self.lengths_a, rows.segment_b_start - 2),
-            (self.lengths_b, np.where(has_b, lengths - rows.segment_b_start - 1, 0)),
-            (self.ends_of_b, self._ends_sentence[last_tokens]),
-        ):
-            highest = histogram.shape[1] - 1  # rows that are too long count as the longest
-            np.add.at(histogram, (labels, np.minimum(values, highest)), 1)
+        _count_by_label(self.row_lengths, labels, lengths)
+        _count_by_label(self.lengths_a, labels, length_a)
+        _count_by_label(self.lengths_b, labels, length_b)
+        _count_by_label(self.ends_of_b, labels, self._ends_sentence[last_tokens])
 
-        is_next = rows.next_sentence_label == 0
-        not_next = rows.next_sentence_label == 1
+        is_next = labels == 0
+        not_next = labels == 1
         is_other_document = rows.document_a != rows.document_b
         self.counts.update(
-            other_labels=_num_true(rows.next_sentence_label > 1),
+            other_labels=_num_true(labels > 1),
             not_next=_num_true(not_next),
             not_next_same_document=_num_true(not_next & ~is_other_document),
             is_next_other_document=_num_true(is_next & is_other_document),
@@ -164,17 +148,19 @@ class Measures:
 
     def _add_tokens(self, rows: Rows, restored: np.ndarray) -> None:
         vocabulary = self.vocabulary
-        structural = np.zeros(len(restored), bool)  # where [CLS] and [SEP] belong
-        structural[rows.offsets[:-1]] = True  # [CLS]
-        structural[rows.offsets[:-1] + rows.segment_b_start - 1] = True  # [SEP] after A
-        structural[rows.offsets[1:] - 1] = True  # [SEP] after B; without B the one after A
+        # The places of [CLS], [SEP] after A and [SEP] after B; without B the last two are one.
+        starts = rows.offsets[:-1]
+        ends_of_a = starts + rows.segment_b_start - 1
+        ends = rows.offsets[1:] - 1
+        structural = np.zeros(len(restored), bool)
+        structural[starts] = True
+        structural[ends_of_a] = True
+        structural[ends] = True
+        in_place = restored[starts] == vocabulary.cls_id
+        in_place &= restored[ends_of_a] == vocabulary.sep_id
+        in_place &= restored[ends] == vocabulary.sep_id
         is_special = ~vocabulary.is_ordinary
         is_special[vocabulary.unk_id] = False  # a word of the text, though not in the vocabulary
-        in_place = (
-            (restored[rows.offsets[:-1]] == vocabulary.cls_id)
-            & (restored[rows.offsets[1:] - 1] == vocabulary.sep_id)
-            & (restored[rows.offsets[:-1] + rows.segment_b_start - 1] == vocabulary.sep_id)
-        )
         self.tokens += np.bincount(restored, minlength=len(vocabulary))
         self.counts.update(
             tokens=len(rows.input_ids),
@@ -276,7 +262,14 @@ class Measures:
         after_gap = np.diff(rows.masked_index, prepend=-2) != 1
         starts_span = after_gap | (np.diff(row_of_mask, prepend=-1) != 0)
         num_spans = np.bincount(row_of_mask[starts_span], minlength=len(rows))
-        self.row_hashes.add(hashes[num_spans >= MIN_MASKED_SPANS])
+        is_counted = (num_spans >= MIN_MASKED_SPANS) & (hashes <= self._highest_hash)
+        self._hashes.append(hashes[is_counted])
+
+
+def _count_by_label(histogram: np.ndarray, labels: np.ndarray, values: np.ndarray) -> None:
+    """Count the rows by label, of which other ones than 0 are 1, and by value, up to the last."""
+    last_value = histogram.shape[1] - 1
+    np.add.at(histogram, (np.minimum(labels, 1), np.minimum(values, last_value)), 1)
 
 
 def _num_true(flags: np.ndarray) -> int:
