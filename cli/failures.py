@@ -38,8 +38,28 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
                 install = f"pip install 'clozeworks[{extra}]'"
                 return f"This command needs {error.name}, which is not installed: {install}.", 2
         return None
-    message = _describe_run_failure(error)
-    return (message, 1) if message else None
+    if isinstance(error, RunError):
+        return str(error), 1
+    if isinstance(error, OSError):
+        fault = error.strerror or str(error)
+        # Renaming or copying a file has two names, a full disk often none.
+        files = [str(name) for name in (error.filename, error.filename2) if name]
+        if files:
+            fault += f": {' and '.join(files)}"
+        return f"{fault}. Fix this and rerun; it resumes.", 1
+    reason = str(error)
+    # PyTorch and the C++ libraries raise a RuntimeError when they run out.
+    is_out_of_memory = "allocate memory" in reason or "out of memory" in reason
+    if isinstance(error, MemoryError) or is_out_of_memory:
+        advice = (
+            "Rerun with fewer --workers, or in training with a smaller --micro-batch-size; "
+            "a smaller model or --batch-size needs another --output."
+        )
+        return f"Out of memory. {advice}", 1
+    if "can't start new thread" in reason:
+        limit = "The system's limit on threads or memory has been reached (`ulimit -a`)"
+        return f"{limit}. Raise it, then rerun the same command.", 1
+    return None
 
 
 def describe_usage_error(error: click.ClickException) -> str:
@@ -49,30 +69,3 @@ def describe_usage_error(error: click.ClickException) -> str:
     if ctx := getattr(error, "ctx", None):
         message += f" See `{ctx.command_path} --help`."
     return message
-
-
-def _describe_run_failure(error: Exception) -> str:
-    """Say how the run, or the operating system, failed; return an empty string for a bug."""
-    if isinstance(error, RunError):
-        return str(error)
-    if isinstance(error, OSError):
-        fault = error.strerror or str(error)
-        # Renaming or copying a file has two names, a full disk often none.
-        files = [str(name) for name in (error.filename, error.filename2) if name]
-        if files:
-            fault += f": {' and '.join(files)}"
-        return f"{fault}. Fix this and rerun; it resumes."
-    reason = str(error)
-    # PyTorch and the C++ libraries raise a RuntimeError when they run out.
-    is_out_of_memory = "allocate memory" in reason or "out of memory" in reason
-    if isinstance(error, MemoryError) or is_out_of_memory:
-        return (
-            "Out of memory. Rerun with fewer --workers, or in training with a smaller "
-            "--micro-batch-size; a smaller model or --batch-size needs another --output."
-        )
-    if "can't start new thread" in reason:
-        return (
-            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, "
-            "then rerun the same command."
-        )
-    return ""
