@@ -95,16 +95,6 @@ def test_words_of_extracted_articles(tmp_path: Path) -> None:
     assert account(path)[0] == sum(num_words_of(text) for _, text in articles())
 
 
-@needs_shared_data
-@pytest.mark.parametrize("name", ["AA/wiki_00", "AA/wiki_01"])
-def test_words_of_wikiextractors_output(name: str) -> None:
-    path = DATA / "wikipedia" / "wikiextractor" / name
-    num_words, counters = account(path)
-    texts = re.sub(rb"(?m)^(?:<doc .*|</doc>)$", b"", path.read_bytes())
-    assert num_words == len(html.unescape(texts.decode()).encode().split())
-    assert counters.counts["words_left_out_as_lines"] > 1000
-
-
 DUMPS = [
     CORPUS / "enwiki-excerpt.xml.bz2",
     pytest.param(

@@ -146,13 +146,6 @@ def test_an_article_is_longer_than_the_csv_module_allows_by_default():
     assert paragraphs(read(f'text\n"{text}"\n')) == [[text]]
 
 
-def test_invalid_utf8_is_kept_with_replacement_and_a_byte_order_mark_is_dropped():
-    counters = Counters()
-    documents = read(b"\xef\xbb\xbftext\nCaf\xe9 is a word.\n", counters=counters)
-    assert paragraphs(documents) == [["Caf\ufffd is a word."]]
-    assert counters.bad == {"invalid_utf8": 1}
-
-
 @pytest.mark.parametrize("format", ["csv", "tsv"])
 def test_compressed_files_are_read(format):
     content = gzip.compress(f"text\n{PROSE.replace(',', '')}\n".encode())

@@ -210,19 +210,6 @@ def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     assert len(units) < 40
 
 
-def test_a_text_column_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path):
-    write(tmp_path / "lines" / "part.jsonl", LINE)
-    write(tmp_path / "lines" / "part.jsonl.gz", gzip.compress(LINE))
-    (tmp_path / "tables").mkdir()
-    pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "tables" / "part.parquet")
-    datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk(tmp_path / "saved")
-    for source in ("lines/part.jsonl", "lines/part.jsonl.gz", "tables", "saved"):
-        inputs, _ = find_inputs([f"{tmp_path}/{source}"], f"{tmp_path}/out", AUTO)
-        assert len(plan_units(inputs, AUTO)) == 1
-        with pytest.raises(UserError, match=r"has no column 'body', only text: give `text_column`"):
-            plan_units(inputs, IngestConfig(text_column="body"))
-
-
 def test_what_is_not_read_in_a_folder_is_counted_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

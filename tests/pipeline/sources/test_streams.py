@@ -17,7 +17,6 @@ from clozeworks.pipeline.sources.streams import (
     decompressed,
     plan_lines,
     read_lines,
-    stem_of,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,7 +182,3 @@ def test_a_failing_disk_is_not_bad_input():
 
     with pytest.raises(OSError, match="Input/output"):
         decompressed(Failing(), "a.gz", Counters()).readline()
-
-
-def test_names_without_compression():
-    assert [stem_of(name) for name in ("a.txt.GZ", "a.zst", "a.zip")] == ["a.txt", "a", "a.zip"]

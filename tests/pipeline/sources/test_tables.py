@@ -12,10 +12,8 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
-from clozeworks.pipeline.sources.tables import read_table
 
 from tests.fixtures.reading import Source
-from tests.fixtures.shared_data import DATA, needs_shared_data
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
@@ -243,34 +241,6 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
         Source("parquet", tmp_path / "note.parquet", "note").plan()
 
 
-@pytest.mark.slow
-@needs_shared_data
-def test_real_korean_articles() -> None:
-    counters = Counters()
-    path = DATA / "wikipedia" / "kowiki-hf.parquet"
-    documents = [document for document, _ in zip(read(path, counters), range(300), strict=False)]
-    assert all(document.source == "kowiki" and document.language == "ko" for document in documents)
-    source = (
-        pq.ParquetFile(path)
-        .read_row_group(0, columns=["text"])
-        .column("text")
-        .slice(0, 301)
-        .to_pylist()
-    )
-    words = sum(len(text.split()) for text in source)
-    kept = sum(
-        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
-    )
-    assert 0.95 < kept / words <= 1
-
-
-def test_whole_file_as_one_range(tmp_path: Path) -> None:
-    path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]}, row_group_size=1)
-    (part,) = Source("parquet", path, "part.parquet").entry.cut([0])
-    with path.open("rb") as file:
-        assert len(list(read_table(file, part, IngestConfig(), Counters()))) == 3
-
-
 def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
     path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]})
     content = path.read_bytes()
@@ -316,10 +286,3 @@ def test_batches_of_long_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = list(tables.cut_batch(batch))
     assert [row for part in parts for row in part.to_pylist()] == batch.to_pylist()
     assert len(parts) > 5 and max(part.nbytes for part in parts) < 1300
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "part.parquet"
-    pq.write_table(pa.table([[PROSE], [PROSE]], names=["text", "text"]), path)
-    with pytest.raises(UserError, match="has several columns 'text': rename or remove all but one"):
-        list(read(path, Counters()))

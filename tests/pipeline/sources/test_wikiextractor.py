@@ -4,7 +4,6 @@ counted.
 
 import bz2
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.text_tables import LONGEST_ARTICLE_BYTES
 
 from tests.fixtures.reading import Source
-from tests.fixtures.shared_data import DATA, needs_shared_data
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
@@ -100,15 +98,6 @@ def test_bad_articles_are_counted_and_cost_only_themselves(tmp_path: Path):
     assert counters.examples["cut_off_article"][0] == "AA/wiki_00, byte 12"
 
 
-def test_invalid_utf8_is_kept_with_replacement(tmp_path: Path):
-    path = written(tmp_path, article(1).encode().replace(b"rich", b"r\xefch") + article(2).encode())
-    counters = Counters()
-    found = read(path, counters)
-    assert found[0].paragraphs[0] == PROSE.replace("rich", "r\ufffdch")
-    assert found[1] == expected(2)
-    assert counters.bad == {"invalid_utf8": 1}
-
-
 def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
     line = b"x" * (LONGEST_ARTICLE_BYTES // 4) + b"\n"
     path = written(
@@ -117,20 +106,3 @@ def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
     counters = Counters()
     assert read(path, counters) == [expected(2)]
     assert counters.bad == {"oversized_article": 1}
-
-
-@pytest.mark.slow
-@needs_shared_data
-def test_real_articles():
-    counters = Counters()
-    paths = sorted((DATA / "wikipedia" / "wikiextractor" / "AA").iterdir())
-    documents = [document for path in paths for document in read(path, counters, 300_000)]
-    raw = "".join(path.read_text() for path in paths)
-    ids = re.findall(r'<doc id="(\d+)"', raw)
-    assert not counters.bad
-    assert len(documents) + counters.counts["rows_without_prose"] == len(ids)
-    assert {document.source for document in documents} == {"enwiki"}
-    kept = sum(
-        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
-    )
-    assert 0.9 < kept / len(raw.split()) <= 1
