@@ -419,7 +419,7 @@ def test_damaged_dumps_on_the_command_line(
     stream = multistream([HEAD]) + corrupt + multistream([pages[1]])
     (tmp_path / "xwiki-1.xml.bz2").write_bytes(stream)
     (tmp_path / "xwiki-2.xml.bz2").write_bytes(multistream([HEAD + pages[2] + FOOT]))
-    cut = (HEAD + pages[3] + pages[4] + pages[5][:-30]).encode().replace(b"enough", b"\xe9nough")
+    cut = (HEAD + pages[3] + pages[4] + pages[5][:-30]).encode().replace(b"enough", b"\xe9nough", 4)
     (tmp_path / "xwiki-3.xml").write_bytes(cut)
     options = ["--workers=1", "--max-bad=0.7"]
     main(["ingest", f"{tmp_path}/xwiki-*", f"--output={tmp_path / 'out'}", *options])
