@@ -41,49 +41,34 @@ def check_language(code: str) -> None:
     """
     tag = language_tag(code)
     language, _, _ = tag.partition("-")
-    has_names = find_spec("babel") is not None  # not where only manifests are read
-    if _TAG.fullmatch(tag) and (not has_names or _is_known(language)):
+    is_known = _TAG.fullmatch(tag) is not None
+    meant = ""
+    if find_spec("babel") is not None:  # not where only manifests are read
+        from babel import Locale, localedata
+        from babel.core import get_global
+
+        aliases = get_global("language_aliases")
+        shorter = aliases.get(language, "")
+        if len(language) == 3 and len(shorter) == 2:  # ukr, whose rules would not be found
+            is_known = False
+            meant = shorter
+        # A language that has a locale has a name, too, and the names take 30 ms to load.
+        elif len(language) == 2 and not localedata.exists(language) and language not in aliases:
+            is_known = language in Locale("en").languages
+        if not is_known and not meant:
+            meant = _code_of_name(code)
+    if is_known:
         return
-    meant = _code_meant(code) if has_names else ""
     hint = f"; did you mean {meant}" if meant else ": give one such as en, uk or zh"
     raise UserError(f"`language` is {code}, which is not the code of a language{hint}.")
 
 
-def _is_known(language: str) -> bool:
-    """Return whether CLDR knows a code of two letters, or none shorter than a longer one."""
-    from babel import Locale, localedata
-    from babel.core import get_global
-
-    if len(language) != 2:
-        return not _shorter_code(language)
-    # A language that has a locale has a name, too, and the names take 30 ms to load.
-    if localedata.exists(language):
-        return True
-    return language in get_global("language_aliases") or language in Locale("en").languages
-
-
-def _shorter_code(language: str) -> str:
-    """Return the code of two letters of a language given by three, such as ukr, whose rules would
-    not be found; nothing if there is none.
-    """
-    from babel.core import get_global
-
-    code = get_global("language_aliases").get(language, "")
-    return code if len(language) == 3 and len(code) == 2 else ""
-
-
-def _code_meant(text: str) -> str:
-    """Return the shorter code, or that of the language with this English name, or of the country
-    with this code.
-    """
+def _code_of_name(text: str) -> str:
+    """Return the code of the language with this English name, or of the country with this code."""
     from babel import Locale
     from babel.languages import get_official_languages
 
-    language, _, _ = language_tag(text).partition("-")
-    if shorter := _shorter_code(language):
-        return shorter
-    names = Locale("en").languages
-    code_of_name = {name.lower(): code for code, name in names.items()}
+    code_of_name = {name.lower(): code for code, name in Locale("en").languages.items()}
     close = get_close_matches(text.lower(), code_of_name, n=1, cutoff=0.8)
     if close:
         return code_of_name[close[0]].replace("_", "-").lower()
