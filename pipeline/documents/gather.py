@@ -123,7 +123,7 @@ def _deal(job: Job, unit: Unit, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for index in range(num_shards):
         batches_of_shard = dealt.read(job, [index], [unit.name])
         yield pa.Table.from_batches(batches_of_shard, dealt.schema).combine_chunks()
-    job.remove(dealt.file(job, unit.name))
+    job.remove(job.temporary(f"{dealt.name}/{unit.name}.arrow"))
 
 
 def _write_shard(

@@ -20,7 +20,7 @@ that outlives its run writes where nobody reads.
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -36,12 +36,10 @@ from ..data_card import CARD, data_card
 from ..errors import RunError, UserError
 from ..manifests import Manifest, StoredHead, VocabularyManifest
 from ..memory import release_memory
-from ..parsing import decode_json, parse_json
+from ..parsing import convert, convert_values, parse_json
 from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
-from ..storage.state import JOB, MANIFEST, TIMINGS, State, begun_in, clear_stage, look
+from ..storage.state import JOB, MANIFEST, TIMINGS, begun_in, clear_stage, look, work_folder
 
-FORMAT = 6
-"""Of plans, records and temporary tables; a part of the folder's name."""
 NUM_READERS = 16
 """Records read at a time, because object stores are slow to answer."""
 
@@ -107,11 +105,6 @@ class Plan:
     units: Sequence[Unit]
     """Of the first phase."""
 
-    @cached_property
-    def folder(self) -> str:
-        """The name of the folder of its temporary files, below ``.work``."""
-        return digest_of({"work": self.head.fingerprint, "format": FORMAT})[:16]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
@@ -160,13 +153,17 @@ class _Begun:
     """The content of ``job.json``."""
 
     head: StoredHead
-    setup: msgspec.Raw
+    setup: Any
     writers: dict[str, str]
     """The phase that writes each temporary table."""
     opened: float
     """When the work began or resumed, in seconds since the epoch."""
     version: str
     """Of clozeworks, on the machine that opened the stage."""
+
+
+# A process reads these once for all that it does: a folder is that of one work alone.
+_begun: dict[str, _Begun] = {}
 
 
 @dataclass(frozen=True)
@@ -195,11 +192,20 @@ class Job(OutputDirectory):
     @property
     def setup(self) -> Any:
         """What all phases need to know of the inputs; see `Plan`."""
-        self._begun()  # raises for another version
-        return _read_setup(self._folder, self.setup_type)
+        return self._read_begun().setup
 
-    def _begun(self) -> _Begun:
-        begun = _read_begun(self._folder)
+    def _read_begun(self) -> _Begun:
+        begun = _begun.get(self._folder)
+        if begun is None:
+            path = f"{self._folder}/{JOB}"
+            try:
+                begun = parse_json(storage.read_bytes(path), _Begun, path)
+            except FileNotFoundError:
+                raise RunError(
+                    f"{path} is missing: another process may have removed it; rerun to resume."
+                ) from None
+            begun = replace(begun, setup=convert(begun.setup, self.setup_type, path, _ADVICE))
+            _begun[self._folder] = begun
         if begun.version != installed_version():
             # Written down, so that the run ends: an engine would try this machine again and again.
             with self.mistakes(f"version-{socket.gethostname()}"):
@@ -209,22 +215,21 @@ class Job(OutputDirectory):
     # Units and their records.
 
     def units(self, phase: str) -> Sequence[Unit]:
-        """Return the units of a planned phase, their payloads as they are stored."""
+        """Return the units of a planned phase, their payloads as plain values."""
         return _read_units(self._folder, phase)
 
     def unit_names(self, table: str) -> list[str]:
         """Return the names of the units that have written a temporary table, in order."""
         if table not in self.readable:
             raise TypeError(f"a phase reads {table}, but does not say so")
-        return [unit.name for unit in self.units(self._begun().writers[table])]
+        return [unit.name for unit in self.units(self._read_begun().writers[table])]
 
     def start(self, phase: Phase) -> list[int]:
         """Plan a phase whose predecessors are done, unless a killed run has left its plan.
 
         Return the numbers of its unfinished units, the most expensive first. Raise the `UserError`
-        of the plan, or of any unit that has failed.
+        of the plan.
         """
-        self.raise_mistake()
         with self.mistakes(f"{phase.name}-plan"):
             # A plan that exists stays, because the records of its units refer to it by number.
             if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
@@ -244,7 +249,7 @@ class Job(OutputDirectory):
         self.raise_mistake()
         with self.mistakes(f"{phase.name}-{number}"):
             stored = self.units(phase.name)[number]
-            unit = replace(stored, payload=decode_json(stored.payload, phase.payload_type))
+            unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
             record = phase.do(self._reading(phase), unit)
             file = self.temporary(f"{phase.name}/{number:05d}.json")
             self.write_bytes(file, msgspec.json.encode(record))
@@ -280,6 +285,9 @@ class Job(OutputDirectory):
         """Return the record of each unit; None if it has none, or a file of it is missing."""
         # One listing, so that no unit that has no record costs a request of an object store.
         finished = self.finished_units(phase.name)
+        units = self.units(phase.name)
+        if not finished:
+            return [None] * len(units)
         names_in_folder: dict[str, set[str]] = {}
 
         def is_there(file: str) -> bool:
@@ -294,8 +302,7 @@ class Job(OutputDirectory):
             path = f"{self._folder}/{phase.name}/{number:05d}.json"
             return parse_json(storage.read_bytes(path), phase.record_type, path, _ADVICE)
 
-        units = self.units(phase.name)
-        writers = self._begun().writers
+        writers = self._read_begun().writers
         tables = [table for table, writer in writers.items() if writer == phase.name]
         records: list[Any] = []
         with ThreadPoolExecutor(NUM_READERS) as pool:
@@ -347,7 +354,7 @@ class Job(OutputDirectory):
         """
         with self.mistakes("finish"):
             # Not from `stage.plan`, which would read the inputs again, perhaps elsewhere.
-            begun = self._begun()
+            begun = self._read_begun()
             manifest = stage.manifest(self, begun.head)
             # Fields at their defaults are left out, but for the version and options.
             always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
@@ -365,35 +372,11 @@ class Job(OutputDirectory):
 _ADVICE = "Rerun with `overwrite` to start over."
 
 
-# A process reads each of these once for all that it does: a folder is that of one work alone.
-
-
-@lru_cache(maxsize=4)
-def _read_begun(folder: str) -> _Begun:
-    path = f"{folder}/{JOB}"
-    try:
-        return parse_json(storage.read_bytes(path), _Begun, path)
-    except FileNotFoundError:
-        raise RunError(
-            f"{path} is missing: another process may have removed it; rerun to resume."
-        ) from None
-
-
-@lru_cache(maxsize=4)
-def _read_setup(folder: str, kind: Any) -> Any:
-    return parse_json(bytes(_read_begun(folder).setup), kind, f"{folder}/{JOB}")
-
-
-@dataclass(frozen=True)
-class _StoredUnit(Unit):
-    payload: msgspec.Raw
-
-
 @lru_cache(maxsize=4)
 def _read_units(folder: str, phase: str) -> Sequence[Unit]:
     path = f"{folder}/{phase}/plan.json"
     try:
-        return parse_json(storage.read_bytes(path), list[_StoredUnit], path, _ADVICE)
+        return parse_json(storage.read_bytes(path), list[Unit], path, _ADVICE)
     except FileNotFoundError:
         raise UserError(f"{path} is missing. {_ADVICE}") from None
 
@@ -401,43 +384,8 @@ def _read_units(folder: str, phase: str) -> Sequence[Unit]:
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
     """Begin or resume the work of a stage; return its job, and the manifest if it is finished.
 
-    Raise `UserError` if the directory belongs to other work; see `storage.state.look`.
-    """
-    writers = table_writers(stage)
-    state, manifest = look_at_stage(stage, plan, overwrite)
-    job = Job(stage.output, plan.folder, stage.setup_type)
-    if state == "finished":
-        job.remove(WORK)  # left by a process that was killed beside its manifest
-        return job, manifest
-    if state == "new":
-        clear_stage(stage.output)
-    else:
-        job.forget_mistakes()
-    # Again when resuming, which changes nothing: the same work has the same units. Later phases are
-    # planned once those before are done.
-    job.write_plan(stage.phases[0], plan.units)
-    begun = {
-        "head": to_builtins(plan.head),
-        "setup": plan.setup,
-        "writers": writers,
-        "opened": time.time(),
-        "version": installed_version(),
-    }
-    # Last: with it, the stage has begun.
-    job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
-    for read in (_read_begun, _read_setup, _read_units):  # of the same work, begun before
-        read.cache_clear()
-    return job, None
-
-
-def look_at_stage(stage: Stage, plan: Plan, overwrite: bool) -> tuple[State, Manifest | None]:
-    """Return the state of a stage's work, and its manifest if it is finished; change nothing."""
-    return look(stage.output, plan.head, plan.folder, overwrite=overwrite)
-
-
-def table_writers(stage: Stage) -> Mapping[str, str]:
-    """Return the phase that writes each table; raise `TypeError` unless each is written before it
-    is read.
+    Raise `UserError` if the directory belongs to other work; see `storage.state.look`. Raise
+    `TypeError` if a phase reads a table that no phase before it writes.
     """
     writers: dict[str, str] = {}
     for phase in stage.phases:
@@ -446,8 +394,27 @@ def table_writers(stage: Stage) -> Mapping[str, str]:
                 raise TypeError(
                     f"{phase.name} reads {table.name}, but no phase before it writes it"
                 )
-        writers |= dict.fromkeys((table.name for table in phase.writes), phase.name)
-    return writers
+        for table in phase.writes:
+            writers[table.name] = phase.name
+    state, manifest = look(stage.output, plan.head, overwrite=overwrite)
+    job = Job(stage.output, work_folder(plan.head), stage.setup_type)
+    if state == "finished":
+        job.remove(WORK)  # left by a process that was killed beside its manifest
+        return job, manifest
+    if state == "replaced":
+        clear_stage(stage.output)
+    elif state == "begun":
+        job.forget_mistakes()
+    # Again when resuming, which changes nothing: the same work has the same units. Later phases are
+    # planned once those before are done.
+    job.write_plan(stage.phases[0], plan.units)
+    begun = _Begun(plan.head, plan.setup, writers, opened=time.time(), version=installed_version())
+    # Last: with it, the stage has begun.
+    job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
+    _begun.clear()
+    _begun[job._folder] = begun
+    _read_units.cache_clear()  # of the same work, begun before
+    return job, None
 
 
 def job_of(stage: Stage) -> Job | None:

@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from ..config import RunOptions
 from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
-from ..storage.state import State
-from .job import Job, Needs, Plan, Stage, job_of, look_at_stage, open_job
-from .workers import do_all, num_workers, started
+from ..storage.state import State, look
+from .job import Job, Needs, Plan, Stage, job_of, open_job
+from .workers import do_all, started
 
 SMALL_BYTES = 8 << 20
 """Of input, as stored: below, one worker is as fast by the clock as two, which take half a second
@@ -47,7 +47,7 @@ def run_stage(
             lock.enter_context(locked(stage.output))
         except UserError:
             # What is finished stays so, whatever the process that holds the lock is going to do.
-            _, manifest = look_at_stage(stage, plan, options.overwrite)
+            _, manifest = look(stage.output, plan.head, overwrite=options.overwrite)
             if manifest is None:
                 raise
             return manifest
@@ -64,16 +64,16 @@ def run_planned(
     if options.beam_options:
         [manifest] = run_on_beam([stage], options, show_progress)
         return manifest
-    num_processes = num_workers(fitting(stage, plan, options))
-    if num_processes == 1:
-        num_processes = 0  # this process does the work itself
-    with (
-        progress_shown([stage], show_progress),
-        _errors_of_workers([stage]),
-        started(num_processes) as workers,
-    ):
-        for phase in stage.phases:
-            do_all(job.start(phase), partial(job.do, phase=phase), workers)
+    num_processes = num_workers(stage, plan, options)
+    with progress_shown([stage], show_progress), _errors_of_workers([stage]):
+        if num_processes == 1:
+            for phase in stage.phases:
+                for number in job.start(phase):
+                    job.do(number, phase)
+        else:
+            with started(num_processes) as workers:
+                for phase in stage.phases:
+                    do_all(job.start(phase), partial(job.do, phase=phase), workers)
     return job.finish(stage)
 
 
@@ -88,18 +88,24 @@ def run_on_beam(
         return run_pipeline(stages, options)
 
 
-def fitting(stage: Stage, plan: Plan, options: RunOptions) -> RunOptions:
-    """Return the options with a single worker if more would gain nothing, as each has to start."""
+def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
+    """Return how many processes do the work: by default one per core, but a single one, this
+    process, where more would gain nothing, as each has to start.
+    """
     costs = [unit.cost for unit in plan.units]
     has_one_phase = len(stage.phases) == 1
-    only_one_unit = has_one_phase and len(costs) <= 1
     num_bytes = sum(costs)
     if has_one_phase and costs:
         num_bytes -= max(costs)  # one worker is busy with these, whatever the others do
-    is_small = not options.workers and num_bytes < SMALL_BYTES
-    if only_one_unit or is_small:
-        return replace(options, workers=1)
-    return options
+    if has_one_phase and len(costs) <= 1:
+        return 1
+    if options.workers:
+        return options.workers
+    if num_bytes < SMALL_BYTES:
+        return 1
+    if hasattr(os, "sched_getaffinity"):  # the cores of a job's allocation, not of the machine
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -164,12 +170,12 @@ def progress_shown(stages: Sequence[Stage], show: ShowProgress | None) -> Iterat
     if show is None:
         yield
         return
-    poll_s = POLL_S
-    if storage.is_remote(stages[0].output):
-        poll_s = REMOTE_POLL_S
     body_is_done = threading.Event()
 
     def poll() -> None:
+        poll_s = POLL_S
+        if storage.is_remote(stages[0].output):
+            poll_s = REMOTE_POLL_S
         while not body_is_done.wait(poll_s):
             # Not opened or planned yet, or the store cannot be reached just now.
             with suppress(UserError, RunError):
@@ -221,7 +227,7 @@ def estimate_stage(stage: Stage, options: RunOptions) -> Estimate:
     """
     check_runner(options, stage.output)
     plan = stage.plan()
-    state, _ = look_at_stage(stage, plan, options.overwrite)
+    state, _ = look(stage.output, plan.head, overwrite=options.overwrite)
     free_bytes = None
     if not storage.is_remote(stage.output):
         folder = os.path.abspath(stage.output)

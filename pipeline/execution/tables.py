@@ -68,18 +68,16 @@ class TemporaryTable:
     schema: pa.Schema
     cut: Cut = Whole()
 
-    def file(self, job: Job, unit_name: str) -> str:
-        """Return the name, in the output directory, of the file that a unit writes."""
-        return job.temporary(f"{self.name}/{unit_name}.arrow")
-
     @contextmanager
     def write(self, job: Job, unit_name: str) -> Iterator["TableWriter"]:
         """Open the file of a unit for writing; it appears when it is complete."""
+        name = job.temporary(f"{self.name}/{unit_name}.arrow")
+        setup = job.setup
         with (
-            job.write(self.file(job, unit_name)) as file,
+            job.write(name) as file,
             pa.ipc.new_file(file, self.schema, options=_WRITE_OPTIONS) as writer,
         ):
-            rows = TableWriter(writer, self, job.setup)
+            rows = TableWriter(writer, self, setup)
             yield rows
             rows.flush()
 
@@ -99,7 +97,7 @@ class TemporaryTable:
     def _read_file(
         self, job: Job, unit_name: str, partitions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
-        path = job.file(self.file(job, unit_name))
+        path = job.file(job.temporary(f"{self.name}/{unit_name}.arrow"))
         num_partitions = self.cut.num_partitions(job.setup)
         try:
             with (

@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
-from ..config import RunOptions
 from ..errors import RunError
 
 # -P: what lies in the folder that a command is typed in is not imported.
@@ -47,15 +46,6 @@ def dead_worker(status: int = -signal.SIGKILL) -> RunError:
     return RunError(f"A worker process {end}; rerun the same command to resume.")
 
 
-def num_workers(options: RunOptions) -> int:
-    """Return how many worker processes to use: by default one per core."""
-    if options.workers:
-        return options.workers
-    if hasattr(os, "sched_getaffinity"):  # the cores of a job's allocation, not of the machine
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @contextmanager
 def started(num_workers: int) -> Iterator[list[Worker]]:
     """Start worker processes, all at once; kill at the end those that are there."""
@@ -79,16 +69,10 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
 def do_all(
     items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]
 ) -> None:
-    """Call `step` on every item in the `workers`, each taking the next item when it is done; in
-    this process if there are none.
+    """Call `step` on every item in the `workers`, each taking the next item when it is done.
 
-    Raises what `step` raises, a `RuntimeError` with its message if that was in a worker, and
-    `RunError` if a worker died.
+    Raises a `RuntimeError` with the message of what `step` raises, and `RunError` if a worker died.
     """
-    if not workers:
-        for item in items:
-            step(item)
-        return
     # All threads take from one iterator, which is safe: `next` on a sequence's iterator holds the
     # interpreter's lock.
     remaining = iter(items)

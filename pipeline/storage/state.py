@@ -44,8 +44,11 @@ JOB = "job.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 WORD_COUNTS_FILE = "word_counts.parquet"
 
-State = Literal["new", "begun", "finished"]
-"""Of the work that is asked for, in an output directory."""
+FORMAT = 7
+"""Of jobs, plans, records and temporary tables; a part of their folder's name."""
+
+State = Literal["new", "replaced", "begun", "finished"]
+"""Of the work that is asked for, in an output directory; see `look`."""
 
 _SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
 _STAGE_FILES = re.compile(
@@ -225,20 +228,25 @@ def manifest_head(
     return StoredHead(**work, fingerprint=digest_of(work), schema_version=SCHEMA_VERSION)
 
 
+def work_folder(head: StoredHead) -> str:
+    """Return the name of the folder of a work's temporary files, below ``.work``."""
+    return f"{head.fingerprint[:16]}.{FORMAT}"
+
+
 def look(
-    output: str, head: StoredHead, folder: str, *, overwrite: bool
+    output: str, head: StoredHead, *, overwrite: bool = False
 ) -> tuple[State, Manifest | None]:
     """Return the state of a stage's work in a directory, and its manifest if it is finished; change
-    nothing. `folder` is where its temporary files lie, below ``.work``.
+    nothing.
 
     ============  =======  =========  =============================================================
     work there    results  overwrite  state
     ============  =======  =========  =============================================================
     none                              new; refused if there are files of others
     the same               no         begun or finished
-    another       no       no         new: most often it is the same command, corrected
+    another       no       no         replaced: most often it is the same command, corrected
     another       yes      no         refused, naming the fields that differ
-    any                    yes        new: what clozeworks wrote there may be deleted
+    any                    yes        replaced: what clozeworks wrote there may be deleted
     ============  =======  =========  =============================================================
 
     Raise `UserError` for what is refused, and if finished work is damaged.
@@ -246,7 +254,7 @@ def look(
     manifest, stored = read_finished(output)
     if manifest is not None and stored is not None:
         if overwrite:
-            return "new", None
+            return "replaced", None
         # Other library versions count only for resuming.
         if changes := _changes(stored, head):
             raise _refusal(output, changes)
@@ -254,21 +262,21 @@ def look(
             raise UserError(f"{damage}: recreate all of {output} with `overwrite`.")
         return "finished", structs.replace(manifest, already_finished=True)
     begun = begun_in(output)
-    if begun and overwrite:
+    if not begun:
+        refuse_foreign(output)
         return "new", None
-    if folder in begun:
+    if overwrite:
+        return "replaced", None
+    if work_folder(head) in begun:
         return "begun", None
-    for other_folder, other in begun.items():
-        if _has_records(storage.join(output, WORK, other_folder)):
-            changes = _changes(other, head) + changed_fields(other.versions, head.versions)
-            raise _refusal(output, changes or ["by another version of clozeworks"])
-    refuse_foreign(output, but=_STAGE_FILES if begun else None)
-    return "new", None
-
-
-def _has_records(folder: str) -> bool:
-    stems = (file.rsplit("/", 1)[1].removesuffix(".json") for file in storage.find_files(folder))
-    return any(stem.isdecimal() for stem in stems)
+    for folder, other in begun.items():
+        # A record is named for its unit's number.
+        for file in storage.find_files(storage.join(output, WORK, folder)):
+            if re.search(r"/\d+\.json$", file):
+                changes = _changes(other, head) + changed_fields(other.versions, head.versions)
+                raise _refusal(output, changes or ["by another version of clozeworks"])
+    refuse_foreign(output, but=_STAGE_FILES)
+    return "replaced", None
 
 
 def _changes(stored: StoredHead, wanted: StoredHead) -> list[str]:
@@ -309,11 +317,16 @@ def refuse_other_files(path: str) -> None:
 
 
 def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
-    """Raise `UserError` if a directory has files that are not of clozeworks; see `other_file`."""
-    if name := other_file(path, but):
-        raise UserError(
-            f"{path} already contains other files ({name}, …). Choose another `output`."
-        )
+    """Raise `UserError` if a directory has files or folders that are neither hidden nor named like
+    `but`.
+    """
+    names = sorted(os.listdir(path)) if os.path.isdir(path) else storage.file_names(path)
+    for name in names:
+        is_ours = but is not None and but.fullmatch(name)
+        if not name.startswith(".") and not is_ours:
+            raise UserError(
+                f"{path} already contains other files ({name}, …). Choose another `output`."
+            )
 
 
 def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -335,20 +348,6 @@ def _refusal(path: str, changes: Sequence[str], advice: str = "") -> UserError:
         f"{path} was written with other settings ({'; '.join(changes)}). Choose another `output`, "
         f"or start over with `overwrite`{advice}."
     )
-
-
-def other_file(path: str, but: re.Pattern[str] | None = None) -> str | None:
-    """Return the name of a file or folder that is neither hidden nor named like `but`, if any."""
-    names: list[str] = []
-    if storage.is_remote(path):
-        names = storage.file_names(path)
-    elif os.path.isdir(path):
-        names = sorted(os.listdir(path))
-    for name in names:
-        is_ours = but is not None and but.fullmatch(name)
-        if not name.startswith(".") and not is_ours:
-            return name
-    return None
 
 
 def resumes(

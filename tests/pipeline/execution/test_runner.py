@@ -336,22 +336,30 @@ with locked(sys.argv[1]):
 
 @pytest.mark.parametrize(
     ("workers", "num_bytes", "expected"),
-    [(0, runner.SMALL_BYTES - 1, 1), (0, runner.SMALL_BYTES, 0), (2, 10, 2), (1, 1 << 40, 1)],
+    [(0, runner.SMALL_BYTES - 1, 1), (0, runner.SMALL_BYTES, 8), (2, 10, 2), (1, 1 << 40, 1)],
 )
 def test_little_input_is_read_by_one_worker_unless_told_otherwise(
-    workers: int, num_bytes: int, expected: int, tmp_path: Path
+    workers: int,
+    num_bytes: int,
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
     stage = NumberStage(output=str(tmp_path), more_work=square)
     units = [Unit("a", num_bytes - 1, 0), Unit("b", 1, 1)]
     plan = replace(stage.plan(), units=units)
-    assert runner.fitting(stage, plan, RunOptions(workers=workers)).workers == expected
+    assert runner.num_workers(stage, plan, RunOptions(workers=workers)) == expected
 
 
-@pytest.mark.parametrize(("num_others", "expected"), [(1, 1), (2, 0)])
-def test_one_worker_builds_a_single_large_shard(num_others: int, expected: int, tmp_path: Path):
+@pytest.mark.parametrize(("num_others", "expected"), [(1, 1), (2, 8)])
+def test_one_worker_builds_a_single_large_shard(
+    num_others: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
     stage = NumberStage(output=str(tmp_path))
     units = [Unit("large", 1 << 40, 0)]
     for number in range(num_others):
         units.append(Unit(f"other-{number}", runner.SMALL_BYTES // 2, number))
     plan = replace(stage.plan(), units=units)
-    assert runner.fitting(stage, plan, RunOptions()).workers == expected
+    assert runner.num_workers(stage, plan, RunOptions()) == expected

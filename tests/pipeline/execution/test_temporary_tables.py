@@ -96,7 +96,7 @@ def test_no_flipped_bit_passes_in_silence(tmp_path: Path):
         return [row for batch in batches for row in batch.to_pylist()]
 
     expected = read()
-    path = Path(job.file(TABLE.file(job, "unit")))
+    path = Path(job.file(job.temporary("words/unit.arrow")))
     written = path.read_bytes()
     random = np.random.default_rng(1)
     refused = 0

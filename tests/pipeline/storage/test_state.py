@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.job import Job, Plan, look_at_stage, open_job
+from clozeworks.pipeline.execution.job import Job, Plan, open_job
 from clozeworks.pipeline.manifests import Manifest
 from clozeworks.pipeline.storage.directory import OutputDirectory
-from clozeworks.pipeline.storage.state import changed_fields, claimed, other_file, unfinished_stage
+from clozeworks.pipeline.storage.state import (
+    changed_fields,
+    claimed,
+    look,
+    refuse_foreign,
+    unfinished_stage,
+)
 from msgspec import structs
 
 from tests.fixtures.number_stage import NumberStage, Squares, square
@@ -71,14 +77,14 @@ OTHER_WORK = (
     [
         ([], "new", "new"),
         ([add_foreign_file], FOREIGN, FOREIGN),
-        ([begin], "begun", "new"),
-        ([do_a_unit], "begun", "new"),
-        ([finish], "finished", "new"),
-        ([partial(begin, seed=1)], "new", "new"),
-        ([partial(do_a_unit, seed=1)], OTHER_WORK, "new"),
-        ([partial(finish, seed=1)], OTHER_WORK, "new"),
+        ([begin], "begun", "replaced"),
+        ([do_a_unit], "begun", "replaced"),
+        ([finish], "finished", "replaced"),
+        ([partial(begin, seed=1)], "replaced", "replaced"),
+        ([partial(do_a_unit, seed=1)], OTHER_WORK, "replaced"),
+        ([partial(finish, seed=1)], OTHER_WORK, "replaced"),
         # With `overwrite` only what clozeworks wrote is deleted.
-        ([partial(begin, seed=1), add_foreign_file], FOREIGN, "new"),
+        ([partial(begin, seed=1), add_foreign_file], FOREIGN, "replaced"),
     ],
 )
 def test_what_is_found_decides(
@@ -90,15 +96,15 @@ def test_what_is_found_decides(
     stage = NumberStage(output=str(path))
     files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     for overwrite, wanted in ((False, state), (True, overwritten)):
-        if wanted in ("new", "begun", "finished"):
-            found, manifest = look_at_stage(stage, plan_of(stage), overwrite)
+        if wanted in ("new", "replaced", "begun", "finished"):
+            found, manifest = look(str(path), plan_of(stage).head, overwrite=overwrite)
             assert found == wanted and (manifest is not None) == (found == "finished")
             continue
         with pytest.raises(UserError, match=wanted):
-            look_at_stage(stage, plan_of(stage), overwrite)
+            look(str(path), plan_of(stage).head, overwrite=overwrite)
     # Looking changes nothing.
     assert files == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    if overwritten == "new":
+    if overwritten in ("new", "replaced"):
         begin(path, overwrite=True)
         kept = {file.name for file in path.iterdir()}
         assert kept == {".work"} | ({"thesis.tex"} if add_foreign_file in prepare else set())
@@ -251,7 +257,8 @@ def test_a_damaged_identity_is_refused_until_it_is_overwritten(claim: Any, tmp_p
 @pytest.mark.slow
 def test_files_of_others_in_a_bucket_are_found():
     with object_store("s3") as bucket:
-        assert other_file(f"{bucket}/empty") is None
+        refuse_foreign(f"{bucket}/empty")
         OutputDirectory(f"{bucket}/out").write_bytes("train-0.parquet", b"0")
-        assert other_file(f"{bucket}/out", but=re.compile(r"train-\d\.parquet")) is None
-        assert other_file(f"{bucket}/out") == "train-0.parquet"
+        refuse_foreign(f"{bucket}/out", but=re.compile(r"train-\d\.parquet"))
+        with pytest.raises(UserError, match=r"other files \(train-0\.parquet"):
+            refuse_foreign(f"{bucket}/out")
