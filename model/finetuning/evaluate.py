@@ -1,6 +1,5 @@
 """Measure a fine-tuned model on labelled files."""
 
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
-from ..tasks.squad import Squad
-from ..tasks.squad_metrics import Metric
 from ..tasks.tables import is_hub
 from ..tasks.task import Task, prefixed, report_cut
 from ..training.device import find_device
@@ -29,23 +26,17 @@ def evaluate_task(
     directory: str | Path,
     data: str | Path,
     device: str = "auto",
-    metric: Metric | None = None,
     task: Task | None = None,
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.
 
     Metrics of MNLI's second dev set start with ``mismatched_``; those of the best constant answer
-    start with ``baseline_``. Files on which the model was trained are named in a notice. `metric`
-    replaces the one that a model for SQuAD was tuned with. `task` is needed if `finetune` was given
-    an object. Raises `UserError` for bad input.
+    start with ``baseline_``. Files on which the model was trained are named in a notice. `task` is
+    needed if `finetune` was given an object. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device), task)
     task = finetuned.task
-    if metric:
-        if not isinstance(task, Squad):
-            raise UserError(f"`metric` is for squad, but {directory} is a model for {task.name}.")
-        task = replace(task, metric=metric)
     if storage.exists(storage.join(str(data), MANIFEST)):
         raise UserError(
             f"{data} holds pre-training data, but {directory} is fine-tuned for {task.name}: give "

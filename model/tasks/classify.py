@@ -6,10 +6,9 @@ Shapes: N examples, B rows, K classes (1 for regression).
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import chain
@@ -32,7 +31,7 @@ from .batches import Feature, TaskBatch
 from .metrics import class_figures, label_report, measure
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
-from .tables import TableRow, UnusableRowError, class_name, listed, read_rows, shown, usable
+from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .task import Answer, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")
@@ -58,12 +57,11 @@ class GlueForm:
     """What a task of GLUE has beside a table of one's own."""
 
     metrics: tuple[str, ...] = ("accuracy",)
-    """The first one chooses between runs."""
     headerless: tuple[str, ...] = ()
     """Columns of a TSV without a header line."""
     max_short_share: float = 0.0
     """Share of a TSV's lines that may lack columns and are left out: QQP was published damaged."""
-    server_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    server_files: Mapping[str, str]
     """Names of the files for GLUE's server, by split."""
     server_words: bool = False
     """The server expects the names of the classes instead of their indices."""
@@ -79,8 +77,8 @@ class SequenceClassifier(LinearHead):
         return self.classify(self.pooled(batch))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy; for targets (B, K), a yes or no for each class, the mean
-        binary cross-entropy; the mean squared error if there is one output.
+        """Return the mean cross-entropy; binary for targets (B, K), a yes or no for each class; the
+        mean squared error if there is one output.
         """
         assert batch.target is not None
         if batch.target.ndim > 1:
@@ -137,20 +135,14 @@ class Classification(Task[TextExample]):
         return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",))}
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
-        """Yield the examples in a table; raises `UserError` naming file and line.
-
-        Labelled rows without a text, without a label and of an unknown class are left out and
-        counted.
+        """Yield the examples in a table; labelled rows without a text, without a label and of an
+        unknown class are left out and counted.
         """
-        max_short_share = 0.0
-        headerless: tuple[str, ...] = ()
+        rows = read_rows(path)
         if self.glue:
-            headerless = self.glue.headerless
             # The server expects a prediction for every line of a test file.
             max_short_share = self.glue.max_short_share if labelled else 0.0
-        yield from self._examples(read_rows(path, headerless, max_short_share), labelled)
-
-    def _examples(self, rows: Iterable[TableRow], labelled: bool) -> Iterator[TextExample]:
+            rows = read_rows(path, self.glue.headerless, max_short_share)
         return usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _example(self, row: TableRow, labelled: bool) -> TextExample:
@@ -166,8 +158,7 @@ class Classification(Task[TextExample]):
             raise UnusableRowError(f"{row.where}: the text is empty.", "without a text")
         column = row.first_column(self.label) or self.label[0]
         if self.has_lists:
-            names = _labels_of(row, column)
-            target = tuple(sorted({self._class_index(name, row) for name in names}))
+            target = tuple(sorted({self._class_index(name, row) for name in row.labels(column)}))
         elif self.labels:
             target = self._class_index(row.label(column), row)
         else:
@@ -201,9 +192,7 @@ class Classification(Task[TextExample]):
         return example.text
 
     def stratum(self, example: TextExample) -> float | None:
-        """Return the index of the class; a regression has none, and most sets of labels are too
-        rare for a share of each to be held out.
-        """
+        """Return the index of the class; scores and sets of labels have none."""
         return example.target if self.labels and not self.has_lists else None
 
     def texts(self, example: TextExample) -> dict[str, str]:
@@ -228,9 +217,7 @@ class Classification(Task[TextExample]):
             tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
         features = []
         for index, example in enumerate(examples):
-            target = None
-            if example.target is not None:
-                target = self._as_array(example.target)
+            target = None if example.target is None else self._as_array(example.target)
             windows = [tokens_a[index]]
             if self.stride is not None:
                 room = self.max_length - 2  # without [CLS] and [SEP]
@@ -256,8 +243,8 @@ class Classification(Task[TextExample]):
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
     ) -> list[Answer]:
-        """Return each example's label and the probability of each class, or its score; of lists the
-        labels whose probability is above 0.5.
+        """Return each example's label, or labels with a probability above 0.5, and the probability
+        of each class; or its score.
         """
         logits_NK = example_logits(outputs, features)
         if not self.labels:
@@ -288,10 +275,7 @@ class Classification(Task[TextExample]):
         return self._measured(logits_NK[:, 0], examples)
 
     def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
-        """Return the metrics on `examples` of always predicting the most frequent class of `train`.
-
-        For a regression this is its mean score.
-        """
+        """Return the metrics on `examples` of the most frequent class of `train`, or mean score."""
         targets = self._targets(train)
         if self.has_lists:
             given_NK = np.zeros((len(examples), len(self.labels)), dtype=bool)
@@ -303,8 +287,8 @@ class Classification(Task[TextExample]):
     def word_baseline(
         self, train: Sequence[TextExample], examples: Sequence[TextExample]
     ) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF of words, for one class for each
-        single text: an encoder should beat it.
+        """Return the metrics of logistic regression on TF-IDF of words, if each single text has one
+        class: an encoder should beat it.
         """
         if not self.labels or self.text_pair or self.has_lists:
             return {}
@@ -335,18 +319,13 @@ class Classification(Task[TextExample]):
     def class_report(
         self, answers: Sequence[Answer], examples: Sequence[TextExample]
     ) -> ClassReport:
-        """Return the figures of each class and, of single labels of up to `MAX_CONFUSION` classes,
-        which is taken for which.
-        """
+        """Return the figures of each class and, of single labels, which is taken for which."""
         if not self.labels:
             return ClassReport()
         if self.has_lists:
-            given_NK = np.array(
-                [[label in answer["labels"] for label in self.labels] for answer in answers]
-            )
-            return ClassReport(
-                classes=class_figures(self.labels, self._targets(examples), given_NK)
-            )
+            given_NK = [[label in answer["labels"] for label in self.labels] for answer in answers]
+            figures = class_figures(self.labels, self._targets(examples), np.array(given_NK))
+            return ClassReport(classes=figures)
         truths = [self.truth(example) for example in examples]
         given = [answer["label"] for answer in answers]
         return label_report(self.labels, truths, given)
@@ -390,8 +369,7 @@ def read_classify(
     examples.
 
     Labels that are words or whole numbers are classes; labels with fractions make it a regression.
-    Lists of labels are any number of classes for each text. Raises `UserError` for missing columns,
-    and for labels that cannot be classes.
+    Lists of labels are any number of classes for each text.
     """
     tables = [list(read_rows(file)) for file in files]
     rows = list(chain.from_iterable(tables))
@@ -412,10 +390,23 @@ def read_classify(
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     has_lists = isinstance(first.values[label], list)
-    if has_lists:
-        labels = _classes_in_lists(rows, label, str(files[0]))
+    num_rows = 0
+    # Of each label the place of its first row, for messages.
+    first_seen: dict[str, str] = {}
+    for row in rows:
+        with suppress(UnusableRowError):  # `usable` counts them
+            for name in row.labels(label) if has_lists else [row.label(label)]:
+                first_seen.setdefault(name, row.where)
+            num_rows += 1
+    if not has_lists:
+        labels = _classes(first_seen, num_rows, label, str(files[0]))
+    elif 2 <= len(first_seen) <= MAX_CLASSES:
+        labels = tuple(sorted(first_seen))
     else:
-        labels = _classes(rows, label, str(files[0]))
+        raise UserError(
+            f"{files[0]}: {label} holds {len(first_seen):,} different labels; training needs 2 to "
+            f"{MAX_CLASSES:,}."
+        )
     task = Classification(
         name="classify",
         text=tuple(columns[:1]),
@@ -425,64 +416,37 @@ def read_classify(
         has_lists=has_lists,
         **options.given("max_length", "stride"),
     )
-    examples = [example for table in tables for example in task._examples(table, labelled=True)]
-    return task, examples
+    make = partial(task._example, labelled=True)
+    return task, [example for table in tables for example in usable(table, make, labelled=True)]
 
 
-def _labels_of(row: TableRow, column: str) -> list[str]:
-    """Return the list of labels in a row; raises `UnusableRowError` if there is none."""
-    value = row.value(column)
-    if value is None:
-        raise UnusableRowError(
-            f"{row.where}: the labels in {column} are missing.", "without labels"
-        )
-    if not isinstance(value, list):
-        raise UserError(f"{row.where}: the labels in {column} are {shown(value)}, not a list.")
-    names = [class_name(part) for part in value if part is not None]
-    return [name for name in names if name]
-
-
-def _classes_in_lists(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
-    names: Counter[str] = Counter()
-    for row in rows:
-        with suppress(UnusableRowError):  # `usable` counts them
-            names.update(_labels_of(row, column))
-    if not 2 <= len(names) <= MAX_CLASSES:
-        raise UserError(
-            f"{where}: {column} holds {len(names):,} different labels; training needs 2 to "
-            f"{MAX_CLASSES:,}."
-        )
-    return tuple(sorted(names))
-
-
-def _classes(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
+def _classes(
+    first_seen: Mapping[str, str], num_rows: int, column: str, where: str
+) -> tuple[str, ...]:
     """Return the names of the classes, in order; none if the labels are scores."""
-    num_rows = 0
-    # Of each label the place of its first row, for messages.
-    first_seen: dict[str, str] = {}
-    for row in rows:
-        with suppress(UnusableRowError):  # `usable` counts them
-            name = row.label(column)
-            num_rows += 1
-            first_seen.setdefault(name, row.where)
     if not first_seen:
         raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
+    first = next(iter(first_seen))
     # Neither read as a number, as 1,234 may be a thousand, nor taken for the name of a class.
     if all(map(_DECIMAL_COMMA.fullmatch, first_seen)):
         raise UserError(
-            f"{where}: {column} holds {shown(next(iter(first_seen)))}; write scores with a decimal "
-            "point, or several labels as a list (JSON Lines, Parquet)."
+            f"{where}: {column} holds {shown(first)}; write scores with a decimal point, or "
+            "several labels as a list (JSON Lines, Parquet)."
         )
-    if _are_numbers(first_seen, column):
-        if not all(float(text).is_integer() for text in first_seen):
-            print_notice(f"{column} holds numbers with fractions: they are scores (a regression).")
-            return ()
-        labels = _sorted_numbers(first_seen, column)
-    else:
-        labels = tuple(sorted(first_seen))
+    are_numbers = _NUMBER.fullmatch(first) is not None
+    for text, place in first_seen.items():
+        if (_NUMBER.fullmatch(text) is not None) != are_numbers:
+            raise UserError(
+                f"{place}: the label {shown(text)} in {column} follows {shown(first)}; give labels "
+                "that are all words or all numbers."
+            )
+    if are_numbers and not all(float(text).is_integer() for text in first_seen):
+        print_notice(f"{column} holds numbers with fractions: they are scores (a regression).")
+        return ()
+    labels = sorted(first_seen, key=Decimal if are_numbers else None)  # 10 comes after 9
     if len(labels) == 1:
         raise UserError(
-            f"{where}: every row has {shown(labels[0])} in {column}; training needs at least two "
+            f"{where}: every row has {shown(first)} in {column}; training needs at least two "
             "classes."
         )
     # A class needs more than one example: this is a column of texts or of ids.
@@ -491,38 +455,9 @@ def _classes(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ..
             f"{where}: {column} holds {len(labels):,} labels in {num_rows:,} rows; is it "
             "the column of the label?"
         )
-    if _NUMBER.fullmatch(labels[0]):
+    if are_numbers:
         print_notice(
             f"{column} holds whole numbers: they are {len(labels)} classes; scores have fractions, "
             "0.8 for 4 of 5."
         )
-    return labels
-
-
-def _are_numbers(first_seen: Mapping[str, str], column: str) -> bool:
-    """Return whether the labels are all numbers; raises `UserError` if only some of them are."""
-    first = next(iter(first_seen))
-    are_numbers = _NUMBER.fullmatch(first) is not None
-    for text, where in first_seen.items():
-        if (_NUMBER.fullmatch(text) is not None) != are_numbers:
-            raise UserError(
-                f"{where}: the label {shown(text)} in {column} follows {shown(first)}; give labels "
-                "that are all words or all numbers."
-            )
-    return are_numbers
-
-
-def _sorted_numbers(first_seen: Mapping[str, str], column: str) -> tuple[str, ...]:
-    """Return labels that are whole numbers in their order: 10 comes after 9.
-
-    Raises `UserError` if one number is written in two ways, such as 1 and 01.
-    """
-    text_of_number: dict[Decimal, str] = {}
-    for text, where in first_seen.items():
-        other = text_of_number.setdefault(Decimal(text), text)
-        if other != text:
-            raise UserError(
-                f"{where}: the label {shown(text)} in {column} is the same number as "
-                f"{shown(other)}; write each class in one way."
-            )
-    return tuple(text_of_number[number] for number in sorted(text_of_number))
+    return tuple(labels)

@@ -4,11 +4,11 @@ those that repeat or contradict others.
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,9 @@ from ..copies import local_copy
 from ..tokenizer import TextTokenizer
 from .catalogue import TASKS
 from .options import TaskOptions, check_task
-from .tables import SUFFIXES, hub_split, is_hub
-from .task import ExampleT, Task, read_labelled
+from .tables import SUFFIXES, is_hub
+from .task import Task, read_labelled
 
-HELD_OUT_SHARE = 0.1
-BACKUPS = ("~", ".bak", ".orig")
 _WORDS = {
     **{"train": "train", "test": "test", "testb": "test"},
     **dict.fromkeys(("dev", "validation", "valid", "val", "testa"), "dev"),
@@ -56,12 +54,21 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
                 f"{data} has no split train, validation or test, only {', '.join(all_splits)}."
             )
         return {
-            split: [hub_split(str(data), path.name) for path in paths]
-            for split, paths in found.items()
+            split: [Path(f"{data}#{path.name}") for path in paths] for split, paths in found.items()
         }
     if not path.is_dir():
         raise UserError(f"{data} does not exist.")
-    splits = _by_split(_candidates(path, suffixes))
+    files: list[Path] = []
+    for file in sorted(path.iterdir()):
+        is_ignored = file.name.startswith(".") or file.name.endswith(("~", ".bak", ".orig"))
+        has_suffix = not suffixes or file.suffix.lower() in suffixes
+        if has_suffix and not is_ignored and file.is_file():
+            files.append(file)
+    # Universal Dependencies have the plain text of each file in CoNLL-U beside it.
+    conllu_files = [file for file in files if file.suffix == ".conllu"]
+    if not suffixes and conllu_files:
+        files = conllu_files
+    splits = _by_split(files)
     if not splits:
         endings = ", ".join(suffixes) or "any"
         raise UserError(f"{data} contains no file with train, dev or test in its name ({endings}).")
@@ -74,35 +81,17 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     return splits
 
 
-def _candidates(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    files: list[Path] = []
-    for file in sorted(folder.iterdir()):
-        is_ignored = file.name.startswith(".") or file.name.endswith(BACKUPS)
-        has_suffix = not suffixes or file.suffix.lower() in suffixes
-        if has_suffix and not is_ignored and file.is_file():
-            files.append(file)
-    # Universal Dependencies have the plain text of each file in CoNLL-U beside it.
-    if not suffixes and any(file.suffix == ".conllu" for file in files):
-        return [file for file in files if file.suffix == ".conllu"]
-    return files
-
-
 def single_file(data: Path) -> Path | None:
-    """Return local `data` if it is one file, or one split of a data set of the Hub.
-
-    Return None if there may be several. Raises `UserError` if there is no such split.
+    """Return local `data` if it is one file, or one split of a data set of the Hub; None if there
+    may be several.
     """
     if not is_hub(data):
-        if data.is_file():
-            return data
-        return None
+        return data if data.is_file() else None
     # Imported late: it needs the `datasets` library.
     from ...pipeline.sources.hub import named_split
 
     split = named_split(str(data))
-    if split:
-        return hub_split(str(data), split)
-    return None
+    return Path(f"{data}#{split}") if split else None
 
 
 def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
@@ -115,16 +104,12 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
             rank, split = meant
             files_by_rank = ranked.setdefault(split, {})
             files_by_rank.setdefault(rank, []).append(file)
-    best: dict[str, list[Path]] = {}
-    for split, files_by_rank in ranked.items():
-        best[split] = files_by_rank[min(files_by_rank)]
-    return best
+    return {split: files_by_rank[min(files_by_rank)] for split, files_by_rank in ranked.items()}
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files of `find_splits` by the prefix of their metrics' names.
-
-    It is empty, or ``mismatched_`` for MNLI's second dev set.
+    """Return the dev files of `find_splits` by the prefix of their metrics' names: empty, or
+    ``mismatched_`` for MNLI's second dev set.
     """
     prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
@@ -142,9 +127,7 @@ def split_of(file: Path) -> str | None:
 
 
 def _meant_split(file: Path) -> tuple[int, str] | None:
-    """Return a rank and the split that a file's name means: 0 if the name is the word, 1 if it
-    contains it, 2 if one of its words begins with it.
-    """
+    """Return the rank (`find_splits`) and the split that a file's name means."""
     name = file.stem.lower()
     if not any(word in name for word in _WORDS):
         # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
@@ -191,19 +174,18 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
         hashes_of_stratum.setdefault(stratum_of_hash[value], []).append(value)
     held_out: set[int] = set()
     for values in hashes_of_stratum.values():
-        held_out.update(values[: round(HELD_OUT_SHARE * len(values))])
+        held_out.update(values[: round(0.1 * len(values))])
     # Few examples of many classes: something must be held out.
     if not held_out:
         held_out.add(min(stratum_of_hash))
     return [value in held_out for value in hashes]
 
 
-def group_keys(task: Task[ExampleT], examples: Sequence[ExampleT]) -> list[str]:
+def group_keys(task: Task, examples: Sequence[Any]) -> list[str]:
     """Return the key of each example for `hold_out`: its group's, or that of an earlier example
-    with the same texts.
+    with the same texts, whatever their case, spacing and order.
 
-    Texts are the same whatever their case and spacing, and in either order. A key is the first one
-    met, as it is, so that without such texts all keys are the task's.
+    A key is the first one met, as it is, so that without such texts all keys are the task's.
     """
     key_of_group: dict[str, str] = {}
     key_of_texts: dict[frozenset[str], str] = {}
@@ -223,13 +205,13 @@ def _normalised(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class TaskSplits(Generic[ExampleT]):
+class TaskSplits:
     """A task with its training and dev examples."""
 
-    task: Task[ExampleT]
-    train: list[ExampleT]
-    dev: dict[str, list[ExampleT]]
-    """By the prefix of the metrics' names: empty, or ``mismatched_`` for MNLI's second dev set."""
+    task: Task
+    train: list[Any]
+    dev: dict[str, list[Any]]
+    """By the prefix of the metrics' names (`dev_sets`)."""
     splits: dict[str, list[Path]]
     """The files they come from, and the test files, as `find_splits` returns them."""
     held_out: bool
@@ -268,26 +250,10 @@ class TaskSplits(Generic[ExampleT]):
 
 
 def make_task(name: str, data: str | Path, **options: Any) -> Task:
-    """Return the task `name` as the training files in `data` define it (their classes and so on).
-
-    `options` are fields of `TaskOptions`, such as ``max_length``. Raises `UserError` for an unknown
-    name, another task's option, and `data` without a training file.
+    """Return the task `name` as the training files in `data` define it (their classes and so on);
+    `options` are fields of `TaskOptions`, such as ``max_length``.
     """
-    task_options = TaskOptions(**options)
-    check_task(name, task_options)
-    splits = _training_splits(data, TASKS[name].kind.suffixes)
-    task, _ = TASKS[name].read(splits["train"], task_options)
-    return task
-
-
-def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
-    """Return the files of each split; raises `UserError` if there are none for training."""
-    splits = find_splits(data, suffixes)
-    if "train" not in splits:
-        raise UserError(
-            f"{data} contains no file with train in its name, only for {', '.join(splits)}."
-        )
-    return splits
+    return read_data(name, data, TaskOptions(**options)).task
 
 
 def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskSplits:
@@ -299,16 +265,21 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     """
     if isinstance(task, str):
         check_task(task, options)
-        entry = TASKS[task]
-        splits = _training_splits(data, entry.kind.suffixes)
-        task, train = entry.read(splits["train"], options)
-        if not train:
-            raise UserError(f"{data} contains no rows.")
+        splits = find_splits(data, TASKS[task].kind.suffixes)
     else:
         for name in options.chosen():
             raise UserError(f"`{name}` is a field of the task itself; set it there.")
-        splits = _training_splits(data, task.suffixes)
+        splits = find_splits(data, task.suffixes)
+    if "train" not in splits:
+        raise UserError(
+            f"{data} contains no file with train in its name, only for {', '.join(splits)}."
+        )
+    if isinstance(task, str):
+        task, train = TASKS[task].read(splits["train"], options)
+    else:
         train = read_labelled(task, splits["train"])
+    if not train:
+        raise UserError(f"{data} contains no rows.")
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_sets(splits).items()}
     # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev
@@ -325,14 +296,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     return task_data
 
 
-# Texts that occur twice
-# --------------------------------------------------------------------------------------------------
-
-_Key = tuple[str | bytes, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeats:
+class Repeats(NamedTuple):
     """Examples with the same texts as others."""
 
     repeated: int
@@ -346,21 +310,22 @@ class Repeats:
 
 
 def find_repeats(
-    task: Task[ExampleT],
-    train: Sequence[ExampleT],
-    dev: Mapping[str, Sequence[ExampleT]],
-    tokenizer: TextTokenizer | None = None,
+    task: Task,
+    train: Sequence[Any],
+    dev: Mapping[str, Sequence[Any]],
+    tokenizer: TextTokenizer,
 ) -> Repeats:
     """Return how many examples share their texts with others.
 
-    Texts are the same if they have the same tokens: case and spacing may differ. Without a
-    `tokenizer` they are compared as they are. A dev example is shared even if the texts of its pair
-    are in the other order in training. Tasks whose examples have no texts, or more than texts
-    (`Task.depends_on_texts_alone`), have none.
+    Texts are the same if they have the same tokens: case and spacing may differ. A dev example is
+    shared even if the texts of its pair are in the other order in training. Tasks whose answers
+    depend on more than the texts (`Task.depends_on_texts_alone`) have none.
     """
-    labels: dict[_Key, list[Hashable]] = defaultdict(list)
-    first_texts: dict[_Key, str] = {}
-    for key, example in zip(_keys(task, train, tokenizer), train, strict=True):
+    if not task.depends_on_texts_alone:
+        return Repeats(0, 0, "", 0)
+    labels: dict[tuple[bytes, ...], list[Hashable]] = defaultdict(list)
+    first_texts: dict[tuple[bytes, ...], str] = {}
+    for key, example in zip(_token_keys(task, train, tokenizer), train, strict=True):
         if key:
             truth = task.truth(example)
             labels[key].append(tuple(truth) if isinstance(truth, list) else truth)
@@ -377,23 +342,18 @@ def find_repeats(
     trained = {frozenset(key) for key in labels}
     shared = 0
     for examples in dev.values():
-        keys = _keys(task, examples, tokenizer)
+        keys = _token_keys(task, examples, tokenizer)
         shared += sum(frozenset(key) in trained for key in keys if key)
-    return Repeats(repeated=repeated, contradictory=contradictory, example=first, shared=shared)
+    return Repeats(repeated, contradictory, first, shared)
 
 
-def _keys(
-    task: Task[ExampleT], examples: Sequence[ExampleT], tokenizer: TextTokenizer | None
-) -> Iterator[_Key]:
-    """Yield the tokens of each example's texts; nothing for one that depends on more."""
-    if not task.depends_on_texts_alone:
-        yield from ((),) * len(examples)
-        return
+def _token_keys(
+    task: Task, examples: Sequence[Any], tokenizer: TextTokenizer
+) -> list[tuple[bytes, ...]]:
+    """Return the tokens of each example's texts, as bytes, which take less memory than numbers."""
     texts = [tuple(task.texts(example).values()) for example in examples]
-    if tokenizer is None:
-        yield from texts
-        return
     ids = iter(tokenizer.token_ids(list(chain.from_iterable(texts))))
-    for of_example in texts:
-        # As bytes, which take less memory than numbers.
-        yield tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
+    return [
+        tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
+        for of_example in texts
+    ]

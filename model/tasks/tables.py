@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -24,7 +23,6 @@ from ...pipeline.parsing import csv_delimiter, describe_fault
 from ..notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
-_HUB = "hf:"
 _WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
@@ -59,10 +57,7 @@ class TableRow(NamedTuple):
         return value
 
     def label(self, column: str) -> str:
-        """Return the label in `column` as `class_name` writes it.
-
-        Raises `UserError` if it is empty, or neither text nor a number.
-        """
+        """Return the label in `column` as `class_name` writes it."""
         value = self.value(column)
         is_nan = isinstance(value, float) and math.isnan(value)  # how pandas writes a gap
         if value is None or not str(value).strip() or is_nan:
@@ -78,6 +73,18 @@ class TableRow(NamedTuple):
                 f"number{advice}."
             )
         return class_name(value)
+
+    def labels(self, column: str) -> list[str]:
+        """Return the list of labels in `column` as `class_name` writes them."""
+        value = self.value(column)
+        if value is None:
+            raise UnusableRowError(
+                f"{self.where}: the labels in {column} are missing.", "without labels"
+            )
+        if not isinstance(value, list):
+            raise UserError(f"{self.where}: the labels in {column} are {shown(value)}, not a list.")
+        names = [class_name(part) for part in value if part is not None]
+        return [name for name in names if name]
 
     def number(self, column: str) -> float:
         """Return the number in `column`; raises `UserError` if it holds none."""
@@ -194,9 +201,8 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format names for a message, shortened if there are many.
-
-    White space at the ends of a name would not be seen, so such names are quoted.
+    """Format names for a message, shortened if there are many, quoted if white space at their ends
+    would not be seen.
     """
     seen = (name if name and name == name.strip() else repr(name) for name in names)
     text = ", ".join(seen)
@@ -204,13 +210,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def is_hub(path: Path) -> bool:
-    """Return whether `path` names a data set of the Hub, or a split of one (`hub_split`)."""
-    return str(path).startswith(_HUB)
-
-
-def hub_split(name: str, split: str) -> Path:
-    """Return a name for a split of a Hub data set that `read_rows` takes in place of a file."""
-    return Path(f"{name}#{split}")
+    """Return whether `path` names a data set of the Hub, or a split of one, as in
+    ``hf:set#train``.
+    """
+    return str(path).startswith("hf:")
 
 
 @contextmanager
@@ -274,6 +277,8 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
 def _delimited_rows(
     path: Path, headerless: Sequence[str], max_short_share: float
 ) -> Iterator[TableRow]:
+    # pyarrow.csv reads such files too, but knows no line of a good row, lets wrong quotes and
+    # repeated names pass, and needs the header before it to keep columns as text.
     short: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
@@ -324,22 +329,17 @@ def _fields_of_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
             return
         # The csv module refuses fields over 128 KiB by default; a document may be longer.
         csv.field_size_limit(2**31 - 1)
-        text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        where = str(path)
-        reader = csv.reader([])
+        lines = (f"{line}\n" for _, line in text_lines(file, str(path)))
+        first_line = next(lines, "")
+        reader = csv.reader(
+            chain([first_line], lines), delimiter=csv_delimiter(first_line), strict=True
+        )
         try:
-            first_line = next(text, "")
-            lines = chain([first_line], text)
-            reader = csv.reader(lines, delimiter=csv_delimiter(first_line), strict=True)
             for fields in reader:
-                where = f"{path}, line {reader.line_num}"
                 if fields:
-                    yield where, fields
+                    yield f"{path}, line {reader.line_num}", fields
         except csv.Error as error:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
-        except UnicodeDecodeError:
-            # The file is decoded ahead of the reader, so the line is not known.
-            raise UserError(f"{where} or soon after is not UTF-8: convert it.") from None
 
 
 def _json_rows(path: Path) -> Iterator[TableRow]:

@@ -72,9 +72,8 @@ class TaskModel(nn.Module, ABC):
         """Return the head's outputs, (B, ...)."""
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """Return the last hidden states (B, L, D); the first of each row represents the whole row.
-
-        That is [CLS]; in a left-to-right model [CLS] and the final [SEP] are swapped.
+        """Return the last hidden states (B, L, D); the first of each row represents the whole row:
+        [CLS], with which in a left-to-right model the final [SEP] is swapped.
         """
         states_BLD = self.encoder(*batch[:4])
         if not self.encoder.config.is_decoder:
@@ -121,10 +120,8 @@ class LinearHead(TaskModel):
 
 
 class Task(ABC, Generic[ExampleT]):
-    """A task, as a frozen dataclass of its settings.
-
-    A subclass of one of the tasks whose `model` returns another model gives it another head:
-    `finetune`, `predict` and `evaluate_task` take such an object instead of a name.
+    """A task, as a frozen dataclass of its settings; a subclass whose `model` returns another model
+    gives it another head.
     """
 
     name: str
@@ -180,9 +177,8 @@ class Task(ABC, Generic[ExampleT]):
         return None
 
     def texts(self, example: ExampleT) -> dict[str, str]:
-        """Return the texts of an example by name, which `predict` writes before its answer.
-
-        They are empty if the answer has them.
+        """Return the texts of an example by name, which `predict` writes before its answer; empty
+        if the answer has them.
         """
         return {}
 
@@ -223,10 +219,7 @@ class Task(ABC, Generic[ExampleT]):
         """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
 
     def word_baseline(self, train: Sequence[ExampleT], examples: Sequence[ExampleT]) -> Scores:
-        """Return the metrics on `examples` of a model of words alone, fitted to `train`.
-
-        They are empty if the task has no such model.
-        """
+        """Return the metrics on `examples` of a model of words alone, fitted to `train`, if any."""
         return {}
 
     def class_report(self, answers: Sequence[Answer], examples: Sequence[ExampleT]) -> ClassReport:
@@ -240,10 +233,8 @@ class Task(ABC, Generic[ExampleT]):
     def official(
         self, answers: Sequence[Answer], examples: Sequence[ExampleT], split: str
     ) -> dict[str, bytes]:
-        """Return the files, by name, that the task's server or script expects; empty if none does.
-
-        `split` is the split of the examples as in `splits.find_splits`: ``test``,
-        ``test_mismatched``, ...
+        """Return the files, by name, that the task's server or script expects for a `split` as in
+        `splits.find_splits`; empty if none does.
         """
         return {}
 

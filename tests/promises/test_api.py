@@ -71,7 +71,7 @@ MODEL = {
     "TaskModel": CLASS,
     "collate": "rows, *, local_attention=128, flatten=False",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
-    "evaluate_task": "directory, data, device='auto', metric=None, task=None",
+    "evaluate_task": "directory, data, device='auto', task=None",
     "finetune": (
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
     ),

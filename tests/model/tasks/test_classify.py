@@ -104,10 +104,6 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
             "all numbers",
         ),
         (
-            "text,label\na,1\nb,1\nx,1\ny,0\nz,01\n",
-            "line 6: the label '01' in label is the same number as '1'; w",
-        ),
-        (
             "text, label\nx,1\n",
             "a.csv has no column 'label', only text, ' label'; choose with `text` and `label`",
         ),
