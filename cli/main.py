@@ -12,10 +12,7 @@ import click
 from .audit import audit
 from .data_stages import build, corpus, ingest, vocab
 from .evaluate import evaluate
-from .export import export
 from .failures import describe_failure
-from .features import features
-from .fill import fill
 from .finetune import finetune
 from .output import (
     CommandSummary,
@@ -26,12 +23,12 @@ from .output import (
     settings,
     tell,
 )
-from .predict import predict
 from .pretrain import pretrain
 from .process import Terminated, abandon, prepare_streams, prepare_threads, terminate
 from .results import results
 from .run import run
 from .show import show
+from .use_model import export, features, fill, predict
 
 COMMANDS = (
     corpus,

@@ -20,7 +20,7 @@ Scalar = bool | int | float | str
 PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
 
 
-class RecipeFile(Struct):
+class RecipeFile(Struct, forbid_unknown_fields=True):
     """The TOML file as written."""
 
     stage: list[dict[str, Scalar | list[Scalar]]]
@@ -66,9 +66,8 @@ def run(
     """
     commands = {str(command.name): command for command in commands_of(ctx)}
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
-    stages = [
-        _command_line(stage, commands, ctx) for stage in read_recipe(recipe, output, settings)
-    ]
+    recipe_stages = read_recipe(recipe, output, settings)
+    stages = [_command_line(stage, commands, ctx) for stage in recipe_stages]
     summaries: list[CommandSummary] = []
     for number, typed in enumerate(stages, start=1):
         click.echo(f"[{number}/{len(stages)}] {shlex.join(['clozeworks', *typed])}")
@@ -97,10 +96,6 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
     recipe's ``[variables]``, where one may name those above it, unless `settings` such as
     ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
     """
-    for key in read_toml(path, dict[str, object]):
-        if key not in RecipeFile.__struct_fields__:
-            hint = did_you_mean(key, RecipeFile.__struct_fields__)
-            raise UserError(f"{path}: a recipe has no key {key!r}{hint}.")
     recipe = read_toml(path, RecipeFile)
     replaced = {}
     for setting in settings:

@@ -144,7 +144,7 @@ def test_an_option_that_does_not_exist(capsys):
             "There is no task 'reviews.csv'; choose from cola, sst2, mrpc, qqp, stsb, mnli, qnli, "
             "rte, wnli, classify, squad, ner, pos.",
         ),
-        ("run keys.toml", "keys.toml: a recipe has no key 'stages'; did you mean stage."),
+        ("run keys.toml", "keys.toml is not valid (object contains unknown field stages)."),
         (
             "run options.toml",
             "options.toml: stage 1 (build): No such option '--dupe-factor'. See `clozeworks "

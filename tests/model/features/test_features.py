@@ -15,7 +15,7 @@ import pytest
 import torch
 import transformers
 from click.testing import CliRunner
-from clozeworks.cli.features import features as command
+from clozeworks.cli.use_model import features as command
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
