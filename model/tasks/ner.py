@@ -55,8 +55,6 @@ class WordTagging(Task[SentenceExample]):
     """The task; an example is one sentence."""
 
     form: ClassVar[TagForm]
-    unknown_in_words: ClassVar[str]
-    """For a notice, after their number."""
     suffixes = ()
     pipeline = "token-classification"
     labels: tuple[str, ...]
@@ -82,7 +80,8 @@ class WordTagging(Task[SentenceExample]):
                 yield SentenceExample(document, number)
         if unknown:
             notice_once(
-                f"{path}: {unknown.total():,} {self.unknown_in_words.format(types=listed(unknown))}"
+                f"{path}: {unknown.total():,} words or entities are of classes that are not in the "
+                f"training data ({listed(unknown)}); they count as wrong."
             )
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
@@ -230,9 +229,6 @@ class EntityRecognition(WordTagging):
     """The task."""
 
     form = ENTITY_TAGS
-    unknown_in_words = (
-        "entities are of types that are not in the training data ({types}); they count as missed."
-    )
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
@@ -351,9 +347,6 @@ class WordClasses(WordTagging):
     """Tags that are not those of entities, such as parts of speech: the metric is accuracy."""
 
     form = WORD_TAGS
-    unknown_in_words = (
-        "words have tags that are not in the training data ({types}); they count as wrong."
-    )
     labels: Annotated[tuple[str, ...], Meta(min_length=2)]
     """The tags, in order."""
     max_length: Size = 128

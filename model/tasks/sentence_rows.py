@@ -36,38 +36,6 @@ class SentenceRow(NamedTuple):
     """Positions of these first tokens in the row, where [CLS] is 0."""
 
 
-class _DocumentTokens(NamedTuple):
-    """The tokens of a whole document, and where its words and sentences begin."""
-
-    # Two sentences, "cats purr loudly" and "dogs". Sentences begin at words, words at tokens:
-    #
-    #     tokens            cats   pur  ##r    loud  ##ly     dogs
-    #     index of token      0     1    2       3     4        5
-    #     word_starts       [ 0     1            3              5     6 ]
-    #     index of word       0     1            2              3
-    #     sentence_starts   [ 0                                 3     4 ]
-
-    ids: list[int]
-    word_starts: np.ndarray
-    """Index of each word's first token, and one past the last token."""
-    sentence_starts: np.ndarray
-    """Index of each sentence's first word, and one past the last word."""
-
-
-def _tokenize(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _DocumentTokens:
-    words = [word for sentence in document for word in sentence.words]
-    spaced = [is_spaced for sentence in document for is_spaced in sentence.spaced()]
-    # A word of control characters alone has no tokens, but needs one to be read from.
-    ids_of_words = [ids or [tokenizer.unknown] for ids in tokenizer.word_ids(words, spaced)]
-    word_lengths = [len(word_ids) for word_ids in ids_of_words]
-    sentence_lengths = [len(sentence.words) for sentence in document]
-    return _DocumentTokens(
-        ids=list(chain.from_iterable(ids_of_words)),
-        word_starts=offsets_of(word_lengths),
-        sentence_starts=offsets_of(sentence_lengths),
-    )
-
-
 def sentence_rows(
     examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
@@ -77,35 +45,40 @@ def sentence_rows(
     and stay one word even if the tokenizer splits them at punctuation. Each token, and so each
     word, is read from exactly one row.
     """
+    # Two sentences, "cats purr loudly" and "dogs". Sentences begin at words, words at tokens:
+    #
+    #     tokens            cats   pur  ##r    loud  ##ly     dogs
+    #     index of token      0     1    2       3     4        5
+    #     word_starts       [ 0     1            3              5     6 ]
+    #     index of word       0     1            2              3
+    #     sentence_starts   [ 0                                 3     4 ]
     document: Sequence[Sentence] | None = None
-    tokens: _DocumentTokens | None = None
+    ids: list[int] = []
+    word_starts = sentence_starts = np.zeros(1, dtype=np.int64)
     for index, example in enumerate(examples):
         # Sentences of one document follow each other, so it is tokenised once.
-        if tokens is None or example.document is not document:
+        if example.document is not document:
             document = example.document
-            tokens = _tokenize(document, tokenizer)
-        yield from _rows_of_sentence(index, example.number, tokens, tokenizer, max_length)
-
-
-def _rows_of_sentence(
-    example: int, number: int, document: _DocumentTokens, tokenizer: TextTokenizer, max_length: int
-) -> Iterator[SentenceRow]:
-    # From words of the document to its tokens; `words` below counts within the sentence.
-    first_word, end_word = document.sentence_starts[number : number + 2]
-    word_starts = document.word_starts[first_word:end_word]
-    sentence_start = int(document.word_starts[first_word])
-    sentence_end = int(document.word_starts[end_word])
-    room = max_length - 2  # without [CLS] and [SEP]
-    for window in context_windows(sentence_start, sentence_end, len(document.ids), room):
-        is_read = (word_starts >= window.read_start) & (word_starts < window.read_end)
-        words = np.flatnonzero(is_read)
-        row_tokens = document.ids[window.start : window.end]
-        yield SentenceRow(
-            example=example,
-            row=tokenizer.row(row_tokens, None, max_length),
-            words=words,
-            word_positions=word_starts[words] + 1 - window.start,  # 1 for [CLS]
-        )
+            words = [word for sentence in document for word in sentence.words]
+            spaced = [is_spaced for sentence in document for is_spaced in sentence.spaced()]
+            # A word of control characters alone has no tokens, but needs one to be read from.
+            word_ids = [ids or [tokenizer.unknown] for ids in tokenizer.word_ids(words, spaced)]
+            ids = list(chain.from_iterable(word_ids))
+            word_starts = offsets_of(list(map(len, word_ids)))
+            sentence_starts = offsets_of([len(sentence.words) for sentence in document])
+        first_word, end_word = sentence_starts[example.number : example.number + 2]
+        starts_W = word_starts[first_word:end_word]
+        room = max_length - 2  # without [CLS] and [SEP]
+        start, end = int(word_starts[first_word]), int(word_starts[end_word])
+        for window in context_windows(start, end, len(ids), room):
+            is_read_W = (starts_W >= window.read_start) & (starts_W < window.read_end)
+            words_read = np.flatnonzero(is_read_W)
+            yield SentenceRow(
+                example=index,
+                row=tokenizer.row(ids[window.start : window.end], None, max_length),
+                words=words_read,
+                word_positions=starts_W[words_read] + 1 - window.start,  # 1 for [CLS]
+            )
 
 
 class ContextWindow(NamedTuple):

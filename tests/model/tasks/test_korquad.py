@@ -47,15 +47,11 @@ QUESTIONS = [
     "text, expected",
     [
         ("《조선일보》(朝鮮日報)", "조선일보 朝鮮日報"),
-        ("〈시〉 <동시>", "시 동시"),
-        ("'서울' \"부산\" ‘대구’", "서울 부산 대구"),
         ("가'나\"다(라)마<바>사〈아〉자《차》카‘타’파", "가 나 다 라 마 바 사 아 자 차 카 타 파"),
         # Other punctuation disappears without leaving a space: that of ASCII. The rest stays.
         ("1,000-2,000", "10002000"),
         ("“인용”·『책』", "“인용”·『책』"),
         ("The IBM PC", "the ibm pc"),
-        ("  두  낱말\n", "두 낱말"),
-        ("《》", ""),
     ],
 )
 def test_answers_are_normalised_as_in_korquads_script(text, expected):
@@ -71,13 +67,9 @@ def test_answers_are_normalised_as_in_korquads_script(text, expected):
         ("플레인스 마을에서", "플레인스", 0, 2 * (4 / 8) * 1 / (4 / 8 + 1), 2 / 3),
         # Spaces do not count in F1, but in the exact match.
         ("1920년3월5일", "1920년 3월 5일", 0, 1, 0),
-        ("《조선일보》", "조선일보", 1, 1, 0),
         ("조선일보(朝鮮日報)", "조선일보 朝鮮日報", 1, 1, 0),
-        ("the 1999", "1999", 0, 2 * (4 / 7) / (4 / 7 + 1), 1),
         # Characters count as often as they occur.
         ("가가나", "가나나", 0, 2 / 3, 0),
-        ("독일", "프랑스", 0, 0, 0),
-        ("", "독일", 0, 0, 0),
         ("《》", "()", 1, 0, 0),
     ],
 )

@@ -13,21 +13,17 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.model import infer
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import make_batch
-from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.conll import has_columns, read_conll
 from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, read_ner
 from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits, read_data
 from clozeworks.model.tasks.tagged import (
-    Entity,
     Sentence,
     bio_tags,
     entities,
@@ -181,8 +177,8 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path, chec
     path = write(tmp_path / "dev.conll", "a B-per\nb B-org\n")
     examples = list(task.read(path, labelled=True))
     assert (
-        f"{path}: 1 entities are of types that are not in the training data (org); they count as "
-        "missed."
+        f"{path}: 1 words or entities are of classes that are not in the training data (org); they "
+        "count as wrong."
     ) in capsys.readouterr().err
     features = task.encode(examples, TextTokenizer(checkpoint))
     (feature,) = features
@@ -476,11 +472,6 @@ def test_broken_tags_in_an_answer_are_repaired():
     assert answer["tags"] == ["B-per", "B-loc", "O"]
 
 
-def test_settings_make_the_same_task_again():
-    task = EntityRecognition(types=("loc",), max_length=64)
-    assert restore_task(json.loads(json.dumps(task.settings()))) == task
-
-
 def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
     documents = [f"-DOCSTART- O\n\nthe O\nb B-per\n\nfilm{number} O\n\n" for number in range(20)]
     path = write(tmp_path / "all.txt", "".join(documents))
@@ -491,39 +482,6 @@ def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
         4,
         True,
     )
-
-
-@needs_shared_data
-def test_slices_of_wnut_end_to_end(checkpoint, tmp_path):
-    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
-        lines = (
-            (WNUT / name)
-            .read_text(encoding="utf-8")
-            .split("\n")[: 2500 if "train" in name else 400]
-        )
-        write(tmp_path / "data" / name, "\n".join(lines))
-    config = quick(epochs=1, learning_rates=(1e-3,))
-    finetune("ner", tmp_path / "data", checkpoint, tmp_path / "run", config)
-    test = tmp_path / "data" / "emerging.test.annotated"
-    gold = [sentence for document in read_conll(test, labelled=True) for sentence in document]
-    assert predict(tmp_path / "run", test, tmp_path / "out.jsonl", "cpu") == len(gold)
-    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [tuple(answer["words"]) for answer in answers] == [sentence.words for sentence in gold]
-
-
-@needs_shared_data
-def test_every_word_of_wnut_is_read_once(checkpoint):
-    task, tokenizer = EntityRecognition(types=("x",), max_length=64), TextTokenizer(checkpoint)
-    examples = list(task.read(WNUT / "emerging.dev.conll", labelled=False))
-    assert len(examples) == 1009
-    features = task.encode(examples, tokenizer)
-    assert sum(len(feature.context.words) for feature in features) == 15733
-
-
-def test_outputs_without_features_are_none(checkpoint):
-    model = TokenClassifier(Checkpoint.open(checkpoint).shape, 3)
-    assert infer(model, []) == []
-    assert entities([]) == [] and bio_tags([Entity(0, 1, "x")], 1) == ["B-x"]
 
 
 @needs_shared_data

@@ -27,11 +27,8 @@ from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.finetune_fixture import quick
 from tests.fixtures.parity_fixture import check_learning, make_pair
-from tests.fixtures.shared_data import needs_shared_data
 from tests.fixtures.squad_fixture import (
     STORY_WORDS,
-    VERSION_1,
-    VERSION_2,
     logits_of,
     qa,
     question,
@@ -330,19 +327,3 @@ def test_plain_text_and_bad_lines(trained, tmp_path):
         UserError, match="line 1: write a question and a passage, separated by one tab"
     ):
         predict(output, tmp_path / "a.txt", tmp_path / "out.json", "cpu")
-
-
-@needs_shared_data
-@pytest.mark.parametrize("source", [VERSION_1, VERSION_2], ids=["1.1", "2.0"])
-def test_slices_of_the_official_files_end_to_end(source, checkpoint, tmp_path):
-    content = json.loads(source.read_text(encoding="utf-8"))
-    for name, article in [("train", 0), ("dev", 1)]:
-        part = content["data"][article]
-        write(
-            tmp_path / "data" / f"{name}.json",
-            {**content, "data": [{**part, "paragraphs": part["paragraphs"][:2]}]},
-        )
-    config = quick_windows(epochs=0.1, max_length=64, learning_rates=(1e-3,))
-    summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
-    dev = tmp_path / "data" / "dev.json"
-    assert predict(tmp_path / "run", dev, tmp_path / "out.tsv", "cpu") == summary["dev_examples"]

@@ -43,8 +43,6 @@ def test_questions_come_with_passage_answers_and_location(tmp_path):
     "content, version",
     [
         (squad_json(qa(), version="1.1"), "1.1"),
-        (squad_json(qa(), version="v1.1"), "1.1"),
-        (squad_json(qa(), version="v2.0"), "2.0"),
         (squad_json(qa(), version="2.0"), "2.0"),
         (squad_json(qa(), IMPOSSIBLE, version=None), "2.0"),
         (squad_json(qa(), IMPOSSIBLE, version="mine"), "2.0"),
@@ -94,43 +92,18 @@ QA = "data[0].paragraphs[0].qas[0]"
     "content, message",
     [
         ('{"data": [', "a.json is not in the official format of SQuAD (input data was truncated)"),
-        ("[1]", "a.json is not in the official format of SQuAD (expected object, got array)"),
         ({"version": "1.1"}, "(object missing required field data)"),
-        ({"data": {}}, "(data: expected array, got object)"),
-        ({"data": ["x"]}, "(data[0]: expected object, got str)"),
-        (
-            broken(lambda article, *_: article.pop("paragraphs")),
-            "(data[0]: object missing required field paragraphs)",
-        ),
-        (
-            broken(lambda _, paragraph, __: paragraph.pop("context")),
-            "paragraphs[0]: object missing required field context",
-        ),
         (
             broken(lambda _, paragraph, __: paragraph.update(context=3)),
             "paragraphs[0].context: expected str, got int",
         ),
         (broken(lambda *parts: parts[2][0].pop("id")), f"({QA}: object missing required field id)"),
         (
-            broken(lambda *parts: parts[2][0].pop("question")),
-            f"({QA}: object missing required field question)",
-        ),
-        (
             broken(lambda *parts: parts[2][0].pop("answers")),
             "a.json, question 1 has no field answers",
         ),
-        (
-            broken(lambda *parts: parts[2][0]["answers"][0].pop("answer_start")),
-            "answers[0]: object missing required",
-        ),
         (squad_json(qa(start="4")), f"({QA}.answers[0].answer_start: expected int, got str)"),  # type: ignore
-        (squad_json(qa(start=True)), f"({QA}.answers[0].answer_start: expected int, got bool)"),
-        (squad_json({**qa(), "id": None}), f"({QA}.id: expected int | str, got null)"),
         (squad_json({**qa(), "id": "\ud83d"}), "unexpected end of escaped utf-16 surrogate pair"),
-        (
-            broken(lambda article, *_: article.update(title="\ud83d")),
-            "unexpected end of escaped utf-16 surrogate pair",
-        ),
         ("[" * 100_000, "a.json is not in the official format of SQuAD"),
         (squad_json(qa(), qa()), "a.json, question 1 occurs twice"),
         (
@@ -140,10 +113,6 @@ QA = "data[0].paragraphs[0].qas[0]"
         (
             squad_json({**qa(6), "answers": []}),
             "a.json, question 6 has no answers, nor has any other",
-        ),
-        (
-            squad_json(qa(), context="the \ud83d film"),
-            "unexpected end of escaped utf-16 surrogate pair",
         ),
         (squad_json(qa(), IMPOSSIBLE), "a.json is SQuAD 2.0, but the training file is SQuAD 1.1"),
     ],

@@ -99,14 +99,11 @@ def test_every_token_counts_in_one_window_and_labels_decode_to_the_answer(tokeni
 @pytest.mark.parametrize(
     "passage, answer",
     [
-        ("é café b", "café"),
         ("e\u0301 very good\u0301 b", "good\u0301"),
-        ("日本 the film 語", "語"),
         ("a\u200bb the [SEP] film", "[SEP] film"),
         ("x" * 1000 + " good \x00 bad", "good"),
         ("😀 \u2028 \ufffd good\r\n\tbad", "good\r\n\tbad"),
         ("İ ﬁ ß good", "good"),
-        ("가나 good", "good"),
         ("नमस्ते good", "नमस्ते"),
     ],
 )

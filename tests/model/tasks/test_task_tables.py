@@ -78,42 +78,24 @@ def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_
 
 @needs_shared_data
 @pytest.mark.parametrize(
-    "name, folder",
+    "name, folder, sizes",
     [
-        ("cola", "CoLA"),
-        ("sst2", "SST-2"),
-        ("mrpc", "MRPC"),
-        ("stsb", "STS-B"),
-        ("rte", "RTE"),
-        ("wnli", "WNLI"),
+        ("cola", "CoLA", (8551, 1043, 1063)),
+        ("mrpc", "MRPC", (3667, 408, 1725)),
+        ("stsb", "STS-B", (5749, 1500, 1379)),
     ],
 )
-def test_every_line_of_the_official_files_is_an_example(name, folder):
-    sizes = {
-        "cola": (8551, 1043, 1063),
-        "sst2": (67349, 872, 1821),
-        "mrpc": (3667, 408, 1725),
-        "stsb": (5749, 1500, 1379),
-        "rte": (2490, 277, 3000),
-        "wnli": (635, 71, 146),
-    }
+def test_every_line_of_the_official_files_is_an_example(name, folder, sizes):
     splits = find_splits(GLUE_DATA / folder)
-    train, dev, test = (
+    read_splits = [
         read(name, splits[split][0], split != "test") for split in ("train", "dev", "test")
-    )
-    assert (len(train), len(dev), len(test)) == sizes[name]
-    num_labels = len(GLUE[name].labels)
-    assert {example.target for example in train} == set(range(num_labels)) or name == "stsb"
-    assert all(
-        0 <= (example.target or 0) <= (num_labels - 1 if num_labels else 5) for example in dev
-    )
-    assert all(
-        example.text_pair if GLUE[name].text_pair else example.text_pair is None
-        for example in train
-    )
+    ]
+    assert tuple(map(len, read_splits)) == sizes
 
 
-def test_csv_has_quotes_and_tsv_has_none(tmp_path):
+def test_csv_has_quotes_or_semicolons_and_tsv_has_none(tmp_path):
+    path = write(tmp_path / "b.csv", 'sentence;label\n"one; two, three";1\nfour, five;0\n')
+    assert [row.values["sentence"] for row in read_rows(path)] == ["one; two, three", "four, five"]
     csv = write(
         tmp_path / "a.csv", '\ufeffsentence,label\r\n"two\nlines, ""quoted""",1\r\n\r\nplain,0\r\n'
     )
@@ -136,25 +118,14 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ),
         (
             "a.tsv",
-            "sentence\tlabel\nfine\t1\textra\n",
-            "a.tsv, line 2: the number of columns is 3, not 2",
-        ),
-        (
-            "a.tsv",
             "sentence\tlabel\nfine\tmaybe\n",
             "a.tsv, line 2: the label 'maybe' in label is not one of neg",
         ),
-        ("a.tsv", "sentence\tlabel\nfine\t-1\n", "line 2: the label '-1'"),
         ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
         (
             "a.tsv",
             "sentence\tlabel\tlabel\nfine\t1\t0\n",
             "a.tsv, line 1 has two columns named 'label'",
-        ),
-        (
-            "a.csv",
-            "sentence,sentence,label\nfine,bad,1\n",
-            "a.csv, line 1 has two columns named 'sentence'",
         ),
         (
             "a.jsonl",
@@ -174,23 +145,12 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
         (
             "a.jsonl",
-            '{"sentence": "fine", "label": 1}\n{"sentence": \n',
-            "a.jsonl, line 2 is not valid JSON",
-        ),
-        (
-            "a.jsonl",
             '{"sentence": 3, "label": 1}\n',
             "line 1: the column sentence holds 3, not text",
         ),
         ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
         ("a.tsv", "sentence\tlabel\rfine\t1\r", "a.tsv end in CR, not LF or CRLF"),
-        (
-            "a.jsonl",
-            '{"sentence": "b", "label": true}\n',
-            "line 1: the label 'True'",
-        ),
         ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
-        ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1 is not valid JSON"),
         ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1 is not valid JSON"),
         ("a.jsonl", "[" * 100_000, "a.jsonl, line 1 is not valid JSON: "),
         ("a.parquet", "nothing", "a.parquet is not a Parquet file"),
@@ -212,24 +172,6 @@ def test_damage_inside_a_parquet_file_is_reported(tmp_path):
     path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])
     with pytest.raises(UserError, match=r"a\.parquet is not a Parquet file, or damaged"):
         read("sst2", path)
-
-
-def test_long_values_do_not_fill_the_screen(tmp_path):
-    long = "a" * 10_000
-    tables = [
-        f"sentence\tlabel\nfine\t{long}\n",
-        f"{long}\tlabel\nfine\t1\n",
-        f"sentence\t{long}\nfine\n",
-    ]
-    for content in tables:
-        with pytest.raises(UserError, match=r"a\.tsv, line 2.*…") as error:
-            read("sst2", write(tmp_path / "a.tsv", content))
-        assert len(str(error.value)) < len(str(tmp_path)) + 300
-
-
-def test_a_folder_instead_of_a_file(tmp_path):
-    with pytest.raises(UserError, match="is a folder; give one of the files in it"):
-        read("sst2", tmp_path)
 
 
 def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
@@ -330,14 +272,6 @@ def test_tables_are_utf_8_or_marked(encoding: str, tmp_path: Path):
     (tmp_path / "a.tsv").write_bytes(contents["a.tsv"].encode("cp1251"))
     with pytest.raises(UserError, match=r"a\.tsv is not UTF-8: .* convert it: iconv -f .*a\.tsv"):
         next(read_rows(tmp_path / "a.tsv"))
-
-
-def test_csv_may_have_semicolons(tmp_path):
-    path = write(tmp_path / "a.csv", 'sentence;label\n"one; two, three";1\nfour, five;0\n')
-    assert [row.values for row in read_rows(path)] == [
-        {"sentence": "one; two, three", "label": "1"},
-        {"sentence": "four, five", "label": "0"},
-    ]
 
 
 def test_classes_that_pandas_wrote_as_floats_are_those_without_a_point(tmp_path):
