@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from clozeworks.model import FinetuneConfig, finetune, predict
 
-from tests.fixtures.checkpoint_fixture import make_checkpoint, write_reviews
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.finetune_fixture import write_reviews
 
 
 def test_classes_scores_and_several_labels_are_averaged():

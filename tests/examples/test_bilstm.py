@@ -25,7 +25,6 @@ from bilstm import (
 from clozeworks.model import (
     EntityRecognition,
     FinetuneConfig,
-    ModelConfig,
     ModernBertConfig,
     Squad,
     Task,
@@ -45,7 +44,8 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
+from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from tests.fixtures.finetune_fixture import write_reviews
 
 CLASSIFICATION = BiLstmClassification(
     name="classify", text=("text",), labels=("a", "b", "c"), lstm_size=5
@@ -147,15 +147,6 @@ def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     left_to_right = start.encoder.config.is_decoder
     assert line.variant == ("bilstm left-to-right" if left_to_right else "bilstm")
     assert transformers.AutoConfig.from_pretrained(output).architectures == ["BertModel"]
-
-
-@pytest.mark.slow
-def test_bf16_trains_a_bilstm(checkpoint, tmp_path):
-    data = write_reviews(tmp_path / "data")
-    task = with_bilstm(make_task("sst2", data, max_length=24), 8)
-    config = FinetuneConfig(epochs=0.1, precision="bf16", device="cpu")
-    scores = finetune(task, data, checkpoint, tmp_path / "run", config)["best"]["scores"]
-    assert 0 <= scores["accuracy"] <= 1
 
 
 @pytest.mark.slow
@@ -341,39 +332,3 @@ def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint
     weights = frozen_weights(output)
     before = frozen_weights(deep_checkpoint)
     assert all(torch.equal(weight, weights[name]) for name, weight in before.items())
-
-
-@pytest.mark.slow
-def test_training_on_frozen_features_resumes_to_the_same_bytes(
-    deep_checkpoint, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("clozeworks.model.finetuning.run.CHECKPOINT_MINUTES", 0)
-    data = write_entities(tmp_path / "data")
-    task = on_features(make_task("ner", data, max_length=24), "weighted-sum-all", 8)
-    config = FinetuneConfig(epochs=2, batch_size=4, learning_rates=(1e-2,), device="cpu")
-    whole = finetune(task, data, deep_checkpoint, tmp_path / "whole", config)
-
-    def killed(figures: dict[str, Any]) -> None:
-        if figures["step"] >= 10:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        finetune(task, data, deep_checkpoint, tmp_path / "resumed", config, killed)
-    assert list((tmp_path / "resumed").glob("runs/*/checkpoints/step-*"))
-    resumed = finetune(task, data, deep_checkpoint, tmp_path / "resumed", config)
-    assert resumed == whole
-    one, two = (tmp_path / name / "model.safetensors" for name in ("whole", "resumed"))
-    assert one.read_bytes() == two.read_bytes()
-
-
-def test_a_config_without_a_checkpoint_makes_the_tagger_too():
-    config = ModelConfig(
-        vocab_size=36,
-        hidden_size=32,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=48,
-    )
-    task = on_features(ENTITIES, "last", 6)
-    assert task.variant == "last"
-    assert task.model(config).per_token

@@ -6,7 +6,7 @@ import curves
 import learning
 import pytest
 from click.testing import CliRunner
-from curves import Point, draw, read_points, read_run, tokens_until, write_points
+from curves import Point, read_points, read_run, tokens_until, write_points
 
 from tests.fixtures.instances_fixture import write_instances
 
@@ -30,14 +30,6 @@ def test_points_are_written_and_read(tmp_path):
     points = make_curve(6.25, 5.125)
     write_points(tmp_path / "curves.csv", points)
     assert read_points(tmp_path / "curves.csv") == points
-
-
-@pytest.mark.slow
-def test_the_same_points_give_the_same_picture():
-    points = [*make_curve(6.0, 5.0), Point("a", 2, 100, 6.1, 0.4), Point("a", 2, 200, 5.1, 0.5)]
-    picture = draw(points)
-    assert picture == draw(points) != draw(make_curve(6.0, 4.0))
-    assert b">a</text>" in picture  # the legend is text
 
 
 @pytest.mark.slow

@@ -27,7 +27,8 @@ from clozeworks.model.tasks.task import LinearHead, Task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 
-from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
+from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from tests.fixtures.finetune_fixture import write_reviews
 
 CLS, SEP = SPECIALS.index("[CLS]"), SPECIALS.index("[SEP]")
 TASKS = [GLUE["sst2"], Squad(version="2.0")]

@@ -3,6 +3,8 @@ docs/api.md run.
 """
 
 import inspect
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ import clozeworks.pipeline
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "api.md"
+DOCS = ROOT / "docs"
 QUICKSTART = ROOT / "examples" / "quickstart"
 NUM_BOOKS = 4
 
@@ -108,21 +110,53 @@ def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, s
         _ = package.nothing
 
 
+def run_blocks(text: str, folder: Path, **environment: str) -> tuple[int, str]:
+    """Run the blocks of Python in a page's text as one script; return how many there are, and what
+    is printed.
+    """
+    pattern = r"^(<!-- not run.*-->\n)?```python\n(.*?)^```$"
+    blocks = re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+    (folder / "script.py").write_text("\n".join(code for not_run, code in blocks if not not_run))
+    ended = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return len(blocks), ended.stdout
+
+
 @pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path: Path):
     (tmp_path / "corpus").mkdir()
     for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:NUM_BOOKS]:
         shutil.copy(book, tmp_path / "corpus")
     shutil.copytree(QUICKSTART / "word-order", tmp_path / "word-order")
-    blocks = re.findall(
-        r"^(<!-- not run.*-->\n)?```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
-    script = tmp_path / "script.py"
-    script.write_text("\n".join(code for not_run, code in blocks if not not_run))
-    ended = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert len(blocks) == 10
-    assert f"clozeworks.ingest documents_read {NUM_BOOKS}\n" in ended.stdout
+    num_blocks, printed = run_blocks((DOCS / "api.md").read_text(), tmp_path)
+    assert num_blocks == 10
+    assert f"clozeworks.ingest documents_read {NUM_BOOKS}\n" in printed
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400
+
+
+@pytest.mark.slow
+def test_sentence_transformers_trains_a_runs_folder_as_the_page_says(tmp_path: Path):
+    pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
+    page = (DOCS / "finetuning.md").read_text()
+    section = page.split("## Sentence vectors\n")[1].split("\n## ")[0]
+    shutil.copytree(ROOT / "examples" / "model", tmp_path / "run")
+    texts = ["a cat sat", "a cat was sitting", "a dog ran", "the sea is blue"]
+    rows = []
+    for one in texts:
+        for other in texts:
+            row = {"sentence1": one, "sentence2": other, "score": float(one == other)}
+            rows.append(json.dumps(row))
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows) + "\n")
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    own = {"HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    num_blocks, printed = run_blocks(section, tmp_path, **own)
+    assert num_blocks == 2
+    assert "tensor(" in printed.splitlines()[-1]
+    assert (tmp_path / "scored" / "model" / "modules.json").is_file()

@@ -7,15 +7,12 @@ import pytest
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.results import FinetuneSummary
 
-from tests.fixtures.finetune_fixture import quick, sentences, write_table
+from tests.fixtures.finetune_fixture import quick, write_reviews
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_table(folder / "train.tsv", sentences(160, 1))
-    write_table(folder / "dev.tsv", sentences(40, 2))
-    return folder
+    return write_reviews(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,8 @@ from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
-from tests.fixtures.checkpoint_fixture import make_checkpoint, write_reviews
+from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.finetune_fixture import write_reviews
 from tests.fixtures.pretrain_fixture import assert_same_weights, interrupt_at
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}
