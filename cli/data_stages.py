@@ -45,16 +45,15 @@ def ingest(
     (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
     from ..pipeline.documents.pipeline import IngestStage
-    from ..pipeline.documents.pipeline import ingest as run_ingest
-    from ..pipeline.execution.runner import estimate_stage
+    from ..pipeline.execution.runner import estimate_stage, run_stage
 
     config = make_config(IngestConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
+    stage = IngestStage(sources=sources, output=output, config=config, max_bad=options.max_bad)
     if options.dry_run:
-        stage = IngestStage(sources=sources, output=output, config=config, max_bad=options.max_bad)
         return summarize_dry_run(stage, estimate_stage(stage, options))
     with data_stage_terminal(options.verbose) as progress:
-        manifest = run_ingest(sources, output, config, options, progress)
+        manifest = run_stage(stage, options, progress)
     return summarize_documents(output, manifest)
 
 

@@ -34,7 +34,11 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     os.environ.update(ENVIRONMENT)  # for child processes, Beam's too
     # The same for this process, which has imported Arrow and does the work with one worker.
     pa.set_memory_pool(pa.system_memory_pool())
-    _configure_beam_log(verbose)
+    beam_log = logging.getLogger("apache_beam")
+    beam_log.setLevel(logging.INFO if verbose else logging.ERROR)
+    # A recipe runs several stages in this process; each line would come once per handler.
+    if verbose and not beam_log.handlers:
+        beam_log.addHandler(logging.StreamHandler())
     with _standard_error_to_log(verbose) as (terminal, log), _progress_bar(terminal) as show:
         try:
             yield show
@@ -43,17 +47,6 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
             if log is None:
                 raise
             raise RunError(f"{error} Log: {log}") from error
-
-
-def _configure_beam_log(verbose: bool) -> None:
-    logger = logging.getLogger("apache_beam")
-    if not verbose:
-        logger.setLevel(logging.ERROR)
-        return
-    logger.setLevel(logging.INFO)
-    # A recipe runs several stages in this process; each line would come once per handler.
-    if not logger.handlers:
-        logger.addHandler(logging.StreamHandler())
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from .errors import UserError
@@ -25,6 +26,7 @@ class CounterRecord(TypedDict):
     examples: dict[str, list[str]]
 
 
+@dataclass(eq=False)
 class Counters:
     """Named counts that travel with a shard and are summed in the manifest.
 
@@ -33,11 +35,10 @@ class Counters:
     `num_words_left_out` sums what `leave_out` counts.
     """
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.bad: Counter[str] = Counter()
-        self.examples: dict[str, list[str]] = {}
-        self.num_words_left_out = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    bad: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    num_words_left_out: int = 0
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""

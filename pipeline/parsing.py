@@ -9,7 +9,6 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, TypeVar
@@ -29,6 +28,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _looking_at_types = Lock()
 
 
@@ -49,17 +49,14 @@ def convert_values(value: Any, kind: type[T], *, strict: bool = True) -> T:
     return msgspec.convert(value, kind, strict=strict)
 
 
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     # msgspec 0.22.0 stores what it knows of a Struct in the class before its fields are filled in:
     # a second thread that decodes the same class for the first time meanwhile reads a null pointer,
     # and the process dies. So only one thread looks at a new type.
     with _looking_at_types:
-        return _make_decoder(kind)
-
-
-@cache
-def _make_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind)
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.json.Decoder(kind)
+        return _decoders[kind]
 
 
 def parse_json(

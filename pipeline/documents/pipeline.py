@@ -95,7 +95,8 @@ class IngestStage(Stage):
     def plan(self) -> Plan:
         """Find the input files, and cut them into ranges."""
         config = self.config
-        stops_of(config.abbreviations, "")  # raises if the file is wrong
+        if config.abbreviations:
+            stops_of(config.abbreviations, "")  # raises if the file is wrong
         libraries = ["sentencex"]  # that the documents depend on
         if config.near_duplicates is not None:
             libraries.append("rensa")

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, ClassVar, Self
 
@@ -164,6 +164,8 @@ class _Begun:
 
 # A process reads these once for all that it does: a folder is that of one work alone.
 _begun: dict[str, _Begun] = {}
+_units: dict[str, list[Unit]] = {}
+_ADVICE = "Rerun with `overwrite` to start over."
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,13 @@ class Job(OutputDirectory):
 
     def units(self, phase: str) -> Sequence[Unit]:
         """Return the units of a planned phase, their payloads as plain values."""
-        return _read_units(self._folder, phase)
+        path = f"{self._folder}/{phase}/plan.json"
+        if path not in _units:
+            try:
+                _units[path] = parse_json(storage.read_bytes(path), list[Unit], path, _ADVICE)
+            except FileNotFoundError:
+                raise UserError(f"{path} is missing. {_ADVICE}") from None
+        return _units[path]
 
     def unit_names(self, table: str) -> list[str]:
         """Return the names of the units that have written a temporary table, in order."""
@@ -369,18 +377,6 @@ class Job(OutputDirectory):
             return structs.replace(manifest, digest=digest_of(content))
 
 
-_ADVICE = "Rerun with `overwrite` to start over."
-
-
-@lru_cache(maxsize=4)
-def _read_units(folder: str, phase: str) -> Sequence[Unit]:
-    path = f"{folder}/{phase}/plan.json"
-    try:
-        return parse_json(storage.read_bytes(path), list[Unit], path, _ADVICE)
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing. {_ADVICE}") from None
-
-
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
     """Begin or resume the work of a stage; return its job, and the manifest if it is finished.
 
@@ -411,9 +407,9 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     begun = _Begun(plan.head, plan.setup, writers, opened=time.time(), version=installed_version())
     # Last: with it, the stage has begun.
     job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
+    _units.clear()  # of the same work, begun before
     _begun.clear()
     _begun[job._folder] = begun
-    _read_units.cache_clear()  # of the same work, begun before
     return job, None
 
 

@@ -14,7 +14,7 @@ Each batch has a checksum: a bit that flips on the disk is an error, not another
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -73,11 +73,12 @@ class TemporaryTable:
         """Open the file of a unit for writing; it appears when it is complete."""
         name = job.temporary(f"{self.name}/{unit_name}.arrow")
         setup = job.setup
+        num_partitions = self.cut.num_partitions(setup)
         with (
             job.write(name) as file,
             pa.ipc.new_file(file, self.schema, options=_WRITE_OPTIONS) as writer,
         ):
-            rows = TableWriter(writer, self, setup)
+            rows = TableWriter(writer, self, setup, num_partitions)
             yield rows
             rows.flush()
 
@@ -117,38 +118,39 @@ class TemporaryTable:
             ) from None
 
 
+@dataclass
 class TableWriter:
     """The file of one unit, while it is written."""
 
-    def __init__(self, writer: Any, table: TemporaryTable, setup: Any) -> None:
-        self._writer = writer
-        self._table = table
-        self._setup = setup
-        self._num_partitions = table.cut.num_partitions(setup)
-        self._held: list[pa.Table] = []
-        self._num_bytes = 0
+    writer: Any
+    table: TemporaryTable
+    setup: Any
+    num_partitions: int
+    held: list[pa.Table] = field(default_factory=list)
+    held_bytes: int = 0
 
     def write(self, rows: pa.Table) -> None:
         """Add rows; those of one partition keep the order in which they were added."""
-        self._held.append(rows)
-        self._num_bytes += rows.nbytes
-        if self._num_bytes >= CHUNK_BYTES:
+        self.held.append(rows)
+        self.held_bytes += rows.nbytes
+        if self.held_bytes >= CHUNK_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write the rows held as a chunk, if there are any."""
-        if not self._held:
+        if not self.held:
             return
-        table = pa.concat_tables(self._held).combine_chunks()
-        self._held = []  # or rows would be in memory three times: held, combined, taken
-        partition_of_row = self._table.cut.partition_of(table, self._setup)
-        empty = pa.RecordBatch.from_pylist([], self._table.schema)
+        table = pa.concat_tables(self.held).combine_chunks()
+        self.held = []  # or rows would be in memory three times: held, combined, taken
+        self.held_bytes = 0
+        partition_of_row = self.table.cut.partition_of(table, self.setup)
+        empty = pa.RecordBatch.from_pylist([], self.table.schema)
         # A combined table is one batch, or none if it has no rows.
         rows = next(iter(table.to_batches()), empty)
         # Rows in the order of their partitions, and where each partition ends among them:
         #   partition_of_row  2 0 1 0        order  1 3 2 0        ends  2 3 4
         order = np.argsort(partition_of_row, kind="stable")
-        all_partitions = np.arange(self._num_partitions)
+        all_partitions = np.arange(self.num_partitions)
         ends = np.searchsorted(partition_of_row[order], all_partitions, side="right")
         start = 0
         for end in ends:
@@ -158,9 +160,8 @@ class TableWriter:
                 # Not a slice: it would be written with all the values of its lists, not only its
                 # own.
                 rows_of_partition = rows.take(pa.array(order[start:end]))
-            self._writer.write_batch(rows_of_partition, {_CHECKSUM: _checksum(rows_of_partition)})
+            self.writer.write_batch(rows_of_partition, {_CHECKSUM: _checksum(rows_of_partition)})
             start = end
-        self._num_bytes = 0
 
 
 def _read_batch(reader: Any, index: int) -> pa.RecordBatch:

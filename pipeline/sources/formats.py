@@ -99,8 +99,8 @@ def find_inputs(
     for source in sources:
         if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
             folder = hub.folder_of(source)
-            if folder:
-                _refuse_output_within(folder, output, ())
+            if folder and output:
+                _refuse_output_within(folder, storage.absolute(folder), output, ())
             found = hub.open_set(source)
             inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
         else:
@@ -130,8 +130,14 @@ def _find_files(
 ) -> list[Input]:
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
-    _refuse_output_within(source, output, bytes_of)
-    if unfinished_stage(source):
+    root = source  # a file's own name may contain the characters of a glob
+    if source not in bytes_of:
+        root = storage.glob_root(source)
+    root = storage.absolute(root).rstrip("/")
+    absolute = {path: storage.absolute(path) for path in (*bytes_of, *reasons)}
+    if output:
+        _refuse_output_within(source, root, output, absolute.values())
+    if source not in bytes_of and unfinished_stage(source):
         raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
     if not bytes_of:
         if reasons:
@@ -146,7 +152,10 @@ def _find_files(
     for folder in ingested:
         for name in BESIDE_DOCUMENTS:
             bytes_of.pop(posixpath.join(folder, name), None)
-    names = {path: _name_of(path, source) for path in (*bytes_of, *reasons)}
+    # Names do not depend on where the source lies: /data/books/a/b.txt of the source /data/books is
+    # books/a/b.txt.
+    folder_above = posixpath.dirname(root).rstrip("/") + "/"
+    names = {path: absolute[path].removeprefix(folder_above) for path in absolute}
     for path in bytes_of:
         if _LONE_SURROGATE.search(names[path]):
             raise UserError(f"{os.fsencode(path)!r} is not a valid UTF-8 file name: rename it.")
@@ -219,37 +228,19 @@ def _sniffed_format(path: str) -> str | None:
     return "jsonl" if is_object else None
 
 
-def _name_of(path: str, source: str) -> str:
-    """Return the part of `path` that does not depend on where the source lies.
+def _refuse_output_within(source: str, root: str, output: str, paths: Iterable[str]) -> None:
+    """Raise `UserError` if a run would read its own output: its next run would see other input than
+    the first, and could not resume.
 
-    It begins with the source's own name: ``/data/books/a/b.txt`` of the source ``/data/books`` is
-    ``books/a/b.txt``.
+    `root` and the `paths` of the source's files are absolute.
     """
-    # A file's own name may contain the characters of a glob.
-    root = _absolute(source if path == source else storage.glob_root(source))
-    below_root = _absolute(path).removeprefix(root).lstrip("/")
-    return posixpath.join(posixpath.basename(root), below_root).rstrip("/")
-
-
-def _absolute(path: str) -> str:
-    return storage.absolute(path).rstrip("/")
-
-
-def _refuse_output_within(source: str, output: str | None, paths: Iterable[str]) -> None:
-    """Raise `UserError` if a run would read its own output.
-
-    Its next run would see other input than the first, and could not resume.
-    """
-    if output is None:  # nothing is written
-        return
-    output_folder = f"{_absolute(output)}/"
-    source_folder = f"{_absolute(source)}/"
-    is_within = output_folder.startswith(source_folder) and not storage.has_wildcard(source)
-    if is_within and output_folder == source_folder:
+    output_folder = storage.absolute(output).rstrip("/") + "/"
+    is_within = output_folder.startswith(f"{root}/") and not storage.has_wildcard(source)
+    if is_within and output_folder == f"{root}/":
         relation = "is"
     elif is_within:
         relation = "is inside"
-    elif any(_absolute(path).startswith(output_folder) for path in paths):
+    elif any(path.startswith(output_folder) for path in paths):
         relation = "holds files of"
     else:
         return
@@ -265,8 +256,8 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
     path_by_name: dict[str, str] = {}
     for file in inputs:
         real_path = file.path
-        if file.format != "hf" and not storage.is_remote(file.path):
-            real_path = os.path.realpath(file.path)  # two links may lead to one file
+        if os.path.exists(file.path):  # on this machine, where two links may lead to one file
+            real_path = os.path.realpath(file.path)
         if real_path in path_by_real_path:
             raise UserError(
                 f"{file.path} is listed twice among the sources, first as "
