@@ -100,22 +100,19 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
     # The mask selects row after row, so the rows' tokens fill it in order.
     input_ids_BL[mask_BL] = np.concatenate([row.input_ids for row in rows])
     mask = torch.from_numpy(mask_BL)
+    targets = [
+        torch.from_numpy(feature.target) for feature in features if feature.target is not None
+    ]
+    target = None
+    # All targets of a task have the same number of dimensions; targets of tokens differ in length.
+    if targets and targets[0].ndim == 0:
+        target = torch.stack(targets)
+    elif targets:
+        target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
     return TaskBatch(
         input_ids_BL=torch.from_numpy(input_ids_BL),
         token_type_ids_BL=torch.from_numpy(types_BL).long(),
         attention_mask_BL=mask,
         token_index_T=real_tokens(mask),
-        target=_pad_targets(features),
+        target=target,
     )
-
-
-def _pad_targets(features: Sequence[Feature]) -> Tensor | None:
-    targets = [
-        torch.from_numpy(feature.target) for feature in features if feature.target is not None
-    ]
-    if not targets:
-        return None
-    # All targets of a task have the same number of dimensions; targets of tokens differ in length.
-    if targets[0].ndim == 0:
-        return torch.stack(targets)
-    return nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)

@@ -12,7 +12,7 @@ tokens of a row.
 """
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -139,10 +139,8 @@ class Prediction(NamedTuple):
 def predict_answer(
     windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int
 ) -> Prediction:
-    """Return the best spans of at most `max_tokens` tokens in all windows of a passage.
-
-    Each window comes with the logits of its row, float (L, 2): of being the first token of the
-    answer, and the last.
+    """Return the best spans of at most `max_tokens` tokens in all windows of a passage, each with
+    the logits of its row, float (L, 2): of being the first token of the answer, and the last.
     """
     candidates: list[Span] = []
     null_logits: list[tuple[float, float]] = []
@@ -150,7 +148,18 @@ def predict_answer(
         logits_L2 = row_logits_L2.astype(np.float64)
         start_logit, end_logit = logits_L2[0].tolist()  # of [CLS]
         null_logits.append((start_logit, end_logit))
-        candidates.extend(_spans_in_window(window, logits_L2, passage, max_tokens))
+        row_end = window.row_start + len(window.offsets_P2)
+        starts_P, ends_P = logits_L2[window.row_start : row_end].T
+        for first, last in best_spans(starts_P, ends_P, window.may_start_P, max_tokens):
+            start = int(window.offsets_P2[first, 0])
+            end = int(window.offsets_P2[last, 1])
+            # BERT strips combining accents, so they are in no token; one belongs to the letter
+            # before.
+            while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
+                end += 1
+            start_logit, end_logit = float(starts_P[first]), float(ends_P[last])
+            text = passage[start:end]
+            candidates.append(Span(start_logit + end_logit, start, text, start_logit, end_logit))
     # Best first, so the first span of each text is its best.
     candidates.sort(key=lambda span: (-span.score, span.start))
     best_by_text: dict[str, Span] = {}
@@ -159,28 +168,6 @@ def predict_answer(
     n_best = list(best_by_text.values())[:N_BEST]
     # The lowest: a question has no answer only if none of its windows has one.
     return Prediction(n_best, min(null_logits, key=sum))
-
-
-def _spans_in_window(
-    window: PassageWindow, logits_L2: np.ndarray, passage: str, max_tokens: int
-) -> Iterator[Span]:
-    row_end = window.row_start + len(window.offsets_P2)
-    starts_P, ends_P = logits_L2[window.row_start : row_end].T
-    for first, last in best_spans(starts_P, ends_P, window.may_start_P, max_tokens):
-        start = int(window.offsets_P2[first, 0])
-        end = int(window.offsets_P2[last, 1])
-        # BERT strips combining accents, so they are in no token; one belongs to the letter before.
-        while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
-            end += 1
-        start_logit = float(starts_P[first])
-        end_logit = float(ends_P[last])
-        yield Span(
-            score=start_logit + end_logit,
-            start=start,
-            text=passage[start:end],
-            start_logit=start_logit,
-            end_logit=end_logit,
-        )
 
 
 def best_spans(
