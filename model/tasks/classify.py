@@ -31,7 +31,7 @@ from .batches import Feature, TaskBatch
 from .metrics import class_figures, label_report, measure
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
-from .tables import TableRow, UnusableRowError, listed, read_rows, shown, usable
+from .tables import TableRow, UnusableRowError, class_name, listed, read_rows, shown, usable
 from .task import Answer, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")
@@ -390,6 +390,8 @@ def read_classify(
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     has_lists = isinstance(first.values[label], list)
+    if has_lists:
+        _refuse_vectors(rows, label, str(files[0]))
     num_rows = 0
     # Of each label the place of its first row, for messages.
     first_seen: dict[str, str] = {}
@@ -418,6 +420,20 @@ def read_classify(
     )
     make = partial(task._example, labelled=True)
     return task, [example for table in tables for example in usable(table, make, labelled=True)]
+
+
+def _refuse_vectors(rows: Sequence[TableRow], column: str, where: str) -> None:
+    """Raise `UserError` if the lists are vectors of 0 and 1, a place for each class: their
+    numbers would be taken for the classes' names.
+    """
+    lists = [row.values[column] for row in rows if isinstance(row.values[column], list)]
+    lengths = set(map(len, lists))
+    names = {class_name(value) for value in chain.from_iterable(lists)}
+    if len(lengths) == 1 and max(lengths) > 1 and names <= {"0", "1", "False", "True"}:
+        raise UserError(
+            f"{where}: {column} holds vectors of 0 and 1, such as {shown(lists[0])}; give the "
+            'names of each text\'s classes instead: ["joy", "love"].'
+        )
 
 
 def _classes(

@@ -86,6 +86,25 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
         read_classify([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": ["b"]}])], OPTIONS)
 
 
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        ([1, 0, 1], [0, 0, 1]),
+        ([True, False], [False, True]),
+        ([1.0, 0.0], [0.0, 0.0]),
+        (["0", "1"], ["1", "1"]),
+    ],
+)
+def test_vectors_of_0_and_1_are_refused(tmp_path, vectors):
+    rows = [{"text": f"film {number}", "label": label} for number, label in enumerate(vectors)]
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    with pytest.raises(UserError, match="label holds vectors of 0 and 1, such as"):
+        read_classify([path], OPTIONS)
+    # Lists of two classes with these names are not vectors: their lengths differ.
+    write_rows(path, [{"text": "a", "label": [0, 1]}, {"text": "b", "label": [1]}])
+    assert read_classify([path], OPTIONS)[0].labels == ("0", "1")
+
+
 def test_the_loss_is_that_of_transformers(checkpoint):
     task = Classification(
         name="classify",
