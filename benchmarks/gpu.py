@@ -46,9 +46,9 @@ import torch
 from clozeworks.model.config import EVALUATION_ROWS, PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.config import SIZES
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import IGNORED, PretrainBatch
-from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.pretraining.batches import make_batches, pack_batches, packs_rows
 from clozeworks.model.training import device as devices
 from clozeworks.model.training.device import (

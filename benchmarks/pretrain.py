@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from clozeworks.model.encoders.catalogue import make_pretrain_model
-from clozeworks.model.encoders.config import CONFIGS, EncoderConfig
+from clozeworks.model.encoders.catalogue import CONFIGS, make_pretrain_model
+from clozeworks.model.encoders.config import EncoderConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.pretraining import data

@@ -25,8 +25,8 @@ from ..pipeline.storage.state import VOCABULARY_FILES
 from ..pipeline.vocabulary.files import read_vocabulary
 from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .copies import local_copy
-from .encoders.catalogue import current_names, make_pretrain_model
-from .encoders.config import EncoderConfig, read_hf
+from .encoders.catalogue import current_names, make_pretrain_model, read_hf
+from .encoders.config import EncoderConfig
 from .encoders.heads import PretrainModel
 from .tokenizer import TextTokenizer, model_max_length, read_tokenizer, tokenizer_files
 

@@ -22,7 +22,6 @@ from .bert_config import EXACT_GELU, ModelConfig
 from .encoder import Encoder
 from .heads import PretrainModel, tied_logits
 
-POSITIONS = "bert.embeddings.position_embeddings.weight"
 HALF_STREAM_DEVICES = ("cuda",)
 """Devices on which autocast extends to the states between layers; the CPU keeps them in fp32."""
 
@@ -125,18 +124,6 @@ class ResidualOutput(nn.Module):
         return add_and_norm(self.LayerNorm, added_TD, residual_TD)
 
 
-class Attention(nn.Module):
-    """Self-attention and its output layer."""
-
-    # It only gives both their keys in the checkpoint (attention.self, attention.output): `Layer`
-    # calls them one by one, so there is no `forward`.
-
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.self = SelfAttention(config)
-        self.output = ResidualOutput(config, config.hidden_size)
-
-
 class DenseGelu(nn.Module):
     """Linear layer and GELU."""
 
@@ -168,27 +155,20 @@ class Layer(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.attention = Attention(config)
+        # A dictionary gives its parts their keys in the checkpoint, attention.self and so on.
+        self.attention = nn.ModuleDict(
+            {"self": SelfAttention(config), "output": ResidualOutput(config, config.hidden_size)}
+        )
         self.intermediate = DenseGelu(config, config.intermediate_size)
         self.output = ResidualOutput(config, config.intermediate_size)
 
     def forward(self, states: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
         """Return the next hidden states, of the same shape: (T, D) or in blocks (G, N, D)."""
         hidden_TD = states.flatten(0, -2)
-        context_TD = self.attention.self(hidden_TD, layout)
-        hidden_TD = self.attention.output(context_TD, hidden_TD)
+        context_TD = self.attention["self"](hidden_TD, layout)
+        hidden_TD = self.attention["output"](context_TD, hidden_TD)
         inner = self.intermediate(hidden_TD.view_as(states))
         return self.output(inner.flatten(0, -2), hidden_TD).view_as(states)
-
-
-class Layers(nn.Module):
-    """The stack of layers."""
-
-    # Only for the checkpoint's keys too: `BertModel.compute_states` runs the layers.
-
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
 
 
 class Pooler(nn.Module):
@@ -203,7 +183,7 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(hidden_BLD[:, 0]))
 
 
-class BertModel(Encoder[ModelConfig]):
+class BertModel(Encoder):
     """The encoder with its pooler; keys and results as in ``transformers.BertModel``."""
 
     prefix = "bert"
@@ -213,7 +193,8 @@ class BertModel(Encoder[ModelConfig]):
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.embeddings = Embeddings(config)
-        self.encoder = Layers(config)
+        layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
         self.pooler = Pooler(config)
 
     @property
@@ -222,9 +203,14 @@ class BertModel(Encoder[ModelConfig]):
         return self.embeddings.word_embeddings
 
     @property
+    def layers(self) -> Iterable[nn.Module]:
+        """The layers, the lowest first."""
+        return self.encoder["layer"].children()
+
+    @property
     def parts(self) -> Iterable[nn.Module]:
         """The embeddings and each layer."""
-        return (self.embeddings, *self.encoder.layer)
+        return (self.embeddings, *self.layers)
 
     def compute_states(
         self,
@@ -235,7 +221,7 @@ class BertModel(Encoder[ModelConfig]):
     ) -> list[Tensor]:
         """Return the states of the embeddings and after each layer; see `Encoder`."""
         states = [self.embeddings(tokens, types, positions)]
-        for layer in self.encoder.layer:
+        for layer in self.layers:
             states.append(self.run_layer(layer, states[-1], layout))
         return states
 
@@ -269,19 +255,11 @@ class MaskedLMHead(nn.Module):
         return tied_logits(self.transform(hidden_MD), embeddings_VD, self.bias)
 
 
-class PretrainHeads(nn.Module):
-    """Both heads, under the keys of ``transformers``."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.predictions = MaskedLMHead(config)
-        self.seq_relationship = nn.Linear(config.hidden_size, 2)
-
-
-class BertForPreTraining(PretrainModel[ModelConfig]):
+class BertForPreTraining(PretrainModel):
     """BERT with its masked-LM and next-sentence heads."""
 
     vocabulary_weights = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
+    positions_weight = "bert.embeddings.position_embeddings.weight"
     untied_weight = "cls.predictions.decoder.weight"
     heads: ClassVar[Mapping[str, str]] = {
         "cls.predictions.": "masked-LM head",
@@ -292,7 +270,12 @@ class BertForPreTraining(PretrainModel[ModelConfig]):
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.bert = BertModel(config)
-        self.cls = PretrainHeads(config)
+        self.cls = nn.ModuleDict(
+            {
+                "predictions": MaskedLMHead(config),
+                "seq_relationship": nn.Linear(config.hidden_size, 2),
+            }
+        )
 
     @property
     def encoder(self) -> BertModel:
@@ -301,24 +284,11 @@ class BertForPreTraining(PretrainModel[ModelConfig]):
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
         """Return logits over the vocabulary (M, V)."""
-        return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
+        return self.cls["predictions"](hidden_MD, self.bert.word_embeddings.weight)
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
         """Return logits (B, 2) of IsNext and NotNext."""
-        return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
-
-    def weights_for(self, num_positions: int) -> dict[str, Tensor]:
-        """Return the weights with `num_positions`: further ones are copies of its first ones, in
-        their order.
-
-        So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
-        tokens works at once.
-        """
-        weights = self.state_dict()
-        table_PD = weights[POSITIONS]
-        # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
-        weights[POSITIONS] = table_PD[torch.arange(num_positions) % len(table_PD)]
-        return weights
+        return self.cls["seq_relationship"](self.bert.pooler(hidden_BLD))
 
     @staticmethod
     def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

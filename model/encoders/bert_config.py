@@ -1,11 +1,11 @@
 """The shape of a BERT, with the names and the defaults of ``transformers.BertConfig``."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.config import Count, NotNegative, Share
 from ...pipeline.errors import UserError
-from .shape import PAPERS_WIDTH, Shape, logit_bytes
+from .config import PAPERS_WIDTH, EncoderConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,9 +15,8 @@ ACTIVATIONS = (*EXACT_GELU, "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(Shape):
-    """The encoder's shape, with the names and the defaults of ``transformers.BertConfig``
-    (BERT-base, uncased).
+class ModelConfig(EncoderConfig):
+    """The shape of a BERT; the defaults are BERT-base's, uncased.
 
     >>> ModelConfig.named("tiny", num_hidden_layers=3, vocab_size=8000).intermediate_size
     512
@@ -26,6 +25,7 @@ class ModelConfig(Shape):
     model_type: ClassVar[str] = "bert"
     title: ClassVar[str] = "BERT"
     hf_prefix: ClassVar[str] = "Bert"
+    pretrain_class: ClassVar[str] = "BertForPreTraining"
     objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
     default_dropout: ClassVar[float] = 0.1
     dropout_fields: ClassVar[tuple[str, ...]] = (
@@ -60,11 +60,7 @@ class ModelConfig(Shape):
         return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads on rows of these `lengths`, counting
-        real tokens and attention within a row.
-
-        A product of (n, k) and (k, m) matrices takes 2 n k m FLOPs.
-        """
+        """Return the FLOPs of a forward pass without heads; see `EncoderConfig`."""
         hidden = self.hidden_size
         # Queries, keys, values and output; then the two products of the feed-forward part.
         projections_per_token = 8 * hidden**2 + 4 * hidden * self.intermediate_size
@@ -76,67 +72,30 @@ class ModelConfig(Shape):
         return float(self.num_hidden_layers * (projections + attention) + pooler)
 
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16.
-
-        As `torch.compile` saves them (benchmarks/results/2026-11-23-gpu-traced.md).
-        """
+        """Return the bytes that the backward pass needs of each token; see `EncoderConfig`."""
         # Two bytes each: input, queries, keys, values, attention's output, the sum before each
         # LayerNorm, the states between both halves; before and after GELU. A byte for each of two
         # dropout masks.
         layer = 18 * self.hidden_size + 4 * self.intermediate_size
-        return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, self.is_decoder)
+        return self.num_hidden_layers * layer + self.logit_bytes()
 
     @property
     def corrects_bias(self) -> bool:
-        """Whether its pre-training corrects Adam's averages for their start at 0: the paper's does
-        not.
-        """
+        """See `EncoderConfig`; the paper's does not."""
         return self.hidden_size < PAPERS_WIDTH
-
-    @property
-    def windows(self) -> tuple[int | None, ...]:
-        """How many tokens away its layers attend to; None for whole rows."""
-        return (None,)
-
-    @property
-    def classifier_sigma(self) -> float:
-        """Initial standard deviation of a task's last layer."""
-        return self.initializer_range
 
     @property
     def classifier_rate(self) -> float:
         """Dropout rate before a task's last layer."""
         return self.hidden_dropout_prob
 
-    @property
-    def span_rate(self) -> float:
-        """The same for questions, whose answers are spans."""
-        return 0.0
-
-    @staticmethod
-    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
-        """Return the fields that depend on a vocabulary and its special tokens."""
-        # The padding's id matters to nothing, and is 0 in BERT's own vocabularies.
-        return {"vocab_size": size}
-
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the configuration in the ``config.json`` of a BERT model; unknown fields are
-        ignored.
-
-        Raises `UserError` naming `path` for another kind of model, and for a field that does not
-        fit.
-        """
+        """Return the shape in a ``config.json``; see `EncoderConfig`."""
         positions = values.get("position_embedding_type", "absolute")
         if positions != "absolute":
             raise UserError(
-                f"The model is a BERT with {positions} positions; only absolute ones are read."
+                f"The model is a {cls.title} with {positions} positions; only absolute ones are "
+                "read."
             )
-        # Imported here so that a new model does not need msgspec.
-        from ...pipeline.parsing import convert
-
-        return convert(values, cls, path, "Use another checkpoint.")
-
-    def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:
-        """Return the content of ``config.json`` from which ``transformers`` builds this model."""
-        return {"architectures": [architecture], "model_type": self.model_type, **asdict(self)}
+        return super().from_hf(values, path)

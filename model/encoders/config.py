@@ -1,25 +1,191 @@
-"""The shape of an encoder, whichever it is."""
+"""What the shapes of all encoders have in common.
 
+This module and those of the shapes import nothing heavy, to keep ``--help`` fast.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
+from msgspec import Meta
+
+from ...pipeline.config import Count, NotNegative, check_ranges
 from ...pipeline.errors import UserError
-from .bert_config import ModelConfig
-from .modernbert_config import ModernBertConfig
 
-EncoderConfig = ModelConfig | ModernBertConfig
-CONFIGS: Mapping[str, type[EncoderConfig]] = {
-    config.model_type: config for config in (ModelConfig, ModernBertConfig)
+if TYPE_CHECKING:
+    import numpy as np
+
+# Layers, hidden size, heads. "base" and "large" are the paper's (section 3), the smaller ones those
+# of arXiv 1908.08962. A head always has 64 numbers, and the feed-forward part is four times as wide
+# as the hidden size.
+SIZES = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
 }
-"""By ``model_type``, which is also what `PretrainConfig` calls them."""
+TokenId = Annotated[int, Meta(ge=0)]
+PAPERS_WIDTH = 768
+"""The hidden size of BERT-base. Narrower encoders, which the paper does not have, get settings that
+they learn with sooner."""
+PAPERS_SIGMA = 0.02
+"""Standard deviation of the paper's initial weights."""
 
 
-def read_hf(values: dict[str, Any], path: object = "config.json") -> EncoderConfig:
-    """Return the shape in a ``config.json``; raises `UserError` for another kind of model, and for
-    a field that does not fit.
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(ABC):
+    """An encoder's shape, whichever it is, with the names of ``transformers``; what it does not
+    override is as in BERT, and the defaults are BERT-base's.
     """
-    # Files of 2018 do not say; they are BERT's.
-    kind = values.get("model_type", "bert")
-    if kind not in CONFIGS:
-        raise UserError(f"The model is {kind!r}; only BERT and ModernBERT are read.")
-    return CONFIGS[kind].from_hf(values, path)
+
+    model_type: ClassVar[str]
+    title: ClassVar[str]
+    """Its name for readers."""
+    objectives: ClassVar[tuple[str, ...]]
+    """What it can be pre-trained on; the first is the default."""
+    hf_prefix: ClassVar[str]
+    """How the names of its classes in ``transformers`` begin."""
+    pretrain_class: ClassVar[str]
+    """Name of the one with the heads of pre-training."""
+    default_dropout: ClassVar[float]
+    """In pre-training."""
+    dropout_fields: ClassVar[tuple[str, ...]]
+    """The rates that a run sets alike."""
+    tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
+    """What ``tokenizer_config.json`` has to say for this kind of model."""
+    sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
+    """Layers, hidden size and heads by name."""
+
+    vocab_size: Count = 30522
+    hidden_size: Count = 768
+    num_hidden_layers: Count = 12
+    num_attention_heads: Count = 12
+    intermediate_size: Count = 3072
+    max_position_embeddings: Count = 512
+    initializer_range: NotNegative = 0.02
+    pad_token_id: TokenId = 0
+    is_decoder: bool = False
+    """Each token sees only itself and those on its left, to learn the next one (``ltr``)."""
+
+    def __post_init__(self) -> None:
+        # A config.json may come from anywhere.
+        check_ranges(self)
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"A hidden size of {self.hidden_size} cannot be split over "
+                f"{self.num_attention_heads} attention heads; make it a multiple."
+            )
+        if self.pad_token_id >= self.vocab_size:
+            raise UserError(
+                f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} "
+                "tokens."
+            )
+
+    @classmethod
+    def named(cls, size: str, **changes: Any) -> Self:
+        """Return one of `sizes` with some fields changed (None leaves a field as it is)."""
+        layers, hidden, heads = cls.sizes[size]
+        shape: dict[str, Any] = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+        }
+        shape |= {name: value for name, value in changes.items() if value is not None}
+        return cls(**(cls._fields_by_size(size, shape) | shape))
+
+    @classmethod
+    def _fields_by_size(cls, size: str, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a new encoder that depend on the others."""
+        hidden = shape["hidden_size"]
+        # The fewer numbers a product adds up, the larger its weights have to be.
+        by_width = PAPERS_SIGMA * (PAPERS_WIDTH / hidden) ** 0.5
+        return {
+            "intermediate_size": 4 * hidden,
+            "initializer_range": max(PAPERS_SIGMA, round(by_width, 4)),
+        }
+
+    def with_dropout(self, rate: float) -> Self:
+        """Return the shape with one dropout rate everywhere."""
+        return replace(self, **dict.fromkeys(self.dropout_fields, rate))
+
+    def with_positions(self, num_positions: int) -> Self:
+        """Return the shape for rows of up to `num_positions` tokens, more than before."""
+        return replace(self, max_position_embeddings=num_positions)
+
+    @property
+    def corrects_bias(self) -> bool:
+        """Whether its pre-training corrects Adam's averages for their start at 0."""
+        return True
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """How many tokens away its layers attend to; None for whole rows."""
+        return (None,)
+
+    @property
+    def classifier_sigma(self) -> float:
+        """Initial standard deviation of a task's last layer."""
+        return self.initializer_range
+
+    @property
+    @abstractmethod
+    def classifier_rate(self) -> float:
+        """Dropout rate before a task's last layer."""
+
+    @property
+    def span_rate(self) -> float:
+        """The same for questions, whose answers are spans."""
+        return 0.0
+
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """Return the number of weights of the encoder without its pooler and heads."""
+
+    @abstractmethod
+    def encoder_flops(self, lengths: "np.ndarray") -> float:
+        """Return the FLOPs of a forward pass without heads on rows of these `lengths`, counting
+        real tokens and attention within a row.
+
+        A product of (n, k) and (k, m) matrices takes 2 n k m FLOPs.
+        """
+
+    @abstractmethod
+    def activation_bytes(self) -> float:
+        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16,
+        as `torch.compile` saves them (benchmarks/results/2026-11-23-gpu-traced.md).
+        """
+
+    @staticmethod
+    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
+        """Return the fields that depend on a vocabulary and its special tokens."""
+        # The padding's id matters to nothing, and is 0 in BERT's own vocabularies.
+        return {"vocab_size": size}
+
+    @classmethod
+    def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
+        """Return the shape in the ``config.json`` of a model of this kind; unknown fields are
+        ignored.
+
+        Raises `UserError` naming `path` for what is not built here, and for a field that does not
+        fit.
+        """
+        # Imported here so that a new model does not need msgspec.
+        from ...pipeline.parsing import convert
+
+        return convert(values, cls, path, "Use another checkpoint.")
+
+    def to_hf(self, architecture: str | None = None) -> dict[str, Any]:
+        """Return the content of ``config.json`` from which ``transformers`` builds this model, by
+        default with the heads of pre-training.
+        """
+        names = [architecture or self.pretrain_class]
+        return {"architectures": names, "model_type": self.model_type, **asdict(self)}
+
+    def logit_bytes(self) -> float:
+        """Return the bytes of a token's logits and their gradient, in half precision."""
+        # Of masked tokens up to 30% are predicted, from left to right all.
+        share = 1.0 if self.is_decoder else 0.3
+        return share * 4 * self.vocab_size

@@ -11,26 +11,19 @@ L), G blocks of N packed tokens, D hidden size.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from typing_extensions import TypeVar
 
 from .attention import PackedRows, PaddedRows
 from .config import EncoderConfig
 
-# Before Python 3.13 `typing.TypeVar` has no default; PyTorch needs typing_extensions anyway.
-Shape = TypeVar("Shape", bound=EncoderConfig, default=EncoderConfig, covariant=True)
-"""The class of a model's configuration; a plain `Encoder` may have any of them."""
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-
-class Encoder(nn.Module, ABC, Generic[Shape]):
+class Encoder(nn.Module, ABC):
     """An encoder; parameter names and results as in ``transformers``."""
 
-    config: Shape
     prefix: ClassVar[str]
     """Name of the encoder in a model with a head, and so before its weights' names."""
     optional_modules: ClassVar[tuple[str, ...]] = ()
@@ -38,7 +31,7 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
     span_layer: ClassVar[str]
     """Name of the last layer of ``transformers``' model for questions on this encoder."""
 
-    def __init__(self, config: Shape):
+    def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
         self.recomputes_layers = False
@@ -72,17 +65,9 @@ class Encoder(nn.Module, ABC, Generic[Shape]):
         real tokens.
         """
 
-    def forward(
-        self,
-        input_ids_BL: Tensor,
-        token_type_ids_BL: Tensor | None = None,
-        attention_mask_BL: Tensor | None = None,
-        token_index_T: Tensor | None = None,
-    ) -> Tensor:
-        """Return the last hidden states (B, L, D); see `hidden_states` for the arguments."""
-        (last_BLD,) = self.hidden_states(
-            input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T
-        )
+    def forward(self, input_ids_BL: Tensor, *others: Tensor | None) -> Tensor:
+        """Return the last hidden states (B, L, D); the arguments are those of `hidden_states`."""
+        (last_BLD,) = self.hidden_states(input_ids_BL, *others)
         return last_BLD
 
     def hidden_states(
@@ -174,17 +159,18 @@ def real_tokens(attention_mask_BL: Tensor) -> Tensor:
     return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
 
 
-def with_sigma(module: ModuleT, sigma: float) -> ModuleT:
-    """Return `module`, whose initial weights `initialise` draws with this standard deviation."""
-    module.initial_sigma = sigma  # pyright: ignore[reportArgumentType]
-    return module
+def linear(num_inputs: int, num_outputs: int, sigma: float, *, bias: bool = True) -> nn.Linear:
+    """Return a linear layer whose initial weights have a standard deviation of their own."""
+    layer = nn.Linear(num_inputs, num_outputs, bias=bias)
+    layer.initial_sigma = sigma  # pyright: ignore[reportArgumentType]
+    return layer
 
 
 def initialise(model: nn.Module, config: EncoderConfig, generator: torch.Generator) -> None:
     """Draw all weights in the order of the modules, as google-research's BERT does.
 
     They are normal, cut off at 2 sigma, which is the configuration's unless the module has its own
-    (`with_sigma`); biases are 0, LayerNorm's weights 1. An LSTM's are uniform up to 1 / sqrt(its
+    (`linear`); biases are 0, LayerNorm's weights 1. An LSTM's are uniform up to 1 / sqrt(its
     size), as PyTorch has it.
     """
     # One generator in one order: a seed makes the same model on every machine. The padding's

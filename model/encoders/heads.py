@@ -5,13 +5,15 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .encoder import Encoder, Shape
+from ...pipeline.errors import UserError
+from .config import EncoderConfig
+from .encoder import Encoder
 
 IGNORED = -100
 """Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
@@ -103,18 +105,19 @@ def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multipl
     return padded_logits[:, :vocab_size]
 
 
-class PretrainModel(nn.Module, ABC, Generic[Shape]):
+class PretrainModel(nn.Module, ABC):
     """An encoder with the heads of pre-training; parameter names as in ``transformers``."""
 
-    config: Shape
     vocabulary_weights: ClassVar[tuple[str, ...]]
     """Names of the weights with one row per token."""
     untied_weight: ClassVar[str]
     """Name of the output matrix in a checkpoint where it is not the word embeddings."""
     heads: ClassVar[Mapping[str, str]]
     """Parts that a checkpoint may lack: their names in messages, by their weights' prefix."""
+    positions_weight: ClassVar[str | None] = None
+    """Name of the table of positions, if there is one."""
 
-    def __init__(self, config: Shape):
+    def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
 
@@ -127,9 +130,10 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
         """Return logits over the vocabulary (M, V)."""
 
-    @abstractmethod
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
-        """Return logits (B, 2) of IsNext and NotNext."""
+        """Return logits (B, 2) of IsNext and NotNext; only BERT has a head for them."""
+        title = self.config.title
+        raise UserError(f"A {title} has no next-sentence head; use `objective` mlm.")
 
     @staticmethod
     @abstractmethod
@@ -137,14 +141,21 @@ class PretrainModel(nn.Module, ABC, Generic[Shape]):
         """Return the weights of a checkpoint under the names of ``transformers`` today."""
 
     def with_positions(self, num_positions: int) -> Self:
-        """Return the model for rows of up to `num_positions` tokens, more than before."""
-        longer = type(self)(self.config.with_positions(num_positions))
-        longer.load_state_dict(self.weights_for(num_positions))
-        return longer
+        """Return the model for rows of up to `num_positions` tokens, more than before: further
+        positions are copies of its first ones, in their order.
 
-    def weights_for(self, num_positions: int) -> dict[str, Tensor]:
-        """Return the weights of the model for longer rows: its own, if positions have none."""
-        return self.state_dict()
+        So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
+        tokens works at once.
+        """
+        longer = type(self)(self.config.with_positions(num_positions))
+        weights = self.state_dict()
+        if self.positions_weight:
+            table_PD = weights[self.positions_weight]
+            # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
+            copied = torch.arange(num_positions) % len(table_PD)
+            weights[self.positions_weight] = table_PD[copied]
+        longer.load_state_dict(weights)
+        return longer
 
     def forward(
         self,

@@ -20,9 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...pipeline.errors import UserError
 from .attention import PackedRows, PaddedRows, dropout
-from .encoder import Encoder, with_sigma
+from .encoder import Encoder, linear
 from .heads import PretrainModel, tied_logits
 from .modernbert_config import ModernBertConfig
 
@@ -92,7 +91,7 @@ class Attention(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.Wqkv = nn.Linear(size, 3 * size, bias=False)
-        self.Wo = with_sigma(nn.Linear(size, size, bias=False), _inner_sigma(config))
+        self.Wo = linear(size, size, _inner_sigma(config), bias=False)
         self.num_heads = config.num_attention_heads
         self.rate = config.attention_dropout
         self.window = window
@@ -114,8 +113,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         inner_size = config.intermediate_size
         self.Wi = nn.Linear(config.hidden_size, 2 * inner_size, bias=False)
-        output = nn.Linear(inner_size, config.hidden_size, bias=False)
-        self.Wo = with_sigma(output, _inner_sigma(config))
+        self.Wo = linear(inner_size, config.hidden_size, _inner_sigma(config), bias=False)
         self.rate = config.mlp_dropout
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
@@ -145,7 +143,7 @@ class Layer(nn.Module):
         return hidden_TD.view_as(states)
 
 
-class ModernBertModel(Encoder[ModernBertConfig]):
+class ModernBertModel(Encoder):
     """The encoder; keys and results as in ``transformers.ModernBertModel``."""
 
     prefix = "model"
@@ -158,6 +156,9 @@ class ModernBertModel(Encoder[ModernBertConfig]):
             Layer(config, index) for index in range(config.num_hidden_layers)
         )
         self.final_norm = _norm(config)
+        self.head_size = config.hidden_size // config.num_attention_heads
+        self.thetas = [config.rope_theta(index) for index in range(config.num_hidden_layers)]
+        self.pooling = config.classifier_pooling
 
     @property
     def word_embeddings(self) -> nn.Embedding:
@@ -179,23 +180,20 @@ class ModernBertModel(Encoder[ModernBertConfig]):
         """Return the states of the embeddings and after each layer, the last one normalised; see
         `Encoder`. Segments are ignored.
         """
-        config = self.config
-        head_size = config.hidden_size // config.num_attention_heads
         # Once for all layers with the same base frequency.
         rotations = {
-            theta: Rotation.at(positions.flatten(), head_size, theta)
-            for theta in {config.global_rope_theta, config.local_rope_theta}
+            theta: Rotation.at(positions.flatten(), self.head_size, theta)
+            for theta in set(self.thetas)
         }
         states = [self.embeddings(tokens)]
-        for index, layer in enumerate(self.layers):
-            rotation = rotations[config.rope_theta(index)]
-            states.append(self.run_layer(layer, states[-1], layout, rotation))
+        for layer, theta in zip(self.layers, self.thetas, strict=True):
+            states.append(self.run_layer(layer, states[-1], layout, rotations[theta]))
         states[-1] = self.final_norm(states[-1])
         return states
 
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
         """Return the first state of each row (B, D), or the mean over its real tokens."""
-        if self.config.classifier_pooling == "cls":
+        if self.pooling == "cls":
             return states_BLD[:, 0]
         if mask_BL is None:
             return states_BLD.mean(1)
@@ -210,7 +208,7 @@ class PredictionHead(nn.Module):
     def __init__(self, config: ModernBertConfig):
         super().__init__()
         size = config.hidden_size
-        self.dense = with_sigma(nn.Linear(size, size, bias=False), _inner_sigma(config))
+        self.dense = linear(size, size, _inner_sigma(config), bias=False)
         self.norm = _norm(config)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -218,17 +216,7 @@ class PredictionHead(nn.Module):
         return self.norm(F.gelu(self.dense(hidden)))
 
 
-class DecoderBias(nn.Module):
-    """The bias of the logits; their weight is the embedding matrix."""
-
-    # A module of its own for the checkpoint's key, decoder.bias.
-
-    def __init__(self, config: ModernBertConfig):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-
-
-class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
+class ModernBertForMaskedLM(PretrainModel):
     """ModernBERT with its masked-LM head."""
 
     vocabulary_weights = ("model.embeddings.tok_embeddings.weight", "decoder.bias")
@@ -239,7 +227,8 @@ class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
         super().__init__(config)
         self.model = ModernBertModel(config)
         self.head = PredictionHead(config)
-        self.decoder = DecoderBias(config)
+        # The weight of the logits is the embedding matrix.
+        self.decoder = nn.ParameterDict({"bias": torch.zeros(config.vocab_size)})
 
     @property
     def encoder(self) -> ModernBertModel:
@@ -248,12 +237,8 @@ class ModernBertForMaskedLM(PretrainModel[ModernBertConfig]):
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
         """Return logits over the vocabulary (M, V)."""
-        embeddings_VD = self.model.embeddings.tok_embeddings.weight
-        return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder.bias)
-
-    def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
-        """Raise `UserError`: it has no next-sentence head."""
-        raise UserError("A ModernBERT has no next-sentence head; use `objective` mlm.")
+        embeddings_VD = self.model.word_embeddings.weight
+        return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder["bias"])
 
     @staticmethod
     def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,14 +1,14 @@
 """The shape of a ModernBERT, and both forms of its ``config.json``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from msgspec import Meta
 
 from ...pipeline.config import Count, NotNegative, Share
 from ...pipeline.errors import UserError
-from .shape import SIZES, Shape, TokenId, logit_bytes
+from .config import SIZES, EncoderConfig, TokenId
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ LOCAL = "sliding_attention"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertConfig(Shape):
+class ModernBertConfig(EncoderConfig):
     """The shape of a ModernBERT, with the names of ``transformers.ModernBertConfig`` before its
     version 5 and ModernBERT-base's defaults.
 
@@ -55,6 +55,7 @@ class ModernBertConfig(Shape):
     model_type: ClassVar[str] = "modernbert"
     title: ClassVar[str] = "ModernBERT"
     hf_prefix: ClassVar[str] = "ModernBert"
+    pretrain_class: ClassVar[str] = "ModernBertForMaskedLM"
     objectives: ClassVar[tuple[str, ...]] = ("mlm",)
     default_dropout: ClassVar[float] = 0.0
     dropout_fields: ClassVar[tuple[str, ...]] = (
@@ -162,7 +163,7 @@ class ModernBertConfig(Shape):
         return hidden * (self.vocab_size + 1) + self.num_hidden_layers * layer
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads; see `ModelConfig.encoder_flops`."""
+        """Return the FLOPs of a forward pass without heads; see `EncoderConfig`."""
         hidden = self.hidden_size
         # Queries, keys, values and output; then values, gates and output of the feed-forward part.
         projections_per_token = 8 * hidden**2 + 6 * hidden * self.intermediate_size
@@ -172,13 +173,11 @@ class ModernBertConfig(Shape):
         return flops
 
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token; see
-        `ModelConfig.activation_bytes`.
-        """
+        """Return the bytes that the backward pass needs of each token; see `EncoderConfig`."""
         # Two bytes each: queries, keys, values, attention's output, the states after each product
         # and LayerNorm; values and gates, and their product. The input is fp32.
         layer = 18 * self.hidden_size + 6 * self.intermediate_size
-        return self.num_hidden_layers * layer + logit_bytes(self.vocab_size, is_decoder=False)
+        return self.num_hidden_layers * layer + self.logit_bytes()
 
     @staticmethod
     def _num_attended(lengths: "np.ndarray", window: int | None) -> float:
@@ -232,26 +231,20 @@ class ModernBertConfig(Shape):
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the configuration in the ``config.json`` of a ModernBERT, in its present form or
-        that before version 5 of ``transformers``; unknown fields are ignored.
-
-        Raises `UserError` naming `path` for a field that does not fit or is not known.
+        """Return the shape in a ``config.json``, in its present form or that before version 5 of
+        ``transformers``; see `EncoderConfig`.
         """
-        _check_modernbert(values, path)
-        # Imported here so that a new model does not need msgspec.
-        from ...pipeline.parsing import convert
+        for name, only in _FIXED.items():
+            value = values.get(name, only)
+            if value != only:
+                raise UserError(f"{path} has {name} {value}, but only {only} is read.")
+        return super().from_hf({**values, **_old_form(values)}, path)
 
-        return convert({**values, **_old_form(values)}, cls, path, "Use another checkpoint.")
-
-    def to_hf(self, architecture: str = "ModernBertForMaskedLM") -> dict[str, Any]:
-        """Return the content of ``config.json`` from which ``transformers`` builds this model, in
-        version 4 and 5.
-        """
+    def to_hf(self, architecture: str | None = None) -> dict[str, Any]:
+        """Return the content of ``config.json``, which version 4 and 5 of ``transformers`` read."""
         layers = range(self.num_hidden_layers)
         return {
-            "architectures": [architecture],
-            "model_type": self.model_type,
-            **asdict(self),
+            **super().to_hf(architecture),
             "bos_token_id": self.cls_token_id,
             "eos_token_id": self.sep_token_id,
             # Version 5 reads these instead of the old names, which it leaves alone.
@@ -264,7 +257,7 @@ class ModernBertConfig(Shape):
 
 
 # What a ModernBERT is not built for here: no published one differs.
-_MODERNBERT_FIXED = {
+_FIXED = {
     "is_decoder": False,
     "attention_bias": False,
     "mlp_bias": False,
@@ -274,13 +267,6 @@ _MODERNBERT_FIXED = {
     "tie_word_embeddings": True,
     "classifier_activation": "gelu",
 }
-
-
-def _check_modernbert(values: Mapping[str, Any], path: object) -> None:
-    for name, only in _MODERNBERT_FIXED.items():
-        value = values.get(name, only)
-        if value != only:
-            raise UserError(f"{path} has {name} {value}, but only {only} is read.")
 
 
 def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from ...pipeline.vocabulary.files import vocabulary_files
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..checkpoint import Checkpoint
 from ..config import PretrainConfig
-from ..encoders.config import CONFIGS, EncoderConfig
-from ..encoders.shape import PAPERS_WIDTH
+from ..encoders.catalogue import CONFIGS
+from ..encoders.config import PAPERS_WIDTH, EncoderConfig
 from ..tokenizer import with_settings
 from ..training.device import host_memory
 from .data import InstanceDirectory, open_instances

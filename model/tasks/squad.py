@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch.nn.functional as F
 from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..encoders.attention import dropout
 from ..encoders.catalogue import make_task_head
 from ..encoders.config import EncoderConfig
-from ..encoders.encoder import with_sigma
+from ..encoders.encoder import linear
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
@@ -59,7 +59,7 @@ class SpanClassifier(TaskModel):
         for name in self.encoder.optional_modules:
             self.encoder.get_submodule(name).requires_grad_(False)
         self.head = make_task_head(config)
-        vectors = with_sigma(nn.Linear(config.hidden_size, 2), config.classifier_sigma)
+        vectors = linear(config.hidden_size, 2, config.classifier_sigma)
         self.add_module(self.encoder.span_layer, vectors)
         self.rate = config.span_rate
 

@@ -19,7 +19,7 @@ from ...pipeline.errors import UserError
 from ..encoders.attention import dropout
 from ..encoders.catalogue import make_encoder, make_task_head
 from ..encoders.config import EncoderConfig
-from ..encoders.encoder import Encoder, with_sigma
+from ..encoders.encoder import Encoder, linear
 from ..encoders.heads import IGNORED
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
@@ -106,8 +106,7 @@ class LinearHead(TaskModel):
     def __init__(self, config: EncoderConfig, num_outputs: int):
         super().__init__(config)
         self.head = make_task_head(config)
-        classifier = nn.Linear(config.hidden_size, num_outputs)
-        self.classifier = with_sigma(classifier, config.classifier_sigma)
+        self.classifier = linear(config.hidden_size, num_outputs, config.classifier_sigma)
         self.rate = config.classifier_rate
 
     def pooled(self, batch: TaskBatch) -> Tensor:

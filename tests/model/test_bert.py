@@ -12,7 +12,8 @@ import transformers
 from clozeworks.model.encoders.attention import dropout
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.encoders.config import read_hf
+from clozeworks.model.encoders.catalogue import read_hf
+from clozeworks.model.encoders.config import SIZES
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.heads import (
     IGNORED,
@@ -20,7 +21,6 @@ from clozeworks.model.encoders.heads import (
     aligned_linear,
     count_correct,
 )
-from clozeworks.model.encoders.shape import SIZES
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel

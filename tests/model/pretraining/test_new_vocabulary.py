@@ -57,7 +57,7 @@ def random_model(size: int) -> BertForPreTraining:
     )
     model = BertForPreTraining(config).eval()
     initialise(model, config, torch.Generator().manual_seed(3))
-    torch.nn.init.normal_(model.cls.predictions.bias)
+    torch.nn.init.normal_(model.cls.get_parameter("predictions.bias"))
     return model
 
 
