@@ -169,7 +169,7 @@ def read_header(head: str) -> dict[str, str]:
         fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
         # "English and French", "English (United States)": the first word decides.
-        first_word = re.search(r"\w+|$", fields["language"].lower())[0]
+        first_word, *_ = re.findall(r"\w+", fields["language"].lower()) or ("",)
         fields["language"] = _LANGUAGES.get(first_word, "")
     return fields
 

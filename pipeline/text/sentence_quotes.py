@@ -9,7 +9,9 @@ _TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
 ORPHAN = "¤"
 """Shown for a mark without a partner."""
 _NO_BRACKETS = str.maketrans("()", ORPHAN * 2)
-_PARTNERS = {"„": "“", "“": "”", "«": "»", "»": "«", '"': '"'}
+# How a quotation is shown, by the mark that opens it.
+_PAIRS = {"„": "„“", "“": "“”", "«": "«»", "»": "„“", '"': '""'}
+_SINGLE_PAIR = re.compile(r"[›‹](?=\S)([^›‹]*)[›‹](?!\w)")
 _MARK = re.compile(r"``|''|[\"“”„«»]")
 _BEFORE_OPENING = " ([{—–-/¿¡"
 _TYPED_PAIRS = re.compile(
@@ -78,7 +80,11 @@ def _is_well_paired(text: str) -> bool:
         return False
     if (" '" in text or text[0] == "'") and _apostrophes(text):
         return False
-    if text.isascii() or not ("“" in text or "„" in text or "«" in text or "”" in text):
+    if text.isascii():
+        return True
+    if "›" in text:
+        return False
+    if not ("“" in text or "„" in text or "«" in text or "”" in text or "»" in text):
         return True
     marks = "".join(_PRINTED_MARK.findall(text))
     return not marks.replace("“”", "").replace("„“", "").replace("«»", "")
@@ -88,6 +94,7 @@ def _paired(text: str) -> str:
     """Return a text in which each mark that opens a quotation has its partner, and is shown as
     `ORPHAN` if it has none.
     """
+    text = _SINGLE_PAIR.sub(r"‘\1’", text)
     shown = list(text)
     opened: re.Match[str] | None = None
     for mark in _MARK.finditer(text):
@@ -99,10 +106,9 @@ def _paired(text: str) -> str:
         if not opened:
             shown[mark.start() : mark.end()] = ["”", ORPHAN][: len(mark[0])]
             continue
-        # „so", “so": with the partner that sentencex knows.
-        partner = _PARTNERS.get(opened[0])
-        if partner and len(mark[0]) == 1:
-            shown[mark.start()] = partner
+        # „so", “so", »so«: as a pair that sentencex knows.
+        if len(mark[0]) == 1 and opened[0] in _PAIRS:
+            shown[opened.start()], shown[mark.start()] = _PAIRS[opened[0]]
         opened = None
     for mark in _apostrophes(text):
         _hide(mark, shown)
