@@ -52,6 +52,8 @@ _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"�
 
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
 _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
+# Not an item, but the last word in brackets: "Alpha (115 m) Tower, born (in 1950) Lee".
+_LAST_IN_BRACKETS = re.compile(r"(\([^()]*) (?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )")
 _BULLET = re.compile("[•◦▪■●](?= )")
 
 _OPENERS = "「『（(“«"
@@ -180,11 +182,11 @@ def _segment(text: str, code: str) -> list[str]:
     """Return the pieces of a paragraph that sentencex finds.
 
     It would begin a sentence with each item of a list, and end it with the next or the paragraph.
-    So it is shown a capital letter where an item begins.
+    So it is shown a capital letter where an item begins, or what it takes for one.
     """
-    shown = _ITEM.sub("X", text)
+    shown = _LAST_IN_BRACKETS.sub(r"\1Q", _ITEM.sub("Q", text))
     if _BULLET.match(text):
-        shown = f"X{shown[1:]}"
+        shown = f"Q{shown[1:]}"
     pieces = segment(code, shown)
     return pieces if shown == text else _same_lines([text], "\n".join(pieces))
 
