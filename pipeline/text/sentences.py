@@ -55,6 +55,9 @@ _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
 # Not an item, but the last word in brackets: "Alpha (115 m) Tower, born (in 1950) Lee".
 _LAST_IN_BRACKETS = re.compile(r"(\([^()]*) (?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )")
 _BULLET = re.compile("[•◦▪■●](?= )")
+# "Vite !… Il est parti": the ellipsis stays with its mark.
+_ELLIPSIS_BEHIND_MARK = re.compile(r"(?<=[!?])(?:…|\.{2,})")
+_MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
 
 _OPENERS = "「『（(“«"
 # Of Unicode's private use: no rule of any language looks at it.
@@ -184,7 +187,13 @@ def _segment(text: str, code: str) -> list[str]:
     It would begin a sentence with each item of a list, and end it with the next or the paragraph.
     So it is shown a capital letter where an item begins, or what it takes for one.
     """
-    shown = _LAST_IN_BRACKETS.sub(r"\1Q", _ITEM.sub("Q", text))
+    shown = text
+    if "(" in text:
+        shown = _LAST_IN_BRACKETS.sub(r"\1Q", _ITEM.sub("Q", text))
+    if "…" in text or ".." in text:
+        shown = _ELLIPSIS_BEHIND_MARK.sub(lambda dots: "!" * len(dots[0]), shown)
+    if "//" in text:
+        shown = _MARK_IN_URL.sub(r"\1_", shown)
     if _BULLET.match(text):
         shown = f"Q{shown[1:]}"
     pieces = segment(code, shown)
