@@ -32,10 +32,9 @@ from .sentence_rules import (
     UPPER_CASE,
     Endings,
     endings_of,
+    ranges_of,
 )
 
-# Capitals that end no sentence in any language: initials, of which a text has many.
-_INITIALS = "".join(capital for capital in ascii_uppercase if capital not in LAST_WORDS)
 _NEXT = (
     rf"(?P<closers>[\"'”’»)\]]*)"
     rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?"
@@ -101,13 +100,16 @@ class _CutRules:
 
 @cache
 def _cut_rules_of(code: str) -> _CutRules:
-    stops = [rf"\.(?![.!?…])(?<! [{_INITIALS}]\.){_NEXT}"]
+    endings = endings_of(code)
+    # Of initials, which end no sentence, a text has many.
+    initials = set(ascii_uppercase) - LAST_WORDS - endings.ordinary_words
+    stops = [rf"\.(?![.!?…])(?<! [{ranges_of(sorted(initials))}]\.){_NEXT}"]
     for mark in "!?…" + ENDS.get(code, ""):
         stops.append(rf"{re.escape(mark)}(?![.!?…]){_NEXT}")
     return _CutRules(
         code=code,
         stops=tuple(map(re.compile, stops)),
-        endings=endings_of(code),
+        endings=endings,
         patterns=tuple(
             re.compile(f"(?:{rule.before})\n(?:{rule.after})")
             for rule in MISSED_ENDS

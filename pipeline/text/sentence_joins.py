@@ -10,21 +10,25 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 
 from .sentence_rules import (
     ABBREVIATIONS,
     BEFORE_CAPITALS,
+    BEFORE_NUMBERS,
     FINAL_WORDS,
     JOINS,
     LAST_CASED,
+    LAST_WORDS,
     LOWER_CASE,
     NO_ENDS,
     OWN_INITIALS,
     SMALL_LETTER,
+    SYLLABIC,
     UPPER_CASE,
     YEARS_END,
     Rule,
+    language_abbreviations,
     ranges_of,
 )
 
@@ -37,10 +41,11 @@ _LONGEST_ABBREVIATED = 60
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 _OPENING = "[«„“\"'‘"
 _PARTS = re.compile("[-.–'’]")
+_LAST_WORD = re.compile(r"([^\W\d_]+)\. ?$")
 _NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
 _ABBREVIATING = (".", "․", "۔")
-# Abbreviations of years and centuries.
-_MAY_END = frozenset(("ст", "st"))
+# Abbreviations of years and centuries, and a unit without capitals.
+_MAY_END = frozenset(("ст", "st", "კმ"))
 
 # Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
 # with its vowel signs.
@@ -67,6 +72,17 @@ _BEHIND_INITIAL = re.compile(rf"(?:^|[\s(]){_SYLLABLE}\. ?$")
 _LONGEST_INITIAL = 12
 _SHORTEST_PLAIN = 9
 
+_VOWELS = "aeiouyæœøəаеёиоуыэюяіїєўъαειηουωაეიოუ"
+_CONSONANTS = ranges_of(
+    char
+    for char in map(chr, chain(range(0x61, 0x530), range(0x10D0, 0x10F1)))
+    if (char.islower() or char >= "ა") and unicodedata.normalize("NFD", char)[0] not in _VOWELS
+)
+# "kpt.", "მდ."; not calls, nor "tv" and the like.
+_VOWELLESS = re.compile(
+    rf"(?!(?:h?m+|p?s+t|b?r+|p?sc?h+t?|tz+|tv|cd|dvd|pc|sms|pdf)$)[{_CONSONANTS}]{{2,4}}"
+)
+
 # Letters after which, and before which, no rule joins.
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 
@@ -85,18 +101,24 @@ class JoinRules:
     """Whether to join initials and abbreviations; sentencex does it well for some languages."""
     abbreviations: frozenset[str]
     before_capitals: frozenset[str]
-    """Words after which a pattern may apply although a capital follows."""
+    """Words after which a rule may apply although a capital follows."""
+    before_foreign: frozenset[str]
+    """Words before text in Latin letters: names of languages."""
+    before_numbers: frozenset[str]
     final_words: frozenset[str]
     no_ends: tuple[str, ...]
     years_end: bool
+    vowelless: bool
+    """Whether what has no vowel is an abbreviation."""
 
 
 @cache
 def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
-    patterns = [rule for rule in JOINS if rule.holds_in(code)]
     abbreviations = ABBREVIATIONS.get(code, frozenset())
-    before_capitals = BEFORE_CAPITALS if code == "en" else frozenset()
+    before_foreign = language_abbreviations(code)
+    before_capitals = BEFORE_CAPITALS if code == "en" else before_foreign
+    patterns = [rule for rule in JOINS if rule.holds_in(code)]
     # What all joins have in common: no capital follows, or a short line precedes, or one that does
     # not end with a word of several letters, or ends with one of the language's lists. It begins
     # with a character, which makes the search fast.
@@ -104,6 +126,9 @@ def join_rules_of(code: str) -> JoinRules:
         f"(?![{UPPER_CASE}{_EASTERN_LETTERS}])",
         rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
     ]
+    vowelless = code not in OWN_INITIALS and code not in SYLLABIC
+    if vowelless:
+        may_join += (rf"(?<=[^\w][{_CONSONANTS}]{{{length}}}\. \n)" for length in (2, 3, 4))
     for _, same_length in groupby(sorted(abbreviations | before_capitals, key=len), key=len):
         # A look-behind has a fixed length.
         listed = "|".join(map(re.escape, same_length))
@@ -115,9 +140,12 @@ def join_rules_of(code: str) -> JoinRules:
         abbreviated=code not in OWN_INITIALS,
         abbreviations=abbreviations,
         before_capitals=before_capitals,
+        before_foreign=before_foreign,
+        before_numbers=BEFORE_NUMBERS.get(code, frozenset()),
         final_words=FINAL_WORDS.get(code, frozenset()),
         no_ends=tuple(NO_ENDS.get(code, "")),
         years_end=code in YEARS_END,
+        vowelless=vowelless,
     )
 
 
@@ -167,10 +195,12 @@ def join(lines: str, rules: JoinRules) -> str:
 def _is_plain(lines: str, position: int, rules: JoinRules) -> bool:
     """Return whether no pattern can match at a break: "... a word.⏎Next ..."."""
     last = lines[position - 3]
-    # "12.⏎Next" may be a date, and a short line an abbreviation.
-    if lines[position - 1] != " " or last.isdigit():
+    # "12.⏎Next" may be a date, "II.⏎Next" an ordinal, and a short line an abbreviation.
+    if lines[position - 1] != " " or last.isdigit() or last in "IVX":
         return False
     if "\n" in lines[max(0, position - _SHORTEST_PLAIN) : position] or position < _SHORTEST_PLAIN:
+        return False
+    if lines[position - 4] == " ":  # "1930 r.⏎Next"
         return False
     first = lines[position + 1]
     if not first.isupper():
@@ -184,7 +214,14 @@ def _is_plain(lines: str, position: int, rules: JoinRules) -> bool:
 
 def _matches(before: str, following: str, lines: str, position: int, rules: JoinRules) -> bool:
     """Return whether a pattern matches at a break; `position` is where it is in `lines`."""
-    seen = f"{before[-_SEEN_BEFORE:]}\n{following}"
+    start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
+    first = following[:1]
+    listed = rules.before_numbers if first.isdigit() else rules.before_foreign
+    if listed and first.isascii():
+        last_word = _LAST_WORD.search(before)
+        if last_word and last_word[1].lower() in listed:
+            return True
+    seen = f"{start}{before[-_SEEN_BEFORE:]}\n{following}"
     if rules.patterns.match(seen):
         return True
     if not rules.cased_patterns.match(seen):
@@ -218,12 +255,14 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
     last_part = word
     if not word.isalpha():
         last_part = _PARTS.split(word)[-1]  # of "С.-Петерб" or "m.in"
+    word_start = stop - len(word)
     abbreviations = rules.abbreviations
     is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
     is_initial = len(last_part) <= _LONGEST_INITIAL and _INITIAL.fullmatch(last_part) is not None
+    if rules.vowelless and _VOWELLESS.fullmatch(word) and word not in LAST_WORDS:
+        is_listed = is_listed or not _NUMERAL.search(before[:word_start])
     if not is_listed and (mark == "۔" or not is_initial):
         return False
-    word_start = stop - len(word)
     if word in rules.final_words and not _BEHIND_INITIAL.search(before[:word_start][-15:]):
         return False
     # A name or another initial follows: "J. R. R. Tolkien".
@@ -233,6 +272,8 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
         return True
     # After a number an abbreviation of one letter may end a sentence.
     may_end = following[0].isupper() or rules.years_end
+    if last_part in _MAY_END and following[0].isdigit():
+        may_end = True
     if not may_end:
         return True
     return is_listed and len(last_part) > 1 and last_part not in _MAY_END

@@ -57,6 +57,8 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     It pairs marks as they come. One that is typed without its partner must not pair with the next,
     which opens or closes another quotation: no sentence would end between them.
     """
+    if any("›" in text for text in texts):
+        texts = [_SINGLE_PAIR.sub(r"‘\1’", text) for text in texts]
     if code in GERSHAYIM:
         texts = [_TYPED_GERESH.sub("״", text) for text in texts]
     if code not in MIRRORED_QUOTES:
@@ -80,11 +82,9 @@ def _is_well_paired(text: str) -> bool:
         return False
     if (" '" in text or text[0] == "'") and _apostrophes(text):
         return False
-    if text.isascii():
-        return True
-    if "›" in text:
-        return False
-    if not ("“" in text or "„" in text or "«" in text or "”" in text or "»" in text):
+    if text.isascii() or not (
+        "“" in text or "„" in text or "«" in text or "”" in text or "»" in text
+    ):
         return True
     marks = "".join(_PRINTED_MARK.findall(text))
     return not marks.replace("“”", "").replace("„“", "").replace("«»", "")
@@ -94,7 +94,6 @@ def _paired(text: str) -> str:
     """Return a text in which each mark that opens a quotation has its partner, and is shown as
     `ORPHAN` if it has none.
     """
-    text = _SINGLE_PAIR.sub(r"‘\1’", text)
     shown = list(text)
     opened: re.Match[str] | None = None
     for mark in _MARK.finditer(text):

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from msgspec import Struct, toml
 
 from ..languages import language_tag
+from .wikitext.names import language_labels
 
 # Languages that sentencex does not know are split by the rules of another.
 _RULES_OF = {
@@ -174,13 +175,6 @@ JOINS = (
     Rule("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
     Rule(
         "en",
-        r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir|Cong"
-        r"|Sess)\.",
-        r"\d",
-        "Duration approx.| 24 mins.",
-    ),
-    Rule(
-        "en",
         r"\b[Vv]ols?\.",
         r"[IVXLC]+\b",
         "A Short History of the World in Two Volumes, Vol.| II.",
@@ -234,12 +228,44 @@ JOINS = (
         "[-–—] ?(?:იკითხა|ჰკითხა|თქვა|უთხრა|უპასუხა|მიუგო|დაიყვირა|წამოიძახა|დაიძახა)",
         "- რა მოხდა?| - იკითხა ანამ.",
     ),
-    # "Tax" is spelt as "no.".
-    Rule("he yi", r"\b(?:עמ|מס)\.", r"\d", "ראו מס.| 5 בספר."),
-    Rule("hu", r"\b[IVXL]+\.", f"[{UPPER_CASE}]", "A II.| Rákóczi Ferenc Gimnázium régi."),
+    # A Roman number behind a name may end a sentence.
+    Rule(
+        "az cs da de fi hr hu is lv nb nn pl sh sk sl tr",
+        rf"(?:^(?:\w{{1,3}} )?|(?<![^\s(]){SMALL_LETTER}\w* )[IVXLC]+\.",
+        f"[{UPPER_CASE}]",
+        "A II.| Rákóczi Ferenc Gimnázium régi.",
+    ),
+    Rule("cs da de nb nn pl sk sl", r"(?:^|\s)\d+\.", r"[IVX]{2,}\b", "Od lat 60.| XIX wieku."),
+    # No sentence yet: "In the year 1640".
+    Rule(
+        "be bg bs hr hu lt mk pl ru sh sl sr uk",
+        rf"^(?:[^\W\d_]+ ){{0,2}}\d+(?: {SMALL_LETTER})?\.",
+        f"[{UPPER_CASE}]",
+        "Leta 1640.| Friderik je prevzel oblast.",
+    ),
+    Rule("*", r"(?:^|\s)1\.", r"[FSV][A-Z]{1,3}\b", "Gioca con il 1.| FC Union Berlin."),
+    Rule(
+        "de gsw nds",
+        r"(?:^|[^\d] )[a-zü]\.",
+        f"[{UPPER_CASE}]",
+        "Der Gipfel liegt 2962 m ü.| NHN an der Grenze.",
+    ),
+    Rule("*", r"\d\.", "§", "A törvény 5.| §-a szerint."),
+    Rule(
+        "*",
+        r"\b\d{1,2}\.",
+        r"(?:Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember)\b",
+        "Gaten Straße des 17.| Juni.",
+    ),
+    Rule(
+        "en",
+        r"\b[ap]\.m\.",
+        r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|[A-Z]{1,3}T)\b",
+        "It voted at 5 p.m.| Friday.",
+    ),
     Rule(
         "de",
-        r"(?:^|[\s(])\d{1,2}\.",
+        r"(?:^|[\s(])\d{1,3}\.",
         f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]",
         "Im 19.| Jahrhundert war es so.",
     ),
@@ -251,7 +277,7 @@ JOINS = (
     ),
     Rule("ja zh", r"[「『][^」』\n]*", r"[^「『\n]{0,19}[」』]", "『Dr.|スランプ』の連載を開始。"),
     Rule("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
-    Rule("ko", r"(?:^|[\s(~-])\d{1,4}\.", "", "그는 1990.| 10.| 3.| 에 태어났다."),
+    Rule("ko", r"(?:^|[\s(~-])\d{1,4}\.|\d\.{3}", "", "그는 1990.| 10.| 3.| 에 태어났다."),
     Rule(
         "ko",
         rf"(?:[?!]|{_QUOTE_END})",
@@ -341,6 +367,9 @@ BEFORE_NUMBERS = _by_language(_WORDS.before_numbers)
 AFTER_NAMES = frozenset(_WORDS.after_names.split())
 """Abbreviations in any language, with a capital as names have, that no name follows."""
 
+SYLLABIC = frozenset(("cs", "sk", "sl", "hr", "bs", "sh", "sr", "mk", "cy"))
+"""Languages in which words, such as "vrh", have no vowel."""
+
 FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
 
@@ -354,7 +383,7 @@ BEFORE_CAPITALS = frozenset(
     (
         *("Ft", "Mdlle", "Mdme", "Messrs", "Mr", "Mrs", "Sta", "Ste"),
         *("Vol", "Vols", "vol", "vols", "ed"),
-        *("ser", "ssp", "subg", "subsp", "var"),
+        *("ser", "ssp", "subg", "subsp", "var", "a.m", "p.m"),
     )
 )
 """English abbreviations that sentencex lacks, before the capital of a name or a Roman numeral."""
@@ -402,6 +431,16 @@ CUTS = {
 }
 
 
+def language_abbreviations(language: str) -> frozenset[str]:
+    """Return the abbreviated names of languages that a Wikipedia puts before foreign text.
+
+    >>> "niem" in language_abbreviations("pl")
+    True
+    """
+    labels = language_labels().get(language, {}).values()
+    return frozenset(label.rstrip(" .") for label in labels if label.endswith(". "))
+
+
 class Endings(NamedTuple):
     """Words with a full stop that end a sentence before a capital, without that full stop."""
 
@@ -422,8 +461,8 @@ _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|
 
 @cache
 def endings_of(language: str) -> Endings:
-    """Return the endings of a language: units of all languages, and what the tables list for it."""
-    units = _UNITS["*"] | _UNITS.get(language, frozenset())
+    """Return the endings of a language, by what the tables list for it."""
+    units = _UNITS.get(language, _UNITS["*"])
     ordinary_words = ORDINARY_WORDS.get(language, frozenset())
     others = _phrases(_WORDS.others, language)
     eras = _phrases(_WORDS.eras, language)

@@ -19,7 +19,7 @@ from ..schemas import SENTENCE_ENDS
 from .sentence_cuts import Document, cut
 from .sentence_joins import JoinRules, join, join_rules_of
 from .sentence_quotes import with_known_quotes
-from .sentence_rules import CUTS, language_code, ranges_of
+from .sentence_rules import CUTS, LOWER_CASE, UPPER_CASE, language_code, ranges_of
 
 # A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
 # gets more characters.
@@ -53,10 +53,16 @@ _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"�
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
 _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
 # Not an item, but the last word in brackets: "Alpha (115 m) Tower, born (in 1950) Lee".
-_LAST_IN_BRACKETS = re.compile(r"(\([^()]*) (?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )")
-_BULLET = re.compile("[•◦▪■●](?= )")
-# "Vite !… Il est parti": the ellipsis stays with its mark.
-_ELLIPSIS_BEHIND_MARK = re.compile(r"(?<=[!?])(?:…|\.{2,})")
+_LAST_IN_BRACKETS = re.compile(r"(\([^()\n]*) (?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )")
+# "I agree. (Applause) The debate": shown as "Qpplause."
+_BRACKET_OF_ITS_OWN = re.compile(
+    rf"\((?<=[.!?…] \()([{UPPER_CASE}][{LOWER_CASE}]{{4,}})\)"
+    rf"(?= [{UPPER_CASE}][{LOWER_CASE}]{{0,3}} )"
+)
+_BULLETS = "•◦▪■●"
+_BULLET = re.compile(f"^[{_BULLETS}](?= )", re.MULTILINE)
+# "Vite !… Il est parti": an ellipsis stays with its mark.
+_ELLIPSES = {"…": re.compile("…(?<=[!?]…)"), "..": re.compile(r"\.\.(?<=[!?]\.\.)\.*")}
 _MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
 
 _OPENERS = "「『（(“«"
@@ -176,28 +182,37 @@ def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) ->
     """Return a string of lines, as in `sentence_joins`: joining removes line breaks, cutting adds
     some.
     """
-    pieces = (_segment(text, code) for text in texts)
-    lines = join("\n\n".join(map("\n".join, pieces)), joins)
+    text = "\n".join(texts)
+    shown = _shown(text)
+    shown_texts = texts if shown == text else shown.split("\n")
+    paragraphs: list[str] = []
+    for text, shown in zip(texts, shown_texts, strict=True):
+        pieces = segment(code, shown)
+        if shown != text:
+            pieces = _same_lines([text], "\n".join(pieces))
+        paragraphs.append("\n".join(pieces))
+    lines = join("\n\n".join(paragraphs), joins)
     return cut(lines, code, document, lambda quotation: _lines([quotation], code, document, joins))
 
 
-def _segment(text: str, code: str) -> list[str]:
-    """Return the pieces of a paragraph that sentencex finds.
+def _shown(text: str) -> str:
+    """Return paragraphs, a line each, as sentencex cuts them best; their lengths stay.
 
     It would begin a sentence with each item of a list, and end it with the next or the paragraph.
     So it is shown a capital letter where an item begins, or what it takes for one.
     """
-    shown = text
+    # Single characters first, which are found faster than any of a set.
     if "(" in text:
-        shown = _LAST_IN_BRACKETS.sub(r"\1Q", _ITEM.sub("Q", text))
-    if "…" in text or ".." in text:
-        shown = _ELLIPSIS_BEHIND_MARK.sub(lambda dots: "!" * len(dots[0]), shown)
+        text = _LAST_IN_BRACKETS.sub(r"\1Q", _ITEM.sub("Q", text))
+        text = _BRACKET_OF_ITS_OWN.sub(r"Q\1.", text)
+    for dots, behind_mark in _ELLIPSES.items():
+        if dots in text:
+            text = behind_mark.sub(lambda ellipsis: "!" * len(ellipsis[0]), text)
     if "//" in text:
-        shown = _MARK_IN_URL.sub(r"\1_", shown)
-    if _BULLET.match(text):
-        shown = f"Q{shown[1:]}"
-    pieces = segment(code, shown)
-    return pieces if shown == text else _same_lines([text], "\n".join(pieces))
+        text = _MARK_IN_URL.sub(r"\1_", text)
+    if not text.isascii() and any(bullet in text for bullet in _BULLETS):
+        text = _BULLET.sub("Q", text)
+    return text
 
 
 def _same_lines(texts: list[str], lines: str) -> list[str]:
