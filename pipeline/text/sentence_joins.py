@@ -41,6 +41,7 @@ _LONGEST_ABBREVIATED = 60
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 _OPENING = "[«„“\"'‘"
 _PARTS = re.compile("[-.–'’]")
+_ROMAN = re.compile(r"[IVXLC]+\b")
 _LAST_WORD = re.compile(r"([^\W\d_]+)\. ?$")
 _NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
 _ABBREVIATING = (".", "․", "۔")
@@ -117,7 +118,8 @@ def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
     abbreviations = ABBREVIATIONS.get(code, frozenset())
     before_foreign = language_abbreviations(code)
-    before_capitals = BEFORE_CAPITALS if code == "en" else before_foreign
+    before_numbers = BEFORE_NUMBERS.get(code, frozenset())
+    before_capitals = BEFORE_CAPITALS if code == "en" else before_foreign | before_numbers
     patterns = [rule for rule in JOINS if rule.holds_in(code)]
     # What all joins have in common: no capital follows, or a short line precedes, or one that does
     # not end with a word of several letters, or ends with one of the language's lists. It begins
@@ -141,7 +143,7 @@ def join_rules_of(code: str) -> JoinRules:
         abbreviations=abbreviations,
         before_capitals=before_capitals,
         before_foreign=before_foreign,
-        before_numbers=BEFORE_NUMBERS.get(code, frozenset()),
+        before_numbers=before_numbers,
         final_words=FINAL_WORDS.get(code, frozenset()),
         no_ends=tuple(NO_ENDS.get(code, "")),
         years_end=code in YEARS_END,
@@ -216,7 +218,8 @@ def _matches(before: str, following: str, lines: str, position: int, rules: Join
     """Return whether a pattern matches at a break; `position` is where it is in `lines`."""
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
     first = following[:1]
-    listed = rules.before_numbers if first.isdigit() else rules.before_foreign
+    is_number = first.isdigit() or _ROMAN.match(following) is not None
+    listed = rules.before_numbers if is_number else rules.before_foreign
     if listed and first.isascii():
         last_word = _LAST_WORD.search(before)
         if last_word and last_word[1].lower() in listed:
