@@ -26,13 +26,13 @@ _LONGEST_ITEM = 60
 # "as was known.[174]", pasted from another page with its number; not the index of a list in a
 # program ("names[0]", "names[2] = 5") nor of a variable ("E[1]").
 _REFERENCE_MARK = re.compile(
-    r"\[(?:(?<=[^\W\d_]{2}\[)|(?<=[.,;:!?)\]”\"’»。、，！？։՝।॥۔؟]\[))"
+    r"\[(?:(?<=[^\W\d_]{2}\[)|(?<=[.,;:!?)\]”\"’»。、，！？։՝।॥۔؟]\[)|(?<=[.!?»”।॥۔؟։] \[))"
     r"(?!0\])\d{1,3}\](?:\[(?!0\])\d{1,3}\])*(?![A-Za-z0-9_]|\.\w| ?[-=+*/<>])"
 )
 
 
 # Only with its semicolon, as in MediaWiki: "Black&section" is a name.
-_ENTITY = re.compile(r"&(?:#[0-9]{1,10}+;|#[xX][0-9a-fA-F]{1,8}+;|[A-Za-z][A-Za-z0-9]{1,32}+;)")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,40}+;|#[xX][0-9a-fA-F]{1,40}+;|[A-Za-z][A-Za-z0-9]{1,32}+;)")
 
 
 def resolve_entities(text: str) -> str:

@@ -286,11 +286,15 @@ class _Structures:
         if PARAGRAPH_BREAK in label:
             # A link ends with its paragraph: these brackets belong to two different links.
             return f"{target} {label}"
-        # With several labels MediaWiki shows the last; without one, the target.
-        shown = label.rpartition("|")[2] if pipe else ""
+        if address := _ADDRESS.match(target):  # "[[http://x.org the site]]": brackets are text
+            words = f"{target}{pipe}{label}"[address.end() :].strip()
+            return f"&#91;{words}&#93;" if words else REMOVED
+        shown = label
+        if "''" in shown:
+            shown = _without_emphasis(shown)
         if not shown and ":" in target and _INTERLANGUAGE.match(target):
             return self._drop("files_and_categories", index, close, REMOVED)
-        shown = shown or target.lstrip(":#")
+        shown = shown or target.lstrip(":#").replace("'", "&#39;")
         if ":" in shown and self._is_dropped(shown):
             # "See also [[:Category:Towns]]." is not a sentence of the article.
             return self._drop("files_and_categories", index, close, GAP)
@@ -393,14 +397,17 @@ _DROPPED_LINE = re.compile(
     r"[\x01-\x03]*+[*#:;|!=][^\n]*+"
     r"|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)|\}{1,2}[ \t]*+(?=\n|\Z)))"
 )
-# "[https://example.org the label]"; without a label it is a footnote.
+# "[https://example.org the label]"; without a label it is a footnote. It ends at marks of italics.
+_ADDRESS = re.compile(
+    r"(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)(?:[^\s\[\]<>\"']|'(?!')){0,2000}+"
+)
 _EXTERNAL_LINK = re.compile(
-    r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+"
+    rf"\[{_ADDRESS.pattern}"
     r"([^\[\]\n]{0,1000}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,1000}+){0,4}+)\]"
 )
 # Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
-# one letter.
-_ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
+# one letter, or any.
+_ELISIONS = tuple(re.compile(rf"'''(?<={before}''')(?!')") for before in (r"\W\w", r"\w", r"\W"))
 # "__NOTOC__", not "__init__" nor "__FILE__"; in other scripts they have translated names.
 _BEHAVIOUR_SWITCH = re.compile(
     rf"__(?:{'|'.join(NAMES.behaviour_switches)}|(?![a-z]*__)[^\W\d_]{{3,40}}+)__", re.IGNORECASE

@@ -84,34 +84,34 @@ def _date(arguments: Arguments, language: str) -> str | None:
 
     Ages, which such templates also show, are left out.
     """
-    first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
+    first, month, last, hour, minute, second = (arguments.get(key, "") for key in "123456")
     day_first = arguments.get("df", "").lower() in _YES or month == "dmy"
     if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
         first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
     if not month or " " in first:
         return first or None
+    months = [name[:3].lower() for name in NAMES.formats["en"].months]
+    if month[:3].lower() in months:  # it may be short: "Sept"
+        month = str(months.index(month[:3].lower()) + 1)
     date = format_date(first, month, last, language, day_first=day_first)
     if not date and month.isdecimal():
         return None
     date = date or f"{first} {month} {last}".strip()
     if language == "fr" and date.startswith("1 "):
         date = f"1er{date[1:]}"
+    if minute.isdecimal() and not second and language == "en":  # not a second date
+        date = f"{hour}:{minute}, {date}"
     return date
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
-    """Words of ``as of|2013|June|8``: the month is a number or an English word."""
+    """Words of ``as of|2013|June|8``."""
     if arguments.get("alt"):
         return arguments["alt"]
     preposition = "since" if arguments.get("since") else "as of"
     if language != "en":
         return None
-    arguments = {"df": "y", **arguments}
-    months = [name[:3] for name in NAMES.formats["en"].months]
-    month = arguments.get("2", "")[:3].capitalize()  # it may be short: "Sept"
-    if month in months:
-        arguments["2"] = str(months.index(month) + 1)
-    date = _date(arguments, language)
+    date = _date({"df": "y", **arguments}, language)
     if not date:
         return None
     if not arguments.get("lc"):
@@ -154,6 +154,17 @@ def _ordinal(arguments: Arguments, language: str) -> str | None:
     if number[-2:] in ("11", "12", "13"):
         ending = "th"
     return number + ending
+
+
+def _season(arguments: Arguments, language: str) -> str | None:
+    """Words of ``NBA Year|1999``: "1999–00"."""
+    year = arguments.get("1", "")
+    return f"{year}–{(int(year) + 1) % 100:02}" if year.isdecimal() else None
+
+
+def _sic(arguments: Arguments, language: str) -> str:
+    words = arguments.get("1", "") + arguments.get("2", "")
+    return words if arguments.get("hide") else f"{words} &#91;sic&#93;"
 
 
 def _raised(arguments: Arguments, language: str) -> str:
@@ -259,6 +270,9 @@ RULES: dict[str, Renderer] = {
     "date": _date,
     "joined": partial(_joined, ""),
     "ordinal": _ordinal,
+    "season": _season,
+    "sic": _sic,
+    "first_word": lambda arguments, language: arguments.get("1", "").partition(" ")[0],
     "language_text": language_text,
     "last_argument": _last_argument,
     "listed": partial(_joined, ", "),

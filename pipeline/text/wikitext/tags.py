@@ -2,6 +2,8 @@
 
 import re
 
+from ..fragments import resolve_entities
+from ..sentence_rules import LOWER_CASE
 from .formulas import formula_text, raised
 from .repair import (
     GAP,
@@ -14,14 +16,14 @@ from .repair import (
 
 _NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {
-    **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
+    **dict.fromkeys(("ref", "templatestyles", "indicator", "includeonly", "rt", "rp"), REMOVED),
     **dict.fromkeys(("math", "chem", "ce", "hiero", "score", "graph"), GAP),
     # What is struck out is no longer said.
     **dict.fromkeys(("s", "strike", "del"), GAP),
     **dict.fromkeys(("gallery", "pre", "syntaxhighlight", "source", "timeline"), REMOVED_BLOCK),
     **dict.fromkeys(("mapframe", "imagemap", "templatedata", "inputbox"), REMOVED_BLOCK),
     **dict.fromkeys(("categorytree", "table", "ul", "ol", "dl"), REMOVED_BLOCK),
-    **dict.fromkeys(("references", "includeonly"), PARAGRAPH_BREAK),
+    "references": PARAGRAPH_BREAK,
     "maplink": MISSING,
 }
 _BLOCKS = frozenset(("p", "div", "center", "blockquote", "poem", "hr"))
@@ -39,7 +41,10 @@ TAG_NAMES = frozenset((*_DROPPED_ELEMENTS, *_BREAKING_TAGS, *_STRIPPED_TAGS.spli
 """All that MediaWiki takes for a tag; another name in angle brackets is text, as in "List<T>"."""
 
 # A comment, or a tag: "/" if it closes, its name, its attributes. "<" alone is text, as in "a < b".
-_TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
+_TAG = re.compile(
+    r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)"
+    r"([^<>\"]{0,2000}+(?:\"[^\"\n]{0,300}\"(?=\s{0,9}/?>))?+[^<>]{0,2000}+)>)"
+)
 _CLOSING_TAGS = {
     name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
     for name in (*_DROPPED_ELEMENTS, "nowiki", "span", "sup")
@@ -54,6 +59,8 @@ _PLAIN_CHEMISTRY = re.compile(r"[A-Za-z0-9()\[\],]{1,80}")
 _LONGEST_EXPONENT = 1000
 _MATHEMATICAL = re.compile(r"[-−–]|\{\{(?:mvar|math|var|val)\|")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}<>|*#=:;!'_&-]")
+# What goes on behind a box in its midst lacks its beginning.
+_TORN = re.compile(rf"(?:</[a-zA-Z]{{1,20}}>){{0,9}} ?[{LOWER_CASE}]")
 
 
 def resolve_tags(text: str, dropped: Dropped) -> str:
@@ -170,7 +177,8 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     if name == "q":
         return '"', end
     if name in _BREAKING_TAGS:
-        return PARAGRAPH_BREAK, end
+        is_torn = match[1] and _TORN.match(text, end)
+        return PARAGRAPH_BREAK + (GAP if is_torn else ""), end
     attributes = match[3]
     opens = not match[1] and not attributes.endswith("/")
     if not opens and name in ("ref", "maplink"):
@@ -203,7 +211,7 @@ def _element(name: str, attributes: str, content: str) -> str:
     if name == "span":
         return ""
     if name == "nowiki":
-        return _as_entities(content)
+        return _as_entities(resolve_entities(content))
     if name == "math":
         return formula_text(content) or GAP
     if name in ("chem", "ce") and _PLAIN_CHEMISTRY.fullmatch(content):
