@@ -15,7 +15,7 @@ from .execution.runner import ShowProgress, check_runner, run_on_beam, run_plann
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
-from .storage.state import clear_stage, refuse_other_files
+from .storage.state import MANIFEST, begun_in, clear_stage, refuse_foreign
 from .vocabulary.pipeline import VocabularyStage
 
 
@@ -62,7 +62,9 @@ def make_corpus(
         # All three from the start: another command must not write to a later one in the meantime.
         for stage in stages:
             locks.enter_context(locked(stage.output))
-            refuse_other_files(stage.output)
+            is_ours = storage.exists(storage.join(stage.output, MANIFEST))
+            if not is_ours and not begun_in(stage.output):
+                refuse_foreign(stage.output)
         if options.overwrite:
             # Not by the pipeline: a runner that lost a worker may open a stage again.
             for stage in stages:

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -130,51 +131,44 @@ _WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def find_files(pattern: str) -> dict[str, int]:
-    """Return the size in bytes of each file that `pattern` (a file, a folder, or a glob of either)
-    names, sorted by path, without hidden ones.
-    """
+    """Return the sizes of `list_files`."""
     sizes, _ = list_files(pattern)
     return sizes
 
 
 def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Return what `find_files` does, and the reason for each path that it leaves out.
+    """Return the size in bytes of each file that `pattern` (a file, a folder, or a glob of either)
+    names, sorted by path, and the reason for each path that is left out.
 
     The reasons are ``hidden_files`` and ``linked_folders`` (one for all below them),
     ``special_files`` (pipes and devices), ``broken_link`` and ``unreadable_folder``.
     """
+    sizes = {}
+    left_out = {}
     if is_remote(pattern):
-        return _list_remote_files(pattern)
+        root = glob_root(pattern)
+        # Without a wildcard it is a file, or else a folder, which is listed below.
+        if root == pattern:
+            kind, num_bytes = stat_remote(pattern)
+            if kind == "File":
+                return {pattern: num_bytes}, {}
+        matches = _glob_expression(pattern).fullmatch
+        for path, num_bytes in list_remote(root, recursive=True).items():
+            if not matches(path):
+                continue
+            if "/." in f"/{path.removeprefix(root)}":
+                left_out[path] = HIDDEN
+            else:
+                sizes[path] = num_bytes
+        return sizes, left_out
     names = [pattern]
     if not os.path.exists(pattern):  # a file's own name may contain the characters of a glob
         names = local_glob.glob(pattern, recursive=True)
-    sizes = {}
-    left_out = {}
     for path, reason in sorted(below for name in names for below in _paths_below(name)):
         if reason:
             left_out[path] = reason
         else:
             sizes[path] = os.path.getsize(path)
-    return sizes, left_out
-
-
-def _list_remote_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
-    root = glob_root(pattern)
-    # Without a wildcard it is a file, or else a folder, which is listed below.
-    if root == pattern:
-        kind, num_bytes = stat_remote(pattern)
-        if kind == "File":
-            return {pattern: num_bytes}, {}
-    matches = _glob_expression(pattern).fullmatch
-    sizes = {}
-    left_out = {}
-    for path, num_bytes in list_remote(root, recursive=True).items():
-        if not matches(path):
-            continue
-        if _is_hidden(path.removeprefix(root)):
-            left_out[path] = HIDDEN
-        else:
-            sizes[path] = num_bytes
     return sizes, left_out
 
 
@@ -234,10 +228,6 @@ def _glob_expression(pattern: str) -> re.Pattern[str]:
     return re.compile(f"{expression}(/.*)?", re.S)
 
 
-def _is_hidden(path: str) -> bool:
-    return any(name.startswith(".") for name in path.split("/"))
-
-
 def has_wildcard(pattern: str) -> bool:
     """Tell whether a path is a glob."""
     return local_glob.has_magic(pattern)
@@ -245,11 +235,4 @@ def has_wildcard(pattern: str) -> bool:
 
 def glob_root(pattern: str) -> str:
     """Return the folder of a glob above its first wildcard; any other path as it is."""
-    if not has_wildcard(pattern):
-        return pattern
-    root = []
-    for name in pattern.split("/"):
-        if has_wildcard(name):
-            break
-        root.append(name)
-    return "/".join(root)
+    return "/".join(takewhile(lambda name: not has_wildcard(name), pattern.split("/")))

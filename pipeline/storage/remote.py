@@ -135,16 +135,7 @@ def open_remote(path: str) -> BinaryIO:
     """Open a remote file for reading bytes; seekable, never decompressed."""
     filesystem, name = _connect(path)
     with _errors_in_a_line(path):
-        return read_by_ranges(filesystem.open_input_file(name), path)
-
-
-def read_by_ranges(file: "NativeFile", path: str) -> BinaryIO:
-    """Return a file object that fetches ranges of a remote file; errors name its `path`.
-
-    Scattered reads fetch little more than what is read, and sequential ones up to
-    `MAX_READ_AHEAD_BYTES` at a time.
-    """
-    reader = _RemoteReader(file, path)
+        reader = _RemoteReader(filesystem.open_input_file(name), path)
     return cast(BinaryIO, io.BufferedReader(reader, MIN_FETCH_BYTES))
 
 
@@ -155,12 +146,13 @@ def remote_version(file: BinaryIO) -> str | None:
     reader = getattr(file, "raw", None)
     if not isinstance(reader, _RemoteReader):
         return None
-    return str(sorted(reader.metadata().items()))
+    with _errors_in_a_line(reader.path):
+        return str(sorted(reader.file.metadata().items()))
 
 
 class _RemoteReader(io.RawIOBase):
     """Reads a remote file by ranges: exactly what is asked for after a seek, ever more while
-    reading on.
+    reading on, up to `MAX_READ_AHEAD_BYTES`.
 
     The last range fetched is kept::
 
@@ -169,8 +161,8 @@ class _RemoteReader(io.RawIOBase):
     """
 
     def __init__(self, file: "NativeFile", path: str) -> None:
-        self._file = file
-        self._path = path
+        self.file = file
+        self.path = path
         self._size = file.size()
         self._position = 0
         self._start = 0
@@ -219,15 +211,11 @@ class _RemoteReader(io.RawIOBase):
         num_bytes = min(num_bytes, self._size - self._position)
         if num_bytes <= 0:
             return b""
-        with _errors_in_a_line(self._path):
-            return self._file.read_at(num_bytes, self._position)
-
-    def metadata(self) -> dict[str, Any]:
-        with _errors_in_a_line(self._path):
-            return self._file.metadata()
+        with _errors_in_a_line(self.path):
+            return self.file.read_at(num_bytes, self._position)
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
         super().close()
 
 
@@ -312,21 +300,15 @@ def download(path: str, local: str) -> None:
         if not info.is_file:
             raise FileNotFoundError(path)
         modified_ns = info.mtime_ns or 0
-        if _is_copy(local, info.size, modified_ns):
-            return
+        if os.path.isfile(local):
+            status = os.stat(local)
+            if (status.st_size, status.st_mtime_ns) == (info.size, modified_ns):
+                return
         os.makedirs(os.path.dirname(local), exist_ok=True)
         fs.copy_files(
             name, local, filesystem, fs.LocalFileSystem(), chunk_size=MAX_READ_AHEAD_BYTES
         )
     os.utime(local, ns=(modified_ns, modified_ns))
-
-
-def _is_copy(local: str, num_bytes: int, modified_ns: int) -> bool:
-    """Return whether a local file has the size and the time that `download` gave its copy."""
-    if not os.path.isfile(local):
-        return False
-    status = os.stat(local)
-    return (status.st_size, status.st_mtime_ns) == (num_bytes, modified_ns)
 
 
 def upload(local: str, path: str) -> None:

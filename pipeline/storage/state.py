@@ -310,12 +310,6 @@ def clear_stage(path: str) -> None:
     OutputDirectory(path).remove(*stage_files, WORK, MANIFEST)
 
 
-def refuse_other_files(path: str) -> None:
-    """Raise `UserError` if the directory `path` has files, but no stage has begun in it."""
-    if not storage.exists(storage.join(path, MANIFEST)) and not begun_in(path):
-        refuse_foreign(path)
-
-
 def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
     """Raise `UserError` if a directory has files or folders that are neither hidden nor named like
     `but`.

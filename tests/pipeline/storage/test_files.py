@@ -9,7 +9,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -128,6 +127,11 @@ def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.Monke
     assert storage.read_bytes(f"{folder}/long") == content
 
 
+def read_by_ranges(file: Any) -> io.BufferedReader:
+    reader = remote._RemoteReader(file, "s3://bucket/key")
+    return io.BufferedReader(reader, remote.MIN_FETCH_BYTES)
+
+
 class CountedFile:
     """A stand-in for a remote file that counts what is fetched."""
 
@@ -146,7 +150,6 @@ class CountedFile:
 
 
 def test_scattered_reads_fetch_little_and_sequential_ones_ever_more():
-    read_by_ranges: Any = partial(remote.read_by_ranges, path="s3://bucket/file")
     scattered, sequential = CountedFile(1 << 30), CountedFile(256 << 20)
     with read_by_ranges(scattered) as file:
         for offset in range(0, 1 << 30, 1 << 27):
@@ -306,28 +309,6 @@ def test_a_folder_that_another_process_removes_too_is_removed(
     monkeypatch.setattr(os, "unlink", unlink_after_another)
     storage.remove(str(tmp_path / "folder"))
     assert not (tmp_path / "folder").exists()
-
-
-@pytest.mark.slow
-def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
-    for name in ("b.txt", "a.txt", ".hidden.txt", "sub/c.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    found = [
-        Path(path).relative_to(tmp_path).as_posix() for path in storage.find_files(str(tmp_path))
-    ]
-    assert found == ["a.txt", "b.txt", "sub/c.txt"]
-
-
-def test_a_kill_while_writing_leaves_nothing(tmp_path: Path):
-    path = tmp_path / "a"
-    with (
-        pytest.raises(KeyboardInterrupt),
-        write_file(str(path)) as file,
-    ):
-        file.write(b"half")
-        raise KeyboardInterrupt
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_removing_a_path_below_a_file_does_nothing(tmp_path: Path):
@@ -498,7 +479,7 @@ def test_a_store_that_fails_while_it_is_read_is_one_line():
 
     failing: Any = Failing(100)
     message = r"^s3://bucket/key: the store cannot be reached\. [^\n]+\.$"
-    with remote.read_by_ranges(failing, "s3://bucket/key") as file:
+    with read_by_ranges(failing) as file:
         with pytest.raises(RunError, match=message):
             file.read(10)
         with pytest.raises(RunError, match=message):
