@@ -43,7 +43,7 @@ COUNTED = {
     ),
     "rows_with_empty_columns": (
         "row",
-        "{} without a value in a column that an option names, for example {first}",
+        "{} without a value in a column that is asked for, for example {first}",
     ),
     "tables_of_sentences": (
         "table",

@@ -138,6 +138,20 @@ class Columns:
         values = [str(value) for value in values_at(row, name) if value is not None]
         return normalise(" ".join(values))
 
+    def read_language(self, row: Mapping[str, object]) -> str:
+        """Return the code of a row's language; "" if the column holds none."""
+        code = self.read(row, self.language)
+        return code if _LANGUAGE.fullmatch(code) else ""
+
+
+INGESTED = Columns(
+    text=("sentences",),
+    id="doc_id",
+    language="language",
+    source="source",
+)
+"""Those of documents that `ingest` wrote."""
+
 
 def outermost(name: str) -> str:
     """Return the column of a table in which another lies: ``payload`` of ``payload.body``."""
@@ -173,17 +187,26 @@ def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
     if index < 0:
         return None
     kind = schema.field(index).type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_dictionary(kind):
+    if is_list_type(kind):
+        kind = kind.value_type
+    if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if not inner:
         return kind
     return type_at(kind, inner) if pa.types.is_struct(kind) else None
 
 
+def is_list_type(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds lists."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds text."""
+    """Return whether a column of this type holds text, or nothing: so pandas and others write the
+    part of a table in which all texts are missing.
+    """
     is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return is_string or pa.types.is_string_view(kind)
+    return is_string or pa.types.is_string_view(kind) or pa.types.is_null(kind)
 
 
 def partition_of(path: str) -> dict[str, str]:
@@ -243,6 +266,9 @@ def row_documents(
     rows that are documents hold a sentence each, and, if the user named the columns,
     ``rows_with_empty_columns``.
     """
+    if table.columns is INGESTED:
+        yield from _ingested_documents(rows, table, counters)
+        return
     if table.documents == "sentence":
         yield from _joined_documents(rows, table, counters)
         return
@@ -264,6 +290,39 @@ def row_documents(
             articles = []
             num_characters = 0
     yield from _documents(articles, table, counters)
+
+
+def _ingested_documents(
+    rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents that `ingest` wrote, in their sentences."""
+    columns = table.columns
+    for number, row in rows:
+        sentences = list(filter(None, row["sentences"] or ()))
+        if not "".join(sentences).isprintable():
+            sentences = list(filter(None, map(normalise, sentences)))
+        if not sentences:
+            counters.note("rows_without_text", table.location(number))
+            continue
+        empty = ", ".join(name for name, value in row.items() if value is None)
+        if empty:
+            counters.note("rows_with_empty_columns", f"{table.location(number)}: {empty}")
+        source = _printable(row["source"]) or table.source
+        doc_id = _printable(row["doc_id"]) or f"{table.stem}#{number}"
+        yield RawDocument(
+            id=doc_id.removeprefix(f"{source}:"),
+            source=source,
+            title=_printable(row["title"]),
+            language=columns.read_language(row),
+            paragraphs=sentences,
+            is_cut=True,
+        )
+
+
+def _printable(value: str | None) -> str:
+    """Return a text as it is, normalised only if it has controls; "" for None."""
+    value = value or ""
+    return value if value.isprintable() else normalise(value)
 
 
 class _Row(NamedTuple):
@@ -311,9 +370,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     text = compose(text.replace(GAP, ""))
     is_extracted = wiki is not None or table.extracted
     is_gutenberg = not is_extracted and gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS])
-    language = columns.read(row, columns.language)
-    if not _LANGUAGE.fullmatch(language):
-        language = wiki_language
+    language = columns.read_language(row) or wiki_language
     if is_gutenberg:
         header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
         header = gutenberg.read_header(text[:header_end])

@@ -3,8 +3,7 @@
 Documents that `ingest` wrote stay as they are.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,7 +18,17 @@ from ..errors import UserError
 from ..schemas import DOCUMENTS
 from . import hub
 from .records import Input, InputRange, RawDocument
-from .rows import Columns, Table, is_text, outermost, row_documents, type_at, with_partition
+from .rows import (
+    INGESTED,
+    Columns,
+    Table,
+    is_list_type,
+    is_text,
+    outermost,
+    row_documents,
+    type_at,
+    with_partition,
+)
 from .streams import LONGEST_LINE_BYTES, TEXT_ALLOWANCE, counted_damage, decode, is_bomb
 
 RANGE_BYTES = 1 << 24
@@ -29,6 +38,9 @@ BATCH_BYTES = 1 << 24
 # As of lines: a longer text is not a real document.
 LONGEST_ROW_BYTES = LONGEST_LINE_BYTES
 BUFFER_BYTES = 1 << 20
+# Of a dictionary: an index into it, and the headers of the pages of indices.
+_BYTES_OF_INDEX = 4
+_BYTES_OF_HEADERS = 1000
 SETS_OF_SENTENCES = ("bookcorpus/bookcorpus",)
 """Data sets of the Hub whose rows are a sentence each, joined unless the user says otherwise."""
 
@@ -50,8 +62,7 @@ def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[Inpu
         return file._replace(format=DAMAGED_FILE).as_one_range()
     if damage.bad:
         raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
-    if not _is_ingested(schema):
-        _columns_to_read(schema, file.path, Columns.of(config))
+    _columns_to_read(schema, file.path, _columns_of(schema, config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
@@ -60,6 +71,20 @@ def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[Inpu
             num_bytes = 0
         num_bytes += metadata.row_group(group).total_byte_size
     return file.cut(starts)
+
+
+class _Expansion:
+    """The bytes of the texts of a file, and of what they were compressed to."""
+
+    num_compressed = 0
+    num_bytes = 0
+
+    @property
+    def is_bomb(self) -> bool:
+        """Whether rows share texts beyond measure: a dictionary of one long text and the numbers of
+        its rows take a thousand bytes, the rows gigabytes.
+        """
+        return is_bomb(self.num_compressed, self.num_bytes, TEXT_ALLOWANCE)
 
 
 def read_table(
@@ -76,76 +101,81 @@ def read_table(
     stem = name
     if name.lower().endswith(".parquet"):
         stem = name[: -len(".parquet")]
-    columns = Columns.of(config)
+    metadata = pq.read_metadata(file)
+    schema = metadata.schema.to_arrow_schema()
+    columns = _columns_of(schema, config)
+    names = _columns_to_read(schema, input_range.path, columns)
     table = Table(
         name=name, stem=stem, source="parquet", columns=columns, documents=config.documents
     )
+    expansion = _Expansion()
+    first_row = 0
+    # Groups before the range are not read, but their rows count: rows are numbered in the file.
+    for group in range(input_range.stop or metadata.num_row_groups):
+        if group >= input_range.start:
+            batches = _group_batches(file, metadata, group, names, expansion)
+            location = f"{name}, row group {group}"
+            numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
+            rows = _rows(numbered, table, counters, expansion)
+            yield from row_documents(with_partition(rows, input_range.path), table, counters)
+            if expansion.is_bomb:
+                return
+        first_row += metadata.row_group(group).num_rows
+
+
+def _group_batches(
+    file: BinaryIO,
+    metadata: pq.FileMetaData,
+    group: int,
+    names: list[str],
+    expansion: _Expansion,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a row group, a few at a time.
+
+    A column whose values all lie in a dictionary stays so: a few long texts may be those of many
+    rows.
+    """
+    row_group = metadata.row_group(group)
+    in_dictionary: list[str] = []
+    for chunk in map(row_group.column, range(row_group.num_columns)):
+        column = chunk.path_in_schema
+        if column not in names and outermost(column) not in names:
+            continue
+        expansion.num_compressed += chunk.total_compressed_size
+        if chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
+            num_dictionary_bytes = chunk.data_page_offset - chunk.dictionary_page_offset
+            num_other_bytes = chunk.total_compressed_size - num_dictionary_bytes
+            if num_other_bytes <= _BYTES_OF_INDEX * chunk.num_values + _BYTES_OF_HEADERS:
+                in_dictionary.append(column)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(
-        file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
+        file,
+        metadata=metadata,
+        read_dictionary=in_dictionary,
+        pre_buffer=False,
+        buffer_size=BUFFER_BYTES,
+        page_checksum_verification=True,
     )
-    schema = parquet.schema_arrow
-    first_row = 0
-    stop = input_range.stop
-    if stop is None:
-        stop = parquet.num_row_groups
-    if _is_ingested(schema):
-        for group in range(input_range.start, stop):
-            yield from _read_ingested(parquet, group, f"{name}, row group {group}", counters)
-        return
-    names = _columns_to_read(schema, input_range.path, columns)
-    # Groups before the range are not read, but their rows count: rows are numbered in the file.
-    for group in range(stop):
-        metadata = parquet.metadata.row_group(group)
-        if group >= input_range.start:
-            # `iter_batches` counts rows only: a few books are as large as thousands of abstracts.
-            fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
-            num_rows = min(BATCH_ROWS, fitting_rows + 1)
-            batches = parquet.iter_batches(num_rows, row_groups=[group], columns=names)
-            num_compressed = 0
-            for chunk in map(metadata.column, range(metadata.num_columns)):
-                column = chunk.path_in_schema
-                if column in names or outermost(column) in names:
-                    num_compressed += chunk.total_compressed_size
-            location = f"{name}, row group {group}"
-            numbered = _numbered(
-                batches, first_row, "unreadable_row_group", location, counters, num_compressed
-            )
-            rows = with_partition(_rows(numbered, table, counters), input_range.path)
-            yield from row_documents(rows, table, counters)
-        first_row += metadata.num_rows
+    # `iter_batches` counts rows only: a few books are as large as thousands of abstracts.
+    fitting_rows = BATCH_BYTES * row_group.num_rows // max(row_group.total_byte_size, 1)
+    num_rows = min(BATCH_ROWS, fitting_rows + 1)
+    yield from parquet.iter_batches(num_rows, row_groups=[group], columns=names)
 
 
-def _is_ingested(schema: pa.Schema) -> bool:
-    """Return whether a Parquet file has the columns of documents."""
-    return all(
-        name in schema.names and schema.field(name).type.equals(DOCUMENTS.field(name).type)
-        for name in DOCUMENTS.names
-    )
-
-
-def _read_ingested(
-    parquet: pq.ParquetFile, group: int, location: str, counters: Counters
-) -> Iterator[RawDocument]:
-    """Yield the documents of a row group, in their sentences; a damaged one is counted
-    (``unreadable_row_group``).
+def _columns_of(schema: pa.Schema, config: IngestConfig) -> Columns:
+    """Return the columns to read: of documents that `ingest` wrote their own, whatever the forms of
+    strings and lists in which Polars, pandas or `datasets` keep them.
 
     So a corpus grows: yesterday's documents and today's files give the documents that all the files
     would give, for a document's place, its split and which of two equal texts stays depend on its
     id.
     """
-    with counted_damage("unreadable_row_group", location, counters):
-        batches = parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=DOCUMENTS.names)
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield RawDocument(
-                    id=row["doc_id"].removeprefix(f"{row['source']}:"),
-                    source=row["source"],
-                    title=row["title"],
-                    language=row["language"],
-                    paragraphs=row["sentences"],
-                    is_cut=True,
-                )
+    for name in DOCUMENTS.names:
+        kind = type_at(schema, name)
+        is_list = name in schema.names and is_list_type(schema.field(name).type)
+        if kind is None or not is_text(kind) or is_list != (name == "sentences"):
+            return Columns.of(config)
+    return INGESTED
 
 
 def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -170,7 +200,7 @@ def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> li
             schema = batch.schema
             break
     if schema is not None:
-        _columns_to_read(schema, data_set.name, Columns.of(config))
+        _columns_to_read(schema, data_set.name, _columns_of(schema, config))
     return ranges
 
 
@@ -188,6 +218,7 @@ def read_data_set(
     columns = Columns.of(config)
     names = None
     if data_set.schema:
+        columns = _columns_of(data_set.schema, config)
         names = _columns_to_read(data_set.schema, input_range.name, columns)
     for stem, batches in _shards(data_set, input_range, names, counters):
         table = Table(
@@ -219,28 +250,20 @@ def _shards(
     if data_set.is_on_disk:
         shard = rows.select(range(start, stop or len(rows)))
         location = f"{input_range.name}, shard 0"
-        batches = _small_batches(shard)
+        batches = _shard_batches(shard)
         yield data_set.part, _numbered(batches, start, "unreadable_shard", location, counters)
         return
     num_shards = rows.num_shards
     for index in range(start, stop or num_shards):
         shard = rows.shard(num_shards=num_shards, index=index)
         location = f"{input_range.name}, shard {index}"
-        numbered = _numbered(_small_batches(shard), 0, "unreadable_shard", location, counters)
+        numbered = _numbered(_shard_batches(shard), 0, "unreadable_shard", location, counters)
         yield f"{data_set.part}/{index}", numbered
 
 
-def _small_batches(shard: Any) -> Iterator[pa.RecordBatch]:
+def _shard_batches(shard: Any) -> Iterator[pa.RecordBatch]:
     for table in shard.iter(batch_size=BATCH_ROWS):
-        for batch in table.to_batches():
-            yield from cut_batch(batch)
-
-
-def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into parts of about `BATCH_BYTES`, for Python values take several times more."""
-    num_rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1) + 1
-    for first_row in range(0, batch.num_rows, num_rows):
-        yield batch.slice(first_row, num_rows)
+        yield from table.to_batches()
 
 
 def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str]:
@@ -271,79 +294,89 @@ def _numbered(
     damage: str,
     location: str,
     counters: Counters,
-    num_compressed: int | None = None,
 ) -> NumberedBatches:
-    """Yield the batches up to the first one that is damaged, which is counted as `damage`, or to
-    where they turn out to be a bomb (``compression_bomb``) if `num_compressed` bytes hold them.
-
-    A dictionary of one long text and the numbers of its rows take a thousand bytes, the rows
-    gigabytes.
-    """
-    num_bytes = 0
+    """Yield the batches up to the first one that is damaged, which is counted as `damage`."""
     with counted_damage(damage, location, counters):
-        for batch in map(_as_strings, batches):
-            num_bytes += batch.nbytes
-            if num_compressed is not None and is_bomb(num_compressed, num_bytes, TEXT_ALLOWANCE):
-                counters.skip("compression_bomb", f"{location}, from row {first_row}")
-                return
+        for batch in batches:
             yield first_row, batch
             first_row += batch.num_rows
 
 
 def _rows(
-    batches: NumberedBatches, table: Table, counters: Counters
+    batches: NumberedBatches,
+    table: Table,
+    counters: Counters,
+    expansion: _Expansion | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each row and its number; a row with too long a text is counted instead."""
+    """Yield each row and its number, up to where they turn out to be a bomb; a row with too long a
+    text is counted instead.
+    """
     for first_row, batch in batches:
         columns = _columns_to_read(batch.schema, table.name, table.columns)
-        numbers: Sequence[int] = range(first_row, first_row + batch.num_rows)
+        arrays = [_without_views(batch.column(name)) for name in columns]
         # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
-        num_bytes = np.zeros(batch.num_rows, dtype=np.int64)
-        for name in columns:
-            num_bytes += _bytes_of_rows(batch.column(name))
+        num_bytes = np.sum([_bytes_of_items(array) for array in arrays], axis=0)
+        if expansion:
+            expansion.num_bytes += int(num_bytes.sum())
+            if expansion.is_bomb:
+                counters.skip("compression_bomb", table.location(first_row))
+                return
         fits = num_bytes <= LONGEST_ROW_BYTES
-        if not fits.all():
-            for number in compress(numbers, ~fits):
-                counters.skip("oversized_row", table.location(number))
-            numbers = list(compress(numbers, fits))
-            batch = batch.filter(pa.array(fits))
-        values_by_column: list[list[Any]] = []
-        for name in columns:
-            column = batch.column(name)
-            try:
-                values_by_column.append(column.to_pylist())
-            except UnicodeDecodeError:  # becomes U+FFFD, and is counted
-                values: list[Any] = []
-                for number, scalar in zip(numbers, column, strict=True):
-                    values.append(_value(scalar, table.location(number), counters))
-                values_by_column.append(values)
-        for number, *values in zip(numbers, *values_by_column, strict=True):
-            yield number, dict(zip(columns, values, strict=True))
+        for row in np.flatnonzero(~fits):
+            counters.skip("oversized_row", table.location(first_row + int(row)))
+        numbers = [first_row + int(row) for row in np.flatnonzero(fits)]
+        if len(numbers) < len(fits):
+            arrays = [array.filter(pa.array(fits)) for array in arrays]
+        # In parts of about `BATCH_BYTES`, for Python values take several times more.
+        parts = np.cumsum(num_bytes[fits]) // BATCH_BYTES
+        starts = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist()]
+        for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
+            part = numbers[start:stop]
+            values = [
+                _values(array.slice(start, stop - start), table, part, counters) for array in arrays
+            ]
+            for number, *row in zip(part, *values, strict=True):
+                yield number, dict(zip(columns, row, strict=True))
 
 
-def _bytes_of_rows(column: pa.Array) -> np.ndarray:
-    """Return the bytes that each row of a column takes (int64); 0 for numbers."""
-    if pa.types.is_primitive(column.type):
-        return np.zeros(len(column), dtype=np.int64)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        lengths = pc.call_function("binary_length", [column]).fill_null(0)
-        return lengths.to_numpy(zero_copy_only=False)
-    num_bytes = np.zeros(len(column), dtype=np.int64)
-    for row in range(len(column)):
-        num_bytes[row] = column.slice(row, 1).nbytes
+def _values(array: pa.Array, table: Table, numbers: list[int], counters: Counters) -> list[Any]:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    try:
+        return array.to_pylist()
+    except UnicodeDecodeError:  # becomes U+FFFD, and is counted
+        values: list[Any] = []
+        for number, scalar in zip(numbers, array, strict=True):
+            values.append(_value(scalar, table.location(number), counters))
+        return values
+
+
+def _bytes_of_items(array: pa.Array) -> np.ndarray:
+    """Return the bytes of text that each item of an array takes (int64)."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        lengths = _bytes_of_items(array.dictionary)
+        indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return lengths[indices] if len(lengths) else np.zeros(len(array), np.int64)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        lengths = pc.call_function("binary_length", [array]).fill_null(0)
+        return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    num_bytes = np.zeros(len(array), np.int64)
+    if is_list_type(kind):
+        # Sums over the items of each list, by the differences of running sums.
+        sums = np.concatenate([[0], np.cumsum(_bytes_of_items(array.flatten()))])
+        lengths = pc.call_function("list_value_length", [array]).fill_null(0)
+        ends = np.cumsum(lengths.to_numpy(zero_copy_only=False))
+        num_bytes = np.diff(sums[ends], prepend=0)
+    if pa.types.is_struct(kind):
+        for field in array.flatten():
+            num_bytes += _bytes_of_items(field)
     return num_bytes
 
 
-def _as_strings(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows with strings for string views, which Arrow can neither filter nor
-    measure, and for strings in a dictionary (categories of pandas).
-    """
-    for index, field in enumerate(batch.schema):
-        is_dictionary = pa.types.is_dictionary(field.type) and is_text(field.type.value_type)
-        if is_dictionary or pa.types.is_string_view(field.type):
-            strings = batch.column(index).cast(pa.large_string())
-            batch = batch.set_column(index, field.name, strings)
-    return batch
+def _without_views(array: pa.Array) -> pa.Array:
+    """Return strings for string views, which Arrow can neither take from nor measure."""
+    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
 
 
 def _value(scalar: pa.Scalar, location: str, counters: Counters) -> Any:
@@ -351,6 +384,8 @@ def _value(scalar: pa.Scalar, location: str, counters: Counters) -> Any:
         return None
     if is_text(scalar.type):
         return decode(scalar.as_buffer().to_pybytes(), location, counters)
+    if isinstance(scalar, pa.DictionaryScalar):
+        return _value(scalar.value, location, counters)
     if isinstance(scalar, pa.StructScalar):
         return {name: _value(item, location, counters) for name, item in scalar.items()}
     if isinstance(scalar, pa.ListScalar):

@@ -90,8 +90,14 @@ def read_any_manifest(
         return manifest
     if unfinished_stage(directory):
         raise UserError(f"{directory} is unfinished: rerun the command that writes it; it resumes.")
-    fault = describe_absence(directory) or f"{directory} has no {MANIFEST}"
-    raise UserError(f"{fault}: give a directory written by {writer}.")
+    fault = describe_absence(directory)
+    advice = f"give a directory written by {writer}"
+    if not fault:
+        fault = f"{directory} has no {MANIFEST}"
+        # Documents that somebody filtered, perhaps.
+        if any(name.endswith(".parquet") for name in storage.file_sizes(directory)):
+            advice += "; `clozeworks ingest` reads Parquet, and keeps documents as they are"
+    raise UserError(f"{fault}: {advice}.")
 
 
 def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:

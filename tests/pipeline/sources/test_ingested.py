@@ -5,9 +5,12 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import datasets
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.documents.pipeline import IngestStage, ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.job import open_job
@@ -97,3 +100,54 @@ def test_a_damaged_shard_is_counted(tmp_path: Path):
     shard.write_bytes(damaged)
     with pytest.raises(UserError, match="unreadable row group"):
         ingest([str(documents)], str(tmp_path / "new"), CONFIG, ONE)
+
+
+ROW = {
+    "doc_id": "s:a  b",
+    "source": "s",
+    "language": "en",
+    "title": "T",
+    "sentences": ["It is.", "It was."],
+}
+
+
+def written(folder: Path, rows: list[dict[str, object]], **kinds: pa.DataType) -> str:
+    table = pa.Table.from_pylist(rows).append_column(
+        "__index_level_0__", pa.array(range(len(rows)))
+    )
+    for name, kind in kinds.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, name, table[name].cast(kind))
+    pq.write_table(table, folder / "part.parquet")
+    return str(folder / "part.parquet")
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.string()])
+def test_documents_that_were_filtered_elsewhere_are_documents(tmp_path: Path, kind: pa.DataType):
+    path = written(tmp_path, [ROW] * 3, doc_id=kind, title=kind, sentences=pa.large_list(kind))
+    found = list(read_documents(path))
+    assert [(document.source, document.id) for document in found] == [("s", "a  b")] * 3
+    assert [document.paragraphs for document in found] == [ROW["sentences"]] * 3
+    datasets.Dataset.from_list([ROW] * 3).save_to_disk(tmp_path / "saved")
+    assert list(read_documents(str(tmp_path / "saved"))) == found
+
+
+def test_nulls_and_controls_in_documents(tmp_path: Path):
+    rows = [{**ROW, name: None} for name in ROW]
+    rows.append({**ROW, "title": "\x1b[31mT", "sentences": ["It\x1b is.", None, "\u200b"]})
+    counters = Counters()
+    found = list(read_documents(written(tmp_path, rows), counters=counters))
+    assert [document.id for document in found] == ["part#0", "s:a  b", "a  b", "a  b", "a  b"]
+    assert (found[-1].title, found[-1].paragraphs) == ("[31mT", ["It is."])
+    assert counters.counts == {"rows_with_empty_columns": 4, "rows_without_text": 1}
+    assert counters.examples["rows_with_empty_columns"][0] == "part.parquet, row 0: doc_id"
+
+
+@pytest.mark.parametrize("per_row", [1, 50])
+def test_documents_of_one_long_sentence_are_a_bomb(tmp_path: Path, per_row: int):
+    sentence = "It goes on and on. " * 50_000
+    path = written(tmp_path, [{**ROW, "sentences": [sentence] * per_row}] * (100 // per_row))
+    counters = Counters()
+    found = list(read_documents(path, counters=counters))
+    assert sum(len(document.paragraphs) for document in found) < 30
+    assert counters.bad == {"compression_bomb": 1}

@@ -280,9 +280,22 @@ def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
     assert peak < 45_000_000
 
 
-def test_batches_of_long_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_of_many_rows_are_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = pa.array([f"{number} {PROSE}" for number in range(5)])
+    numbers = pa.array([row % 5 for row in range(100)], pa.int32())
+    path = written(
+        tmp_path, {"text": pa.DictionaryArray.from_arrays(numbers, texts).cast("string")}
+    )
+    expected = [document.paragraphs for document in read(path, Counters())]
+    assert len(expected) == 100
     monkeypatch.setattr(tables, "BATCH_BYTES", 1000)
-    batch = pa.RecordBatch.from_pydict({"text": [str(row) * 40 for row in range(100)]})
-    parts = list(tables.cut_batch(batch))
-    assert [row for part in parts for row in part.to_pylist()] == batch.to_pylist()
-    assert len(parts) > 5 and max(part.nbytes for part in parts) < 1300
+    assert [document.paragraphs for document in read(path, Counters())] == expected
+
+
+def test_a_part_in_which_all_texts_are_missing_is_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, {"text": pa.nulls(3), "id": [1, 2, 3]})
+    counters = Counters()
+    assert list(read(path, counters)) == [] and not counters.bad
+    assert counters.counts["rows_without_text"] == 3
