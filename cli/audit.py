@@ -107,7 +107,7 @@ def _print_checks(measured: "Audit") -> None:
 
 
 def _write_report(path: str, directory: str, measured: "Audit") -> None:
-    from ..pipeline.auditing.decode import instances_of_split
+    from ..pipeline.auditing.decode import read_instances, shards_of_split
     from ..pipeline.auditing.report import render_report
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.storage.directory import write_file
@@ -116,7 +116,7 @@ def _write_report(path: str, directory: str, measured: "Audit") -> None:
 
     manifest = read_manifest(directory, InstancesManifest)
     vocabulary = read_vocabulary(directory)
-    rows = instances_of_split(directory, manifest, "train", vocabulary)
+    rows = read_instances(shards_of_split(directory, manifest, "train"), vocabulary)
     page = render_report(directory, measured, list(islice(rows, NUM_EXAMPLES)))
     with write_file(path) as file:
         file.write(page.encode())

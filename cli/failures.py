@@ -16,6 +16,7 @@ EXTRAS = {
         "sentencex",
     ),
     "dask": ("dask", "distributed"),
+    "search": ("duckdb",),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy", "matplotlib"),
 }
 """The packages that each extra of clozeworks installs, for advice when one is missing."""

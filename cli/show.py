@@ -1,6 +1,7 @@
 """Define the command ``clozeworks show``."""
 
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,8 @@ from ..pipeline.errors import UserError
 from .output import make_console, printable
 
 if TYPE_CHECKING:
-    from ..pipeline.auditing.decode import Token
+    from ..pipeline.auditing.decode import Shards, Token
+    from ..pipeline.manifests import DocumentsManifest, InstancesManifest
 
 MAX_SENTENCES = 20
 """Sentences of a document that are shown."""
@@ -26,6 +28,7 @@ STYLES = {
 
 @click.command()
 @click.argument("directory", type=click.Path())
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option(
     "-n",
     "num_rows",
@@ -35,17 +38,38 @@ STYLES = {
     help="Number of documents or instances to show.",
 )
 @click.option(
-    "--split", default="train", show_default=True, help="Split to show: train or validation."
+    "--split", help="Split to show: train (the default) or validation; what is found is in both."
 )
-def show(directory: str, num_rows: int, split: str) -> None:
-    """Print documents or instances from DIRECTORY as readable text.
+@click.option("--grep", metavar="TEXT", help="Find documents with this text, in any case.")
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Find rows by a condition on their columns in DuckDB's SQL, such as \"source = 'enwiki' "
+    'AND len(sentences) > 100".',
+)
+def show(
+    directory: str,
+    ids: tuple[str, ...],
+    num_rows: int,
+    split: str | None,
+    grep: str | None,
+    where: str | None,
+) -> None:
+    """Print documents or instances from DIRECTORY as readable text: a random sample, the documents
+    with these IDs, or what --grep and --where find.
 
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
-    kept one as [=original]. On a terminal, A and B have different colours.
+    kept one as [=original]. On a terminal, A and B have different colours. Instances are found by
+    the IDs of their documents, or --where.
     """
     from rich.text import Text
 
-    from ..pipeline.auditing.decode import documents_of_split, instances_of_split, label_names
+    from ..pipeline.auditing.decode import (
+        label_names,
+        read_documents,
+        read_instances,
+        shards_of_split,
+    )
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.state import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
@@ -55,22 +79,30 @@ def show(directory: str, num_rows: int, split: str) -> None:
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
+    if ids or grep or where:
+        chosen = _find(directory, manifest, ids, grep, where, split, num_rows)
+    else:
+        chosen = shards_of_split(directory, manifest, split or "train")
     # One line of output per line of text, so that it can be searched and piped.
     console = make_console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):
-        for document in islice(documents_of_split(directory, manifest, split), num_rows):
+        for document in islice(read_documents(chosen), num_rows):
             sentences = document["sentences"]
             about = f"{document['language']}, {len(sentences)} sentences"
             heading = f"{document['doc_id']}  {document['title']}  ({about})"
+            if grep:
+                sentences = [each for each in sentences if grep.lower() in each.lower()]
             console.print(Text(printable(heading), "bold"))
             for sentence in sentences[:MAX_SENTENCES]:
-                console.print(Text(printable(f"  {sentence}")))
+                line = Text(printable(f"  {sentence}"))
+                if grep:
+                    line.highlight_words([grep], "bold yellow", case_sensitive=False)
+                console.print(line)
             console.print()
         return
     labels = label_names(manifest.config.pairing)
     vocabulary = read_vocabulary(directory)
-    rows = instances_of_split(directory, manifest, split, vocabulary)
-    for instance in islice(rows, num_rows):
+    for instance in islice(read_instances(chosen, vocabulary), num_rows):
         label = labels[instance.label != 0]
         documents = f"documents {instance.document_a} and {instance.document_b}"
         tokens = instance.tokens
@@ -79,6 +111,57 @@ def show(directory: str, num_rows: int, split: str) -> None:
         console.print(Text(printable(heading), "bold"))
         console.print(Text(" ").join(words))
         console.print()
+
+
+def _find(
+    directory: str,
+    manifest: "DocumentsManifest | InstancesManifest",
+    ids: tuple[str, ...],
+    grep: str | None,
+    where: str | None,
+    split: str | None,
+    num_rows: int,
+) -> "Shards":
+    """Return the first rows for which all conditions hold."""
+    from ..pipeline import storage
+    from ..pipeline.auditing.decode import find_rows
+    from ..pipeline.auditing.origins import documents_of
+    from ..pipeline.manifests import InstancesManifest
+
+    conditions = []
+    values: dict[str, object] = {}
+    if where:
+        conditions.append(f"({where})")
+    if grep:
+        if isinstance(manifest, InstancesManifest):
+            raise UserError("--grep finds documents: give the directory of documents.")
+        conditions.append("contains(lower(array_to_string(sentences, chr(10))), lower($text))")
+        values["text"] = grep
+    if ids and isinstance(manifest, InstancesManifest):
+        documents = documents_of(directory, manifest, None)
+        if documents is None:
+            raise UserError(f"IDs are looked up in documents, and none are beside {directory}.")
+        paths = [storage.join(documents, shard.name) for shard in manifest.shards]
+        found = find_rows(paths, "list_contains($ids, doc_id)", len(ids), ids=list(ids))
+        # Rows number the documents of the shard that has their shard's name.
+        places = []
+        for path, rows in found.items():
+            places += [f"{PurePath(path).name}:{row}" for row in rows or ()]
+        numbers = "documents" if manifest.config.packs else "[document_a, document_b]"
+        place = "parse_filename(filename) || ':' || number"
+        conditions.append(
+            f"list_has_any($places, list_transform({numbers}, lambda number: {place}))"
+        )
+        values["places"] = places
+    elif ids:
+        conditions.append("list_contains($ids, doc_id)")
+        values["ids"] = list(ids)
+    shards = [shard for shard in manifest.shards if split in (None, shard.split)]
+    paths = [storage.join(directory, shard.name) for shard in shards]
+    chosen = find_rows(paths, " AND ".join(conditions), num_rows, **values)
+    if not chosen:
+        raise UserError(f"Nothing like this is in {directory}.")
+    return chosen
 
 
 def _marked(token: "Token") -> str:

@@ -365,7 +365,6 @@ class RunOptions:
     verbose: bool = option(
         False,
         "Show the logs of workers, libraries and Apache Beam.",
-        "--verbose -v",
         group="Running",
     )
     beam_options: tuple[str, ...] = ()

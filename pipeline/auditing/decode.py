@@ -1,9 +1,11 @@
 """Decode instances into readable form: tokens with their roles in the row."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from .. import storage
 from ..errors import UserError
@@ -15,6 +17,8 @@ from ..vocabulary.vocabulary import Vocabulary
 from .measures import read_batch
 
 BATCH_ROWS = 16
+Shards = Mapping[str, Sequence[int] | None]
+"""The paths of shards, and which of their rows; None stands for all."""
 
 Role = Literal["special", "a", "b", "mask", "random", "kept"]
 
@@ -86,38 +90,73 @@ def decode_rows(rows: Rows, vocabulary: Vocabulary) -> Iterator[Instance]:
         )
 
 
-def documents_of_split(
-    directory: str, manifest: DocumentsManifest, split: str
-) -> Iterator[dict[str, Any]]:
-    """Yield the documents of a split as plain Python values; shards are shuffled, so the first ones
-    are a random sample.
-
-    Raise `UserError` if the manifest lists no such split or a shard is damaged.
-    """
-    for path in shards_of_split(directory, manifest, split):
+def read_documents(shards: Shards) -> Iterator[dict[str, Any]]:
+    """Yield the documents of shards as plain Python values; raise `UserError` for a damaged one."""
+    for path, chosen in shards.items():
         with open_shard(path, "ingest") as file:
-            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            for batch in _batches(file, chosen):
                 yield from checked([batch], DOCUMENTS).to_pylist()
 
 
-def instances_of_split(
-    directory: str, manifest: InstancesManifest, split: str, vocabulary: Vocabulary
-) -> Iterator[Instance]:
-    """Yield the rows of a split, of packed rows each document; else as `documents_of_split`."""
-    for path in shards_of_split(directory, manifest, split):
+def read_instances(shards: Shards, vocabulary: Vocabulary) -> Iterator[Instance]:
+    """Yield the rows of shards, of packed rows each document; else as `read_documents`."""
+    for path, chosen in shards.items():
         with open_shard(path, "build") as file:
-            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            for batch in _batches(file, chosen):
                 rows = sequences(read_batch(batch, len(vocabulary)))
                 yield from decode_rows(rows, vocabulary)
 
 
+def _batches(file: pq.ParquetFile, chosen: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
+    """Yield the chosen rows of a shard in batches; None stands for all."""
+    if chosen is None:
+        yield from file.iter_batches(BATCH_ROWS, use_threads=False)
+        return
+    start = 0
+    for group in range(file.num_row_groups):
+        end = start + file.metadata.row_group(group).num_rows
+        inside = [row - start for row in chosen if start <= row < end]
+        if inside:
+            yield from file.read_row_group(group, use_threads=False).take(inside).to_batches()
+        start = end
+
+
 def shards_of_split(
     directory: str, manifest: DocumentsManifest | InstancesManifest, split: str
-) -> list[str]:
-    """Return the paths of the shards of a split; raise `UserError` if the manifest lists none."""
+) -> Shards:
+    """Return the shards of a split; raise `UserError` if the manifest lists none. As they are
+    shuffled, the first rows are a random sample.
+    """
     names = [shard.name for shard in manifest.shards if shard.split == split]
     if not names:
         splits = sorted({shard.split for shard in manifest.shards})
         listed = " and ".join(splits) or "none"
         raise UserError(f"{directory} has no split {split!r}; it has {listed}.")
-    return [storage.join(directory, name) for name in names]
+    return dict.fromkeys(storage.join(directory, name) for name in names)
+
+
+def find_rows(paths: Iterable[str], condition: str, num_rows: int, **values: Any) -> Shards:
+    """Return the first rows of the shards for which a condition in DuckDB's SQL holds.
+
+    `values` are those of the condition's ``$names``. Raises `UserError` for a faulty condition.
+    """
+    import duckdb
+
+    query = (
+        "SELECT filename, file_row_number"
+        " FROM read_parquet($paths, filename = true, file_row_number = true)"
+        f" WHERE ({condition}) ORDER BY ALL LIMIT $num_rows"
+    )
+    local = list(paths)
+    if any(storage.is_remote(path) for path in local):
+        raise UserError("Rows are found on local disks only: copy the directory here first.")
+    values |= {"paths": local, "num_rows": num_rows}
+    try:
+        found = duckdb.execute(query, values).fetchall()
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"`where`: {reason}") from None
+    shards: dict[str, list[int]] = {}
+    for path, row in found:
+        shards.setdefault(path, []).append(row)
+    return shards

@@ -6,7 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
+from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
+from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.files import vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -86,6 +88,38 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "-n" in error_of(capsys, "show", directory, "-n", "-1")
     write_manifest(tmp_path, "vocab")
     assert "written by `clozeworks vocab`" in error_of(capsys, "show", str(tmp_path))
+
+
+def test_rows_are_found_by_text_id_and_condition(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    other = {**DOCUMENT, "doc_id": "b:1", "source": "b", "sentences": ["ÉTÉ here.", "No."]}
+    rows = [other, *[{**DOCUMENT, "doc_id": f"enwiki:{number}"} for number in range(8)]]
+    directory = write(documents, "ingest", pa.Table.from_pylist(rows, DOCUMENTS))
+    for line in (["--grep", "été"], ["b:1"], ["--where", "source = 'b' AND len(sentences) = 2"]):
+        main(["show", directory, *line])
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[0].startswith("b:1  ") and shown[1] == "  ÉTÉ here."
+        assert ("  No." in shown) == ("--grep" not in line)  # the sentences with the text alone
+    for line in (["c:1"], ["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
+        assert "Nothing like this" in error_of(capsys, "show", directory, *line)
+    assert '--where: Binder Error: Referenced column "no"' in error_of(
+        capsys, "show", directory, "--where", "no"
+    )
+
+    # Instances by their documents, which lie beside them.
+    (tmp_path / "instances").mkdir()
+    rows = [{**ROW, "document_a": number, "document_b": 8} for number in range(8)]
+    found = instances(tmp_path / "instances", rows)
+    digest = read_manifest(directory, DocumentsManifest).digest
+    inputs = [{"stage": "ingest", "digest": digest}]
+    write_manifest(tmp_path / "instances", "build", {SHARD: 8}, inputs=inputs)
+    main(["show", found, "enwiki:3"])
+    assert capsys.readouterr().out.startswith("NotNext, documents 4 and 8, ")
+    main(["show", found, "enwiki:7", "--where", "document_a > 5"])
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[::3]] == ["6", "7"]
 
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])

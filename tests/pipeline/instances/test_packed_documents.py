@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.auditing.checks import audit
-from clozeworks.pipeline.auditing.decode import instances_of_split
+from clozeworks.pipeline.auditing.decode import read_instances, shards_of_split
 from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
@@ -235,7 +235,7 @@ def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):
     stored = pq.read_table(packed / "one" / "train-00000-of-00002.parquet").to_pylist()
     expected = [ids for row in stored[:4] for ids in sequences_in(row)]
     vocabulary = read_vocabulary(path)
-    shown = instances_of_split(path, manifest, "train", vocabulary)
+    shown = read_instances(shards_of_split(path, manifest, "train"), vocabulary)
     for ids, instance in zip(expected, shown, strict=False):
         originals = [token.original for token in instance.tokens]
         assert originals == [vocabulary.readable[token_id] for token_id in ids]
