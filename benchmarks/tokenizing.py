@@ -42,7 +42,7 @@ def main(vocabulary_path: str, *paths: str) -> None:
     vocabulary = read_vocabulary(vocabulary_path)
     ours = vocabulary.text_tokenizer()
     if vocabulary.byte_level:
-        peer = vocabulary.byte_level.tokenizer()
+        peer = vocabulary.tokenizer()
         peer.encode_special_tokens = True
     else:
         peer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)

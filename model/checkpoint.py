@@ -15,7 +15,6 @@ import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
@@ -28,7 +27,7 @@ from .copies import local_copy
 from .encoders.catalogue import current_names, make_pretrain_model, read_hf
 from .encoders.config import EncoderConfig
 from .encoders.heads import PretrainModel
-from .tokenizer import TextTokenizer, model_max_length, read_tokenizer, tokenizer_files
+from .tokenizer import TextTokenizer, model_max_length, tokenizer_files
 
 WEIGHTS = "model.safetensors"
 SHARDS = "model.safetensors.index.json"
@@ -147,18 +146,14 @@ class Checkpoint:
         return files_digest([*_weight_files(self.folder), *filter(Path.is_file, others)])
 
     def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary."""
-        return read_vocabulary(self.name)
+        """Return the vocabulary; raise `UserError` if the model lacks embeddings for its tokens."""
+        vocabulary = read_vocabulary(self.name)
+        self._check_vocabulary(len(vocabulary))
+        return vocabulary
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the tokenizer's files by name."""
         return tokenizer_files(self.name)
-
-    def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer; raise `UserError` if the model lacks embeddings for its tokens."""
-        tokenizer = read_tokenizer(self.name)
-        self._check_vocabulary(tokenizer.get_vocab_size())
-        return tokenizer
 
     def text_tokenizer(self, max_length: int) -> TextTokenizer:
         """Return what turns texts into rows of at most `max_length` tokens; raise `UserError` if

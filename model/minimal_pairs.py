@@ -118,7 +118,7 @@ class _MaskedRow(NamedTuple):
 class SentenceScorer:
     """Scores sentences with the model in a directory.
 
-    Raises `UserError` without a model, or without [MASK] in its vocabulary.
+    Raises `UserError` without a model or a vocabulary.
     """
 
     def __init__(self, run: str | Path, device: str = "auto") -> None:
@@ -126,13 +126,9 @@ class SentenceScorer:
         self._device = find_device(device)
         checkpoint = Checkpoint.open(run)
         self._model = checkpoint.pretrain_model().eval().to(self._device)
-        self._tokenizer = checkpoint.tokenizer()
-        # "[MASK]" in a sentence is text.
-        self._tokenizer.encode_special_tokens = True
-        mask_id = self._tokenizer.token_to_id("[MASK]")
-        if mask_id is None:
-            raise UserError(f"The vocabulary in {run} has no [MASK].")
-        self._mask_id: int = mask_id
+        vocabulary = checkpoint.vocabulary()
+        self._tokenizer = vocabulary.plain_tokenizer()
+        self._mask_id = vocabulary.mask_id
 
     def scores(self, sentences: Sequence[str]) -> np.ndarray:
         """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (N,); 0 for a

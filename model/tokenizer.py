@@ -2,30 +2,21 @@
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from tokenizers import Tokenizer
-from tokenizers.models import BPE
 
-from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
-from ..pipeline.vocabulary.files import load_vocabulary, read_files, vocabulary_files
-
-TRIAL_S = 60
-_TRIAL_TEXT = "The quick brown fox jumps over the lazy dog, 1234567890: é 中 д."
-_TRIAL = """
-import resource, sys
-from tokenizers import Tokenizer
-resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-Tokenizer.from_buffer(sys.stdin.buffer.read()).encode(sys.argv[1])
-"""
+from ..pipeline.vocabulary.any_tokenizer import panics_reported
+from ..pipeline.vocabulary.files import (
+    load_vocabulary,
+    read_files,
+    read_vocabulary,
+    vocabulary_files,
+)
 
 
 class TokenRow(NamedTuple):
@@ -40,46 +31,41 @@ class TokenRow(NamedTuple):
 
 
 class TextTokenizer:
-    """The tokenizer of a checkpoint: WordPiece or byte-level BPE.
+    """The tokenizer of a checkpoint, whatever its kind.
 
-    Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or not a
-    BERT tokenizer.
+    Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or one
+    that cannot be used.
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self._tokenizer = read_tokenizer(directory)
-        # Otherwise "[SEP]" in a user's text would become the special token and end the segment.
-        self._tokenizer.encode_special_tokens = True
-        self.vocab_size = self._tokenizer.get_vocab_size()
-        self._cls = self._special("[CLS]", directory)
-        self._sep = self._special("[SEP]", directory)
-        self.unknown = self._special("[UNK]", directory)
-        self._is_byte_level = isinstance(self._tokenizer.model, BPE)
+        self.vocabulary = read_vocabulary(str(directory))
+        self._tokenizer = self.vocabulary.plain_tokenizer()
+        self.vocab_size = len(self.vocabulary)
+        self.num_pair_specials = 2 + len(self.vocabulary.specials.between)
+        """In a row of two texts; a row of one has two."""
+        unk_id = self.vocabulary.unk_id
+        self.unknown = self.vocabulary.mask_id if unk_id is None else unk_id
 
     def __eq__(self, other: object) -> bool:
         """Return whether both cut every text into the same ids."""
-        return (
-            isinstance(other, TextTokenizer)
-            and self._tokenizer.to_str() == other._tokenizer.to_str()
-        )
-
-    def _special(self, token: str, directory: str | Path) -> int:
-        token_id = self._tokenizer.token_to_id(token)
-        if token_id is None:
-            raise UserError(
-                f"The vocabulary in {directory} has no {token}; it is not a BERT vocabulary."
-            )
-        return token_id
+        return isinstance(other, TextTokenizer) and self.vocabulary == other.vocabulary
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens or truncation."""
-        # "Fast" is without offsets.
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        with panics_reported():
+            # "Fast" is without offsets.
+            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [self._as_text(encoding.ids) for encoding in encodings]
+
+    def _as_text(self, ids: list[int]) -> list[int]:
+        """Return the ids with special tokens that a model made of text as unknown ones."""
+        if self.vocabulary.spelling == "##":
+            return ids
+        return self.vocabulary.ids_in_text[ids].tolist()
 
     def word_ids(self, words: Sequence[str], spaced: Sequence[bool]) -> list[list[int]]:
         """Return the ids of each word of a sentence, and whether a space stands before it."""
-        if self._is_byte_level:
+        if not self.vocabulary.adds_space:
             # The space is part of the word; without it, a word would look like the end of one.
             words = [
                 f" {word}" if is_spaced else word
@@ -93,18 +79,21 @@ class TextTokenizer:
         Offsets are int64 (T, 2): a token's first character, and one past its last.
         """
         tokenized = []
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        with panics_reported():
+            encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, encodings, strict=True):
             # A text without tokens has no offsets either: reshaped, they are (0, 2).
             offsets_T2 = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
-            if self._is_byte_level:
-                offsets_T2 = _without_space(text, offsets_T2)
-            tokenized.append((encoding.ids, offsets_T2))
+            if self.vocabulary.spelling != "##":
+                # Without the white space that a token begins with.
+                for token, (start, end) in enumerate(offsets_T2.tolist()):
+                    offsets_T2[token, 0] = end - len(text[start:end].lstrip())
+            tokenized.append((self._as_text(encoding.ids), offsets_T2))
         return tokenized
 
     def token(self, token_id: int) -> str:
         """Return the token with this id as people read it, "" if the vocabulary has none."""
-        return readable_token(self._tokenizer, int(token_id))
+        return self.vocabulary.shown(int(token_id))
 
     def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> TokenRow:
         """Return ``[CLS] A [SEP]``, or ``[CLS] A [SEP] B [SEP]``, of at most `max_length` tokens.
@@ -114,30 +103,24 @@ class TextTokenizer:
         #     segment_b_start      without B the row's length
         #                v
         #     [CLS] A [SEP]              2 special tokens
-        #     [CLS] A [SEP] B [SEP]      3 special tokens
+        #     [CLS] A [SEP] B [SEP]      3 special tokens, or more in some models
+        vocabulary = self.vocabulary
         num_tokens = len(tokens_a)
         if tokens_b is None:
             segment_a = tokens_a[: max_length - 2]
-            ids = [self._cls, *segment_a, self._sep]
+            ids = [vocabulary.cls_id, *segment_a, vocabulary.sep_id]
             segment_b_start = len(ids)
             num_left = len(segment_a)
         else:
             num_tokens += len(tokens_b)
-            length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), max_length - 3)
-            segment_a = [self._cls, *tokens_a[:length_a], self._sep]
-            ids = [*segment_a, *tokens_b[:length_b], self._sep]
+            room = max_length - self.num_pair_specials
+            length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), room)
+            between = [vocabulary.ids[token] for token in vocabulary.specials.between]
+            segment_a = [vocabulary.cls_id, *tokens_a[:length_a], *between]
+            ids = [*segment_a, *tokens_b[:length_b], vocabulary.sep_id]
             segment_b_start = len(segment_a)
             num_left = length_a + length_b
         return TokenRow(np.array(ids, dtype=np.int32), segment_b_start, num_tokens - num_left)
-
-
-def _without_space(text: str, offsets_T2: np.ndarray) -> np.ndarray:
-    """Return offsets of tokens without the white space that they begin with."""
-    starts_T = offsets_T2[:, 0].copy()
-    for token, (start, end) in enumerate(offsets_T2.tolist()):
-        visible = text[start:end].lstrip()
-        starts_T[token] = end - len(visible)
-    return np.stack([starts_T, offsets_T2[:, 1]], axis=1)
 
 
 def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
@@ -157,19 +140,6 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     shorter = min(length_a, length_b, limit // 2)
     longer = limit - shorter
     return (longer, shorter) if length_a > length_b else (shorter, longer)
-
-
-def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
-    """Return the token with this id as people read it, "" if the vocabulary has none.
-
-    Byte-level BPE shows a space, and all but ASCII, as other characters: "Ġcafé" is " cafÃ©".
-    """
-    token = tokenizer.id_to_token(token_id) or ""
-    if not isinstance(tokenizer.model, BPE):
-        return token
-    text = tokenizer.decode([token_id], skip_special_tokens=False).strip()
-    # Of spaces alone nothing is left to see.
-    return text or token.replace("Ġ", "▁")
 
 
 class _TokenizerConfig(Struct):
@@ -198,53 +168,22 @@ def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> di
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` by name.
+    """Return the tokenizer's files in `directory` by name, as a model in it needs them.
 
     A missing ``tokenizer.json`` is made from ``vocab.txt``. One that cuts or pads texts to a
-    length, as some published ones do, loses that: it was of another use of the model.
+    length, as some published ones do, loses that: it was of another use of the model. What
+    ``special_tokens_map.json`` names stands in ``tokenizer_config.json``.
     """
     files = read_files(str(directory))
-    name = "tokenizer.json"
-    if name not in files:
-        vocabulary = load_vocabulary(files, str(directory))
-        files[name] = vocabulary_files(vocabulary)[name]
-    try:
-        settings = json.loads(files[name])
-    except (ValueError, RecursionError):
-        return files  # whoever reads it says so
-    if isinstance(settings, dict) and (settings.get("truncation") or settings.get("padding")):
-        settings |= {"truncation": None, "padding": None}
-        files[name] = json.dumps(settings, ensure_ascii=False).encode()
+    vocabulary = load_vocabulary(files, str(directory))
+    if "tokenizer.json" not in files:
+        files["tokenizer.json"] = vocabulary_files(vocabulary)["tokenizer.json"]
+    fields = json.loads(files["tokenizer.json"])
+    if fields.get("truncation") or fields.get("padding"):
+        fields |= {"truncation": None, "padding": None}
+        files["tokenizer.json"] = json.dumps(fields, ensure_ascii=False).encode()
+    named = json.loads(files.pop("special_tokens_map.json", b"{}"))
+    if named:
+        named |= json.loads(files.get("tokenizer_config.json", b"{}"))
+        files["tokenizer_config.json"] = (json.dumps(named, indent=2) + "\n").encode()
     return files
-
-
-def read_tokenizer(directory: str | Path) -> Tokenizer:
-    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; it
-    neither cuts nor pads texts.
-
-    Raises `UserError` if there is none, or it is damaged.
-    """
-    files = tokenizer_files(directory)
-    content = files["tokenizer.json"]
-    try:
-        load_vocabulary(files, str(directory))
-    except UserError:  # not one that `vocab` might have written
-        _try_out(content, directory)
-    try:
-        return Tokenizer.from_buffer(content)
-    except Exception as error:  # tokenizers raises no narrower class
-        raise UserError(f"The tokenizer in {directory} cannot be read: {error}.") from None
-
-
-def _try_out(tokenizer: bytes, directory: str | Path) -> None:
-    """Raise `UserError` if a ``tokenizer.json`` ends the process at a short text, as tokenizers
-    does when the memory is full, or takes more than `TRIAL_S` for it.
-    """
-    command = [sys.executable, "-c", _TRIAL, _TRIAL_TEXT]
-    with suppress(subprocess.TimeoutExpired):
-        done = subprocess.run(
-            command, input=tokenizer, capture_output=True, timeout=TRIAL_S, check=False
-        )
-        if done.returncode >= 0:  # whoever reads it reports an exception
-            return
-    raise UserError(f"The tokenizer in {directory} fails at a short text; use another checkpoint.")

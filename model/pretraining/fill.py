@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 
 from ...pipeline.errors import UserError
+from ...pipeline.vocabulary.any_tokenizer import panics_reported
+from ...pipeline.vocabulary.vocabulary import MASK
 from ..checkpoint import Checkpoint
-from ..tokenizer import readable_token
 
 
 class Guess(NamedTuple):
@@ -32,14 +33,12 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
             f"{run} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
         )
     model = checkpoint.pretrain_model().eval()
-    tokenizer = checkpoint.tokenizer()
-    # A text that is too long should be an error, not an answer for its beginning.
-    tokenizer.no_truncation()
-    ids = torch.tensor([tokenizer.encode(text).ids])
-    mask_id = tokenizer.token_to_id("[MASK]")
-    if mask_id is None:
-        raise UserError(f"The vocabulary in {run} has no [MASK].")
-    masked_M = (ids[0] == mask_id).nonzero().squeeze(1)
+    vocabulary = checkpoint.vocabulary()
+    with panics_reported():
+        # Whatever the model calls its mask.
+        encoding = vocabulary.tokenizer().encode(text.replace(MASK, vocabulary.specials.mask))
+    ids = torch.tensor([encoding.ids])
+    masked_M = (ids[0] == vocabulary.mask_id).nonzero().squeeze(1)
     if not len(masked_M):
         raise UserError('The text has no [MASK]; for example: "The capital of France is [MASK]."')
     if ids.shape[1] > model.config.max_position_embeddings:
@@ -59,7 +58,6 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         guesses = []
         for token_id, probability in zip(token_ids, probabilities, strict=True):
             # A model may have more embeddings than the vocabulary has tokens.
-            token = readable_token(tokenizer, token_id)
-            guesses.append(Guess(token, probability))
+            guesses.append(Guess(vocabulary.shown(token_id), probability))
         guesses_by_mask.append(guesses)
     return guesses_by_mask

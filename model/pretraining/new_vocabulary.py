@@ -15,7 +15,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from ...pipeline.vocabulary.vocabulary import UNK, Vocabulary
+from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
@@ -74,8 +74,8 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
     does it.
     """
     # "the" is a whole word in WordPiece, and the end of one in byte-level BPE.
-    are_of_one_kind = (old.byte_level is None) == (new.byte_level is None)
-    spell = _byte_level_speller(old) if old.byte_level else _wordpiece_speller(old)
+    are_of_one_kind = old.spelling == new.spelling
+    spell = _wordpiece_speller(old) if old.spelling == "##" else _speller(old)
     pieces_by_token: list[list[int]] = []
     tokens = zip(new.texts, new.tokens, new.is_ordinary, new.continues, strict=True)
     for text, token, is_ordinary, continues in tokens:
@@ -89,10 +89,10 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
     return pieces_by_token
 
 
-def _byte_level_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
-    assert old.byte_level is not None
-    tokenizer = old.byte_level.tokenizer()
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
+    tokenizer = old.tokenizer()
+    if old.byte_level:
+        tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
 
     def spell(text: str, continues: bool) -> list[int]:
         if "\N{REPLACEMENT CHARACTER}" in text:  # of a part of a character
@@ -112,7 +112,7 @@ def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
         clean_text=False,
     )
     # Of a word of more characters WordPiece makes [UNK]; here every token is spelt.
-    wordpiece = WordPiece(old.ids, unk_token=UNK, max_input_chars_per_word=1_000_000)
+    wordpiece = WordPiece(old.ids, unk_token=old.specials.unk, max_input_chars_per_word=1_000_000)
 
     def spell(text: str, continues: bool) -> list[int]:
         # Normalising puts spaces around Chinese characters, and a token has none.
@@ -120,6 +120,6 @@ def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
         if text and continues:
             text = f"##{text}"  # as the vocabulary has the end of a word
         pieces = [token.id for token in wordpiece.tokenize(text)] if text else []
-        return [] if old.ids[UNK] in pieces else pieces
+        return [] if old.unk_id in pieces else pieces
 
     return spell

@@ -201,7 +201,7 @@ class Squad(Task[Question]):
         #     [CLS] q q q [SEP] 6 7 8 9 [SEP]
         cut_question = question[: self.max_question_length]
         num_cut = len(question) - len(cut_question)
-        room = self.max_length - len(cut_question) - 3  # [CLS] and two [SEP]
+        room = self.max_length - len(cut_question) - tokenizer.num_pair_specials
         if room < 1:
             raise UserError(
                 f"{example.where} has {len(question)} tokens, which leaves no room for the passage "

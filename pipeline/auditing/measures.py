@@ -160,7 +160,9 @@ class Measures:
         in_place &= restored[ends_of_a] == vocabulary.sep_id
         in_place &= restored[ends] == vocabulary.sep_id
         is_special = ~vocabulary.is_ordinary
-        is_special[vocabulary.unk_id] = False  # a word of the text, though not in the vocabulary
+        is_special &= ~vocabulary.is_added
+        if vocabulary.unk_id is not None:  # a word of the text, though not in the vocabulary
+            is_special[vocabulary.unk_id] = False
         self.tokens += np.bincount(restored, minlength=len(vocabulary))
         self.counts.update(
             tokens=len(rows.input_ids),

@@ -127,14 +127,18 @@ def choose_positions(
     config: BuildConfig,
     rng: np.random.Generator,
 ) -> Positions:
-    """Choose the positions to predict: `wanted` tokens of each row, never [CLS] or [SEP].
+    """Choose the positions to predict: `wanted` tokens of each row, never [CLS], [SEP] or a token
+    that was added to the model's.
 
     Whole-word masking chooses at most that many tokens, in whole words, or a row's shortest word if
     none fits.
     """
+    is_fixed = _is_special(row_offsets, segment_b_start)
+    if vocabulary.is_added.any():
+        is_fixed |= vocabulary.is_added[ids]
     if config.masking == "token":
-        return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
-    words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues)
+        return _choose_tokens(row_offsets, is_fixed, wanted, rng)
+    words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues, is_fixed)
     return _choose_words(words, wanted, rng)
 
 
@@ -191,17 +195,28 @@ def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return keys
 
 
+def _is_special(row_offsets: np.ndarray, segment_b_start: np.ndarray) -> np.ndarray:
+    """Return where [CLS] and [SEP] stand, bool [num_tokens]."""
+    row_starts = row_offsets[:-1]
+    is_special = np.zeros(row_offsets[-1], bool)
+    is_special[row_starts] = True
+    is_special[row_offsets[1:] - 1] = True
+    has_b = segment_b_start < np.diff(row_offsets)
+    is_special[(row_starts + segment_b_start)[has_b] - 1] = True
+    return is_special
+
+
 def _choose_tokens(
-    row_offsets: np.ndarray,
-    segment_b_start: np.ndarray,
-    wanted: np.ndarray,
-    rng: np.random.Generator,
+    row_offsets: np.ndarray, is_fixed: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> Positions:
-    """Choose single tokens: the first ones of a random order of each row's tokens."""
-    lengths = np.diff(row_offsets)
-    has_b = segment_b_start < lengths
-    # Special tokens are never chosen: two of them, or three with a B.
-    num_maskable = lengths - 2 - has_b
+    """Choose single tokens: the first ones of a random order of each row's that are not fixed."""
+    # The order numbers the maskable tokens alone:
+    #
+    #   row          [CLS] a a a [SEP] b b [SEP]
+    #   number             0 1 2       3 4
+    maskable = np.flatnonzero(~is_fixed)
+    offsets = np.searchsorted(maskable, row_offsets)
+    num_maskable = np.diff(offsets)
     counts = np.minimum(wanted, num_maskable)
     width = int(counts.max(initial=0))
     # True for the first counts[r] columns of row r.
@@ -209,18 +224,10 @@ def _choose_tokens(
     order = _random_order(num_maskable, rng)
     chosen = order[:, :width].astype(np.int32)
     # The padding must stay after the chosen ones when positions are brought in order.
-    chosen[~is_chosen] = lengths.max(initial=0)
+    chosen[~is_chosen] = num_maskable.max(initial=0)
     chosen.sort(axis=1)
-
-    # The order numbers the maskable tokens alone; step over the special ones:
-    #
-    #   row          [CLS] a a a [SEP] b b [SEP]
-    #   number             0 1 2       3 4
-    #   position     0     1 2 3 4     5 6 7        number + 1, and + 2 in B
-    first_of_b = segment_b_start - 2
-    chosen += 1 + (chosen >= first_of_b[:, None])
-    row_start = np.repeat(row_offsets[:-1], counts)
-    return Positions(chosen[is_chosen] + row_start, counts)
+    first_of_row = np.repeat(offsets[:-1], counts)
+    return Positions(maskable[chosen[is_chosen] + first_of_row], counts)
 
 
 @dataclass(frozen=True)
@@ -237,31 +244,30 @@ class Words:
 
 
 def find_words(
-    ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray
+    ids: np.ndarray,
+    row_offsets: np.ndarray,
+    segment_b_start: np.ndarray,
+    continues: np.ndarray,
+    is_fixed: np.ndarray | None = None,
 ) -> Words:
     """Join each piece that starts a word with those that continue it.
 
-    A segment always starts a word, even if it was cut inside one.
+    A segment always starts a word, even if it was cut inside one. Tokens that are `is_fixed` (bool
+    [num_tokens]), by default [CLS] and [SEP], are in no word.
     """
     #   row          [CLS] ##ing the play ##er [SEP] did [SEP]
     #   is_start     T     T     T   T    F    T     T   T
     #   length       1     1     1   2         1     1   1
     #   words              1     1   2               1             special tokens left out
-    row_starts = row_offsets[:-1]
-    has_b = segment_b_start < np.diff(row_offsets)
-    b_starts = (row_starts + segment_b_start)[has_b]
-    is_start = ~continues[ids]
-    is_start[row_starts + 1] = True
-    is_start[b_starts] = True
-    is_special = np.zeros(len(ids), bool)
-    is_special[row_starts] = True
-    is_special[row_offsets[1:] - 1] = True
-    is_special[b_starts - 1] = True
-
-    # Special tokens are words of their own until here, so that they end the word before them.
+    if is_fixed is None:
+        is_fixed = _is_special(row_offsets, segment_b_start)
+    # Fixed tokens are words of their own until here, so that they end the word before them, and
+    # another begins after them.
+    is_start = ~continues[ids] | is_fixed
+    is_start[1:] |= is_fixed[:-1]
     start = np.flatnonzero(is_start)
     length = np.diff(start, append=len(ids))
-    is_text = ~is_special[start]
+    is_text = ~is_fixed[start]
     start = start[is_text]
     length = length[is_text]
     offsets = np.searchsorted(start, row_offsets)
@@ -311,7 +317,8 @@ def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) ->
         remaining[fits] -= length_R[fits]
         if not remaining.any():
             break
-    rows_without_words = np.flatnonzero(remaining == wanted)
+    has_words = np.diff(words.offsets) > 0
+    rows_without_words = np.flatnonzero((remaining == wanted) & has_words)
     # `argmin` returns the first of equals, and the order is random.
     shortest = lengths_WR[:, rows_without_words].argmin(axis=0)
     is_taken[order_WR[shortest, rows_without_words]] = True

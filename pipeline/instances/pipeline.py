@@ -9,6 +9,7 @@ from typing import Self
 
 from ..config import BuildConfig, RunOptions
 from ..counters import Counters, count_of
+from ..errors import UserError
 from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
 from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import (
@@ -55,6 +56,12 @@ class InstancesStage(Stage):
         corpus = read_manifest(self.documents, DocumentsManifest)
         vocabulary = read_vocabulary(self.vocab)
         refuse_input(self.output, self.documents, self.vocab)
+        specials = vocabulary.specials
+        if config.pairing != "none" and specials.between != (specials.sep,):
+            raise UserError(
+                f"The tokenizer in {self.vocab} puts {' '.join(specials.between)} between two "
+                "texts; rows of pairs have one separator there: build with `pairing` none."
+            )
         inputs = [
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},

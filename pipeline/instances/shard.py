@@ -27,6 +27,7 @@ from ..ragged import offsets_in, offsets_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import read_columns, write_parquet
+from ..vocabulary.any_tokenizer import AnyTokenizer
 from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
@@ -171,7 +172,9 @@ _tokenizing = threading.Lock()
 
 
 @lru_cache(maxsize=1)
-def _tokenizer_of(fingerprint: str, path: str) -> tuple[Vocabulary, DictionaryTokenizer]:
+def _tokenizer_of(
+    fingerprint: str, path: str
+) -> tuple[Vocabulary, AnyTokenizer | DictionaryTokenizer]:
     """Load the vocabulary once for all the shards that a worker builds."""
     vocabulary = vocabulary_of(fingerprint, path)
     return vocabulary, vocabulary.text_tokenizer()
@@ -270,7 +273,9 @@ def sum_groups(
     return [structs.replace(group, **sums[group.source, group.language]) for group in mixture]
 
 
-def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -> Corpus:
+def tokenize_shard(
+    path: str, tokenizer: AnyTokenizer | DictionaryTokenizer, dtype: np.dtype
+) -> Corpus:
     """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and
     their origins.
     """

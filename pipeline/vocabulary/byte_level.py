@@ -69,16 +69,22 @@ def readable(token: str) -> str:
     """Return a token's text as people read it: with "▁" for the space, and "�" for a part of a
     character.
     """
-    return bytes_of(token).decode(errors="replace").replace(" ", SHOWN_SPACE)
+    return text_of(token).replace(" ", SHOWN_SPACE)
 
 
-def continues_word(token: str) -> bool:
-    """Tell whether a token continues the word before it, as far as the token alone says.
+def text_of(token: str) -> str:
+    """Return a token's text; a token that does not stand for bytes is its own."""
+    if not _BYTE_OF_CHARACTER.keys() >= set(token):
+        return token
+    return bytes_of(token).decode(errors="replace")
+
+
+def continues_word(text: str) -> bool:
+    """Tell whether a token of this text continues the word before it, as far as it alone says.
 
     Spaces, punctuation and Chinese characters start words, as in BERT. A letter or a digit without
     a space before it continues the word, and so does a part of a character.
     """
-    text = bytes_of(token).decode(errors="replace")
     first = text[0]
     if first == "\N{REPLACEMENT CHARACTER}":
         return True

@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from ..manifests import FertilityReport
 from .byte_level import CHARACTERS
-from .tokenize import bert_tokenizer, encode_texts, join_words
+from .tokenize import encode_texts, join_words
 from .vocabulary import Vocabulary
 
 _NUM_EXAMPLES = 10
@@ -26,11 +26,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     """
     token_counts = np.zeros(len(vocabulary), np.int64)
     texts, counts_of_texts = _texts_of(words, vocabulary)
-    if vocabulary.byte_level:
-        model = vocabulary.byte_level.tokenizer().model
-    else:
-        model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(vocabulary.tokenizer().model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
     ids, lengths = encode_texts(tokenizer, texts)
     np.add.at(token_counts, ids, np.repeat(counts_of_texts, lengths))
@@ -40,7 +36,9 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     lengths_of_words = pc.call_function("utf8_length", [without_space])
     num_characters = int(lengths_of_words.to_numpy() @ counts)
     num_tokens = int(token_counts.sum())
-    num_unknown = int(token_counts[vocabulary.unk_id])
+    num_unknown = 0
+    if vocabulary.unk_id is not None:
+        num_unknown = int(token_counts[vocabulary.unk_id])
 
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]

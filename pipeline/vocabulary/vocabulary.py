@@ -1,48 +1,78 @@
 """A vocabulary, WordPiece or byte-level BPE."""
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from ..errors import UserError
+from .any_tokenizer import AnyTokenizer
 from .byte_level import (
     SHOWN_SPACE,
+    SPACE,
     ByteLevelSplitter,
     ByteLevelTokenizer,
     continues_word,
     readable,
+    text_of,
 )
-from .tokenize import DictionaryTokenizer, Normalization, Speller, Splitter
+from .tokenize import (
+    DictionaryTokenizer,
+    Normalization,
+    Speller,
+    Splitter,
+    bert_tokenizer,
+)
+
+Spelling = str
+"""How tokens say where they stand in a word: ``byte-level``, ``▁`` before its first token, or what
+is before those that continue it ("##"); empty if they do not say it.
+"""
+
+
+def _id_of(role: str) -> "cached_property[int]":
+    return cached_property(lambda vocabulary: vocabulary.ids[getattr(vocabulary.specials, role)])
+
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def _id_of(token: str) -> "cached_property[int]":
-    return cached_property(lambda vocabulary: vocabulary.ids[token])
+class Specials(NamedTuple):
+    """The special tokens by their roles; a text that holds their names does not become them."""
+
+    pad: str = PAD
+    unk: str = UNK
+    """Empty if no text is unknown."""
+    cls: str = CLS
+    sep: str = SEP
+    mask: str = MASK
+    between: tuple[str, ...] = (SEP,)
+    """Between the two texts of a pair: RoBERTa has two separators there."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset({*self[:5], *self.between})
 
 
 @dataclass(frozen=True)
 class ByteLevel:
     """What byte-level BPE needs besides the tokens."""
 
-    tokenizer_json: str
-    """The content of ``tokenizer.json``, which decides everything."""
     pieces: frozenset[str]
     """The tokens that represent text: bytes and merges."""
     adds_space: bool
     """Whether a space is put before a text."""
     rules: str
     """What the ids of a text depend on besides the tokens: merges and normalisation, as JSON."""
-
-    def tokenizer(self) -> Tokenizer:
-        """Return a new tokenizer."""
-        return Tokenizer.from_str(self.tokenizer_json)
 
     @property
     def merges(self) -> list[tuple[str, str]]:
@@ -52,13 +82,27 @@ class ByteLevel:
 
 
 @dataclass(frozen=True)
+class TokenizerFile:
+    """A ``tokenizer.json`` that says more than tokens and normalisation."""
+
+    content: str
+    specials: Specials
+    added: frozenset[str]
+    """Other tokens that were added to the model's: they are found anywhere in a text."""
+    is_foreign: bool
+    """Whether only ``tokenizers`` can cut text, because it is neither BERT's nor GPT-2's way."""
+
+
+@dataclass(frozen=True)
 class Vocabulary:
     """The tokens in the order of their ids, and the normalisation of text before tokenisation."""
 
     tokens: tuple[str, ...]
     normalization: Normalization
     byte_level: ByteLevel | None = None
-    """None for WordPiece."""
+    """None for others."""
+    file: TokenizerFile | None = None
+    """None if BERT's tokenizer with these tokens and this normalisation is all there is."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -68,34 +112,66 @@ class Vocabulary:
         """The id of each token."""
         return {token: token_id for token_id, token in enumerate(self.tokens)}
 
-    pad_id = _id_of(PAD)
-    unk_id = _id_of(UNK)
-    cls_id = _id_of(CLS)
-    sep_id = _id_of(SEP)
-    mask_id = _id_of(MASK)
+    @property
+    def specials(self) -> Specials:
+        """The special tokens."""
+        return self.file.specials if self.file else Specials()
+
+    pad_id = _id_of("pad")
+    cls_id = _id_of("cls")
+    sep_id = _id_of("sep")
+    mask_id = _id_of("mask")
+
+    @cached_property
+    def unk_id(self) -> int | None:
+        """The id of the unknown token, if there is one."""
+        return self.ids.get(self.specials.unk)
+
+    @cached_property
+    def is_added(self) -> np.ndarray:
+        """Bool [vocab_size]: tokens that were added, found in text and never masked."""
+        added = self.file.added if self.file else ()
+        return np.array([token in added for token in self.tokens])
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
         """Bool [vocab_size]: tokens that represent text, unlike [MASK] or [unused7]."""
         if self.byte_level:
             return np.array([token in self.byte_level.pieces for token in self.tokens])
-        return np.array([is_ordinary(token) for token in self.tokens])
+        if self.file and self.file.is_foreign:
+            is_special = np.array([token in self.specials.names for token in self.tokens])
+            return ~is_special & ~self.is_added
+        return np.array([is_ordinary(token) for token in self.tokens]) & ~self.is_added
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How tokens say where they stand in a word."""
+        if self.byte_level:
+            return "byte-level"
+        if self.file and self.file.is_foreign:
+            return spelling_of(self.file.content)
+        return "##"
 
     @cached_property
     def continues(self) -> np.ndarray:
         """Bool [vocab_size]: tokens that continue a word ("##", or as `continues_word` says)."""
-        if self.byte_level:
-            continues = [
-                bool(is_ordinary) and continues_word(token)
-                for token, is_ordinary in zip(self.tokens, self.is_ordinary, strict=True)
-            ]
-            return np.array(continues)
-        return np.array([len(token) > 2 and token.startswith("##") for token in self.tokens])
+        continues = np.zeros(len(self), bool)
+        for index in np.flatnonzero(self.is_ordinary).tolist():
+            token = self.tokens[index]
+            match self.spelling:
+                case "byte-level":
+                    continues[index] = continues_word(text_of(token))
+                case "▁":
+                    continues[index] = _is_byte(token) or continues_word(token)
+                case prefix:
+                    is_longer = len(token) > len(prefix)
+                    continues[index] = prefix != "" and is_longer and token.startswith(prefix)
+        return continues
 
     @cached_property
     def readable(self) -> tuple[str, ...]:
         """The tokens as people read them: those of byte-level BPE as text, with "▁" for a space."""
-        if not self.byte_level:
+        if self.spelling != "byte-level":
             return self.tokens
         texts = []
         for token, is_ordinary in zip(self.tokens, self.is_ordinary, strict=True):
@@ -105,25 +181,96 @@ class Vocabulary:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The tokens without what says where they stand in a word: "##", or the space."""
-        if self.byte_level:
+        if self.spelling in ("byte-level", SHOWN_SPACE):
             return tuple(token.removeprefix(SHOWN_SPACE) for token in self.readable)
         texts = []
         for token, continues in zip(self.tokens, self.continues, strict=True):
-            texts.append(token.removeprefix("##") if continues else token)
+            texts.append(token.removeprefix(self.spelling) if continues else token)
         return tuple(texts)
 
-    def text_tokenizer(self) -> DictionaryTokenizer:
-        """Return a new tokenizer of sentences; keep one per worker."""
+    def shown(self, token_id: int) -> str:
+        """Return a token alone, as people read it: without the space before it; "" if there is none
+        with this id.
+        """
+        if token_id >= len(self):
+            return ""
+        token = self.readable[token_id]
+        if self.spelling == "##":
+            return token
+        # Of spaces alone nothing would be left to see.
+        return token.replace(SHOWN_SPACE, " ").strip() or self.tokens[token_id].replace(
+            SPACE, SHOWN_SPACE
+        )
+
+    def tokenizer(self) -> Tokenizer:
+        """Return a new tokenizer, which finds special tokens in text."""
+        if self.file:
+            return Tokenizer.from_str(self.file.content)
+        tokenizer = bert_tokenizer(self.tokens, self.normalization)
+        tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+        tokenizer.post_processor = template_of(self.ids)
+        return tokenizer
+
+    def plain_tokenizer(self) -> Tokenizer:
+        """Return a new tokenizer to which special tokens in a text are text, as "[SEP]" must not
+        end a segment. Other added tokens are found.
+        """
+        fields = json.loads(self.tokenizer().to_str())
+        for added in fields["added_tokens"]:
+            added["special"] = added["content"] in self.specials.names
+        tokenizer = Tokenizer.from_str(json.dumps(fields))
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    @cached_property
+    def adds_space(self) -> bool:
+        """Whether a word has the same tokens at the start of a text as after a space."""
         if self.byte_level:
-            return ByteLevelTokenizer(
-                self.byte_level.tokenizer(), adds_space=self.byte_level.adds_space
-            )
-        return DictionaryTokenizer(self.tokens, self.normalization)
+            return self.byte_level.adds_space
+        if not (self.file and self.file.is_foreign):
+            return True
+        tokenizer = self.tokenizer()
+        alone, twice = (
+            tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", "a a")
+        )
+        return twice == [*alone, *alone]
+
+    @cached_property
+    def ids_in_text(self) -> np.ndarray:
+        """For each id, int32 [vocab_size], what it is in a text: special tokens are unknown there.
+
+        A Unigram has its special tokens among the pieces of text.
+        """
+        ids = np.arange(len(self), dtype=np.int32)
+        unknown = self.unk_id
+        if unknown is None:
+            unknown = int(np.flatnonzero(self.is_ordinary)[0])
+        ids[[self.ids[name] for name in self.specials.names if name]] = unknown
+        return ids
+
+    def text_tokenizer(self) -> DictionaryTokenizer | AnyTokenizer:
+        """Return a new tokenizer of sentences; keep one per worker."""
+        fast = None
+        if self.byte_level:
+            fast = ByteLevelTokenizer(self.tokenizer(), adds_space=self.adds_space)
+        elif not (self.file and self.file.is_foreign):
+            fast = DictionaryTokenizer(self.tokens, self.normalization)
+        # Not those of several spaces: in sentences, single ones separate words.
+        added = [token for token in self.file.added if not token.isspace()] if self.file else []
+        if fast and not added:
+            return fast
+        return AnyTokenizer(
+            self.plain_tokenizer(), self.ids_in_text, added, fast, adds_space=self.adds_space
+        )
 
     def splitter(self) -> Splitter:
-        """Return a new splitter of text into the words that the vocabulary's pieces make up."""
+        """Return a new splitter of text into the words that the vocabulary's pieces make up; raise
+        `UserError` if there is none.
+        """
         if self.byte_level:
-            return ByteLevelSplitter(self.byte_level.tokenizer())
+            return ByteLevelSplitter(self.tokenizer())
+        if self.file and self.file.is_foreign:
+            raise UserError("Only WordPiece and byte-level vocabularies can be compared.")
         return Speller(self.normalization)
 
     @cached_property
@@ -138,6 +285,8 @@ class Vocabulary:
         content = json.dumps([self.tokens, normalization])
         if self.byte_level:
             content += self.byte_level.rules
+        elif self.file:
+            content += self.file.content
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
@@ -167,3 +316,29 @@ def checked_tokens(tokens: list[str], path: str) -> tuple[str, ...]:
     if not any(map(is_ordinary, tokens)):
         raise UserError(f"{path} has only special tokens, which cannot represent text.")
     return tuple(tokens)
+
+
+def template_of(ids: Mapping[str, int]) -> TemplateProcessing:
+    """Return what makes ``[CLS] A [SEP] B [SEP]``."""
+    return TemplateProcessing(
+        single=f"{CLS}:0 $A:0 {SEP}:0",
+        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
+        special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
+    )
+
+
+def spelling_of(tokenizer_json: str) -> Spelling:
+    """Return how the tokens of a ``tokenizer.json`` say where they stand in a word."""
+    fields = json.loads(tokenizer_json)
+    model = fields.pop("model")
+    if model.get("end_of_word_suffix"):
+        return ""
+    if model.get("continuing_subword_prefix"):
+        return model["continuing_subword_prefix"]
+    if '"ByteLevel"' in json.dumps([fields["normalizer"], fields["pre_tokenizer"]]):
+        return "byte-level"
+    return SHOWN_SPACE
+
+
+def _is_byte(token: str) -> bool:
+    return re.fullmatch("<0x[0-9A-F]{2}>", token) is not None

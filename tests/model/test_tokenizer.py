@@ -22,8 +22,21 @@ def with_replacements(folder: Path, content: str, times: int) -> Path:
 
 @pytest.mark.slow
 def test_a_tokenizer_that_fills_the_memory_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match=r"fails at a short text; use another checkpoint"):
+    with pytest.raises(UserError, match=r"lengthens text by 14 replacements"):
         TextTokenizer(with_replacements(tmp_path, "a" * 10, times=14))
+    # A text without the character would pass.
+    with pytest.raises(UserError, match=r"makes 100 tokens of one character"):
+        TextTokenizer(with_replacements(tmp_path, "." * 100, times=1))
+
+
+@pytest.mark.slow
+def test_a_regular_expression_without_end_is_one_error(tmp_path: Path):
+    folder = with_replacements(tmp_path, "b", times=1)
+    values = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    values["normalizer"]["normalizers"][1]["pattern"] = {"Regex": "(x+x+)+y"}
+    (folder / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(UserError, match="The tokenizer fails at a text"):
+        TextTokenizer(folder).token_ids(["x" * 60])
 
 
 @pytest.mark.slow

@@ -52,6 +52,7 @@ ALLOWED = {
     "model": STORAGE
     | {
         "pipeline.sources.hub",
+        "pipeline.vocabulary.any_tokenizer",
         "pipeline.vocabulary.files",
         "pipeline.vocabulary.vocabulary",
         "pipeline.instances.masking",

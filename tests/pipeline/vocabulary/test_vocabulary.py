@@ -20,13 +20,11 @@ from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Normalization,
     Speller,
-    bert_tokenizer,
     count_words,
 )
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
 from tokenizers import Tokenizer
-from tokenizers.normalizers import NFD
 
 from tests.fixtures.shared_data import DATA, needs_shared_data
 
@@ -190,33 +188,12 @@ def changed_json(part: str, name: Any, value: object) -> dict[str, bytes]:
         (as_vocab_txt(*SPECIALS, "a", "b", "a"), "token 'a' is on lines 6 and 8"),
         (as_vocab_txt(*SPECIALS, "", "b"), "line 6 is empty"),
         ({"vocab.txt": b"\xff\xfe["}, "not valid UTF-8"),
-        ({"tokenizer.json": b"{"}, "v/tokenizer.json is damaged .* Only BERT's WordPiece"),
+        ({"tokenizer.json": b"{"}, "v/tokenizer.json is damaged .* Fetch it again"),
         ({"tokenizer.json": b"[]"}, "expected object, got array"),
-        ({"tokenizer.json": b"{}"}, "missing required field model"),
-        (changed_json("model", "type", "Unigram"), "model.type: invalid value 'Unigram'"),
-        (
-            changed_json("model", "type", "BPE"),
-            "normalizer.type: invalid enum value .BertNormalizer.",
-        ),
-        (
-            changed_json("normalizer", "handle_chinese_chars", False),
-            "handle_chinese_chars must be true",
-        ),
-        (
-            changed_json("pre_tokenizer", "type", "Whitespace"),
-            "pre_tokenizer.type: invalid value 'Whitespace'",
-        ),
+        ({"tokenizer.json": b"{}"}, "v/tokenizer.json cannot be read by tokenizers"),
+        ({"tokenizer.json": b'{"model": "WordPiece"}'}, "cannot be read by tokenizers"),
+        (changed_json("model", "vocab", 5), "cannot be read by tokenizers"),
         (changed_json("model", "vocab", {"[PAD]": 0, "a": 99}), "ids of its"),
-        (changed_json("model", "vocab", 5), "model.vocab: expected object, got int"),
-        (
-            changed_json("model", "vocab", {"[PAD]": 0, "a": None}),
-            "model.vocab.*: expected int, got null",
-        ),
-        ({"tokenizer.json": b'{"model": "WordPiece"}'}, "model: expected object, got str"),
-        (
-            changed_json("added_tokens", 0, {"content": "e-mail", "id": 9}),
-            "adds the token 'e-mail'",
-        ),
         (as_vocab_txt(*SPECIALS, "[unused0]"), "only special tokens"),
     ],
 )
@@ -247,13 +224,6 @@ def test_a_tokenizer_unlike_berts_is_refused(setting, value, usual):
     message = f"^v/tokenizer_config.json: {setting} is {json.dumps(value)}, not {usual}. Only BERT"
     with pytest.raises(UserError, match=message):
         load(**{setting: value})
-
-
-def test_another_normalizer_is_refused():
-    tokenizer = bert_tokenizer([*SPECIALS, "a"], NORMALIZATIONS[0])
-    tokenizer.normalizer = NFD()
-    with pytest.raises(UserError, match=r"normalizer\.type: invalid value 'NFD'"):
-        load_vocabulary({"tokenizer.json": tokenizer.to_str().encode()}, "v")
 
 
 @needs_shared_data

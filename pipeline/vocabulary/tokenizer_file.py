@@ -1,0 +1,287 @@
+"""Read a ``tokenizer.json``, whoever wrote it.
+
+WordPiece that cuts text as BERT does, and byte-level BPE that cuts it as GPT-2 does, are tokenised
+by our own fast code, which gives the same ids. Whatever else ``tokenizers`` loads is tokenised by
+it. A file is not trusted: one that could take all memory, or no end of time, is tried out first, in
+a process of its own.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from ..errors import UserError
+from ..parsing import parse_json
+from .apostrophes import RULES, Replacement, rules_of
+from .byte_level import CHARACTERS
+from .tokenize import Normalization, bert_tokenizer
+from .vocabulary import (
+    SPECIAL_TOKENS,
+    ByteLevel,
+    Specials,
+    TokenizerFile,
+    Vocabulary,
+    checked_tokens,
+)
+
+TRIAL_S = 60
+MOST_TOKENS_A_CHARACTER = 32
+"""A character may become as many; U+FDFA becomes 18 letters by NFKC."""
+_TRIAL = """
+import resource, sys
+from tokenizers import Tokenizer
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+tokenizer = Tokenizer.from_buffer(sys.stdin.buffer.read())
+tokenizer.no_truncation()
+tokenizer.no_padding()
+characters = sorted(set("".join(tokenizer.get_vocab())) | set(map(chr, range(33, 127))))
+encoded = tokenizer.encode_batch_fast(characters, add_special_tokens=False)
+tokenizer.encode_batch_fast(["".join(characters)])
+print(max(len(each.ids) for each in encoded))
+"""
+_KNOWN_PATTERNS = {each.pattern for rule in RULES.values() for each in rule}
+_USUAL_NAMES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+
+
+def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
+    """Return the vocabulary of the ``tokenizer.json`` among a directory's files; errors name its
+    `path`.
+
+    The others say which token has which role, if BERT's names do not. Raise `UserError` if
+    ``tokenizers`` cannot use it, or it lacks a role.
+    """
+    content = files["tokenizer.json"]
+    tokenizer = _open(content, path)
+    # Those that cut or pad texts to a length were of another use of the model.
+    if tokenizer.truncation or tokenizer.padding:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        content = tokenizer.to_str().encode()
+    # As today's `tokenizers` writes it: with all fields.
+    fields = json.loads(tokenizer.to_str())
+    ids = tokenizer.get_vocab()
+    tokens = sorted(ids, key=ids.__getitem__)
+    if [ids[token] for token in tokens] != list(range(len(tokens))):
+        raise UserError(
+            f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, "
+            "each exactly once."
+        )
+    specials = _specials(fields, ids, files, path)
+    added = {each["content"] for each in fields["added_tokens"]} - specials.names
+    normalization = _bert_normalization(fields)
+    byte_level = _byte_level(fields, tokens)
+    is_foreign = normalization is None and byte_level is None
+    file = TokenizerFile(content.decode(), specials, frozenset(added), is_foreign)
+    if normalization and not added and specials == Specials():
+        return Vocabulary(checked_tokens(tokens, path), normalization)
+    if normalization is None:
+        steps = _normalizer_steps(fields["normalizer"]) if byte_level else []
+        normalization = Normalization("Lowercase" in steps, "StripAccents" in steps)
+    vocabulary = Vocabulary(tuple(tokens), normalization, byte_level, file)
+    if not vocabulary.is_ordinary.any():
+        raise UserError(f"{path} has only special tokens, which cannot represent text.")
+    return vocabulary
+
+
+def _open(content: bytes, path: str) -> Tokenizer:
+    fields = parse_json(content, dict[str, Any], path, "Fetch it again.")
+    num_lengthening = 0
+    needs_trial = False
+    for part in _parts(fields):
+        pattern = part.get("pattern")
+        if isinstance(pattern, dict):
+            text = pattern.get("String", "x")
+            if part.get("type") == "Replace" and len(part.get("content", "")) > len(text):
+                num_lengthening += 1
+            needs_trial |= pattern.get("Regex") not in _KNOWN_PATTERNS
+        needs_trial |= "precompiled_charsmap" in part
+    if num_lengthening > 1:
+        raise UserError(
+            f"{path} lengthens text by {num_lengthening} replacements, one after the other; use "
+            "another tokenizer."
+        )
+    if needs_trial:
+        _try_out(content, path)
+    try:
+        return Tokenizer.from_buffer(content)
+    except BaseException as error:  # a Rust panic is no `Exception`
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        raise UserError(f"{path} cannot be read by tokenizers: {error}.") from None
+
+
+def _parts(fields: Any) -> Iterator[dict[str, Any]]:
+    """Yield the normalisers, pre-tokenizers and so on of a ``tokenizer.json``, not the model."""
+    if isinstance(fields, dict):
+        yield fields
+        for name, value in fields.items():
+            if name not in ("model", "added_tokens", "pattern"):
+                yield from _parts(value)
+    elif isinstance(fields, list):
+        for value in fields:
+            yield from _parts(value)
+
+
+@lru_cache(maxsize=8)
+def _try_out(content: bytes, path: str) -> None:
+    """Raise `UserError` if a ``tokenizer.json`` ends the process at the characters of its tokens,
+    as tokenizers does when the memory is full, takes more than `TRIAL_S` for them, or makes more
+    than `MOST_TOKENS_A_CHARACTER` of one.
+    """
+    command = [sys.executable, "-c", _TRIAL]
+    fault = f"takes more than {TRIAL_S} s"
+    try:
+        done = subprocess.run(
+            command, input=content, capture_output=True, timeout=TRIAL_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pass
+    else:
+        if done.returncode > 0:  # an exception: whoever reads the file reports it
+            return
+        fault = "fails"
+        if done.returncode == 0:
+            most_tokens = int(done.stdout)
+            if most_tokens <= MOST_TOKENS_A_CHARACTER:
+                return
+            fault = f"makes {most_tokens:,} tokens of one character"
+    raise UserError(f"{path} {fault} when it is tried on a short text; use another tokenizer.")
+
+
+def _specials(
+    fields: Mapping[str, Any], ids: Mapping[str, int], files: Mapping[str, bytes], path: str
+) -> Specials:
+    """Return the special tokens: [CLS] and [SEP] are those that the post-processor puts around a
+    text.
+    """
+    template = _template(fields["post_processor"])
+    usual = Specials()
+    has_usual = all(token in ids for token in SPECIAL_TOKENS)
+    if has_usual and template in (None, (usual.cls, usual.sep, usual.between)):
+        return usual
+    if template is None:
+        raise UserError(
+            f"{path}: its post-processor does not put one special token before a text and one "
+            "after it; use another tokenizer."
+        )
+    named: dict[str, str | None] = {"unk": fields["model"].get("unk_token")}
+    unk_id = fields["model"].get("unk_id")  # of a Unigram
+    if unk_id is not None:
+        named["unk"] = fields["model"]["vocab"][unk_id][0]
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        settings = parse_json(files.get(name, b"{}"), dict[str, Any], f"{name} beside {path}")
+        for role in _USUAL_NAMES:
+            token = settings.get(f"{role}_token")
+            token = token.get("content") if isinstance(token, dict) else token
+            named[role] = token or named.get(role)
+    roles: dict[str, str] = {}
+    for role, usual_names in _USUAL_NAMES.items():
+        names = [name for name in (named.get(role) or "", *usual_names) if name in ids]
+        if not names and role != "unk":
+            raise UserError(
+                f"{path} has no {role} token: neither tokenizer_config.json names one, nor is "
+                f"there {' or '.join(usual_names)}; use another tokenizer."
+            )
+        roles[role] = names[0] if names else ""
+    cls, sep, between = template
+    return Specials(cls=cls, sep=sep, between=between, **roles)
+
+
+def _template(processor: Mapping[str, Any] | None) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return the special tokens before a text, after it, and between two; None for other forms."""
+    match processor:
+        case {"type": "Sequence", "processors": steps}:
+            templates = [_template(step) for step in steps]
+            return next((template for template in templates if template), None)
+        case {"type": "BertProcessing", "cls": [cls, _], "sep": [sep, _]}:
+            return cls, sep, (sep,)
+        case {"type": "RobertaProcessing", "cls": [cls, _], "sep": [sep, _]}:
+            return cls, sep, (sep, sep)
+        case {"type": "TemplateProcessing", "single": single, "pair": pair}:
+            names: list[list[str]] = []
+            for pieces in (single, pair):
+                # "" stands for a text.
+                names.append([piece.get("SpecialToken", {"id": ""})["id"] for piece in pieces])
+            match names:
+                case [[cls, "", sep], [first, "", *between, "", last]] if (
+                    cls and sep and first == cls and last == sep
+                ):
+                    return cls, sep, tuple(between)
+    return None
+
+
+def _bert_normalization(fields: Mapping[str, Any]) -> Normalization | None:
+    """Return the normalisation of a WordPiece that cuts text as BERT does, else None."""
+    normalizer: dict[str, Any] = fields["normalizer"] or {"type": None}
+    steps = normalizer.get("normalizers", [normalizer])
+    bert = [step for step in steps if step["type"] == "BertNormalizer"]
+    rules = rules_of(
+        [
+            Replacement(step["pattern"].get("Regex"), step["content"])
+            for step in steps
+            if step["type"] == "Replace"
+        ]
+    )
+    if len(bert) != 1 or rules is None:
+        return None
+    normalization = normalization_of(bert[0]["lowercase"], bert[0]["strip_accents"])
+    bert[0]["strip_accents"] = normalization.strip_accents
+    normalization = normalization._replace(apostrophes=rules, composes=steps[0]["type"] == "NFC")
+    expected = json.loads(bert_tokenizer(["[UNK]"], normalization).to_str())
+    is_equal = {**fields["model"], "vocab": {}} == {**expected["model"], "vocab": {}}
+    for part in ("normalizer", "pre_tokenizer"):
+        is_equal &= fields[part] == expected[part]
+    return normalization if is_equal else None
+
+
+def normalization_of(lowercase: bool, strip_accents: bool | None) -> Normalization:
+    """Return the normalisation that a tokenizer's settings ask for."""
+    if strip_accents is None:  # BERT's default: accents go with the capitals
+        strip_accents = lowercase
+    return Normalization(lowercase, strip_accents)
+
+
+def _byte_level(fields: Mapping[str, Any], tokens: list[str]) -> ByteLevel | None:
+    """Return the rules of GPT-2's byte-level BPE, with a normalisation that does not look across
+    words, else None.
+    """
+    model = fields["model"]
+    steps = _normalizer_steps(fields["normalizer"])
+    changed = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+    if (
+        model["type"] != "BPE"
+        or any(model[name] for name in (*changed, "ignore_merges"))
+        or not {"NFC", "NFD", "Lowercase", "StripAccents"}.issuperset(steps)
+        or not set(CHARACTERS).issubset(tokens)
+    ):
+        return None
+    match fields["pre_tokenizer"]:
+        case {"type": "ByteLevel", "use_regex": True, "add_prefix_space": adds_space}:
+            merges = model["merges"]
+            pieces = {left + right for left, right in merges} | set(CHARACTERS)
+            return ByteLevel(
+                pieces=frozenset(pieces.intersection(tokens)),
+                adds_space=adds_space,
+                rules=json.dumps([merges, steps, adds_space]),
+            )
+    return None
+
+
+def _normalizer_steps(normalizer: Mapping[str, Any] | None) -> list[str]:
+    if normalizer is None:
+        return []
+    if normalizer["type"] != "Sequence":
+        return [normalizer["type"]]
+    steps: list[str] = []
+    for step in normalizer["normalizers"]:
+        steps += _normalizer_steps(step)
+    return steps
