@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..counters import Counters, count_of
+from ..counters import Counters, count_of, name_counts
 from ..errors import UserError
 from ..execution.job import Unit
 from ..execution.tables import range_of
@@ -28,6 +28,16 @@ from .layout import (
 from .scatter import OTHER_LANGUAGES, Scattered
 
 NO_SHARD = -1
+WITHOUT_DOCUMENT = (
+    "rows_without_text",
+    "rows_without_prose",
+    "empty_pages",
+    "redirects",
+    "disambiguation_pages",
+    "other_namespaces",
+    "other_models",
+)
+"""The counters of rows and pages that are no documents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,21 +209,27 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     num_read = total.counts["documents_read"]
     num_short = total.counts["documents_too_short"]
     num_foreign = total.counts[OTHER_LANGUAGES]
+    without = {name: total.counts[name] for name in WITHOUT_DOCUMENT if total.counts[name]}
+    num_without = sum(without.values())
 
     needed = f"at least {MIN_DOCUMENTS + 2} different ones are needed"
     left_out = (
         f"{num_short:,} are too short (`min_characters`, `min_sentences`), "
         f"{num_equal:,} repeat others"
     )
+    if num_without:
+        left_out = f"{num_without:,} held none ({name_counts(without)}), {left_out}"
     if num_foreign:
         left_out += f", {num_foreign:,} are in other languages (`keep_language`)"
     advice = ""
     if 2 * num_short > num_read:
         advice = " To keep short documents, lower `min_characters`, and give `overwrite`."
-    elif num_read < MIN_DOCUMENTS + 2:
+    elif num_read < MIN_DOCUMENTS + 2 and not num_without and not total.bad:
         advice = (
             " If each line or paragraph is a document, "
             "give `documents` line or blank-line, and `overwrite`."
         )
     held = f"The sources hold {count_of(num_documents, 'document')}"
-    return f"{held}; {needed}. Of {num_read:,} read, {left_out}.{advice}"
+    if total.bad:
+        advice = f" Bad input: {name_counts(total.bad)}.{advice}"
+    return f"{held}; {needed}. Of {num_read + num_without:,} read, {left_out}.{advice}"
