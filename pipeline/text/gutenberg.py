@@ -16,7 +16,7 @@ from .sentences import ends_sentence
 from .wikitext.names import NAMES
 
 _MARK = re.compile(
-    r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
+    r"^[^\w\n]{0,9}(?:this is )?(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
     r"|^[^\w\n]*start of (?:the|this) project gutenberg"
     r"|^this e-?text file is presented by project gutenberg",
     re.IGNORECASE | re.MULTILINE,
@@ -28,7 +28,8 @@ _START = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END = re.compile(
-    r"\W*end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)",
+    r"\W*(?:end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)"
+    r"|(?:ende|fin) (?:dieses |des |von |de |du )?(?:l'e-?text )?proje(?:[ck]ts?|t) gutenberg)",
     re.IGNORECASE,
 )
 # The line that ends a book contains one of these. Most texts have none, as `str.find` shows fast.
@@ -178,7 +179,11 @@ def header_end(text: str, start: int = 0) -> int:
     """Return where the book begins whose start mark is soon after `start`, else `start`."""
     stop = start + _HEADER_CHARACTERS
     first_mark = _START.search(text, start, stop)
-    if first_mark is None:
+    # Small print may stand at the end, too.
+    if (
+        first_mark is None
+        or _book_end(text[start : first_mark.start()]) < first_mark.start() - start
+    ):
         return start
     # Old headers have two marks: the last counts. One after an end mark is the next book's.
     book_end = first_mark.end() + _book_end(text[first_mark.end() : stop])

@@ -34,8 +34,9 @@ _STRIPPED_TAGS = (
     "abbr b bdi bdo big br caption cite code col colgroup data dfn em font i ins kbd link mark meta"
     " nobr nowiki q rb rtc ruby samp small span strong sub sup tbody tfoot thead time tt u var wbr"
     # Of extensions of MediaWiki.
-    " charinsert dynamicpagelist embedvideo languages listing noinclude nomobile onlyinclude phonos"
-    " quiz rss section tab tabber tabs thread translate tvar ce ref"
+    " charinsert dynamicpagelist embedvideo languages listing noinclude nomobile onlyinclude"
+    " pagelist pagequality pages phonos quiz rss section tab tabber tabs thread translate tvar"
+    " ce ref"
 )
 TAG_NAMES = frozenset((*_DROPPED_ELEMENTS, *_BREAKING_TAGS, *_STRIPPED_TAGS.split()))
 """All that MediaWiki takes for a tag; another name in angle brackets is text, as in "List<T>"."""

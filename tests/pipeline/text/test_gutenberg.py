@@ -48,6 +48,22 @@ def test_a_book_without_marks_is_a_book_all_the_same() -> None:
 def test_a_text_about_gutenberg_is_not_a_gutenberg_file() -> None:
     assert not is_gutenberg("I found it at Project Gutenberg.\nThe eBook of it is free.")
     assert is_gutenberg("Project Gutenberg's The Bear, by A. Writer\n")
+    assert is_gutenberg("***This is the Project Gutenberg Etext of The Bear***\n")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        'Ende dieses Projekt Gutenberg Etextes "The Bear"',
+        "Fin de Project Gutenberg's The Bear",
+        "End of Project Gutenberg's Bear\n\n***START**THE SMALL PRINT!**START***\nWhy is it?\n"
+        "*END THE SMALL PRINT! FOR PUBLIC DOMAIN EBOOKS*Ver.02/11/02*END*",
+    ],
+)
+def test_other_ends_of_a_book(end: str) -> None:
+    head = "Project Gutenberg's The Bear, by A. Writer\n\n"
+    story = BOOK[BOOK.index("CHAPTER I.") : BOOK.index("THE END")]
+    assert paragraphs_of(f"{head}{story}\n\n{end}\n\nCreating the works is done.\n") == PROSE
 
 
 def test_advertisements_behind_the_end_are_left_out() -> None:

@@ -219,6 +219,7 @@ def test_the_name_of_the_page() -> None:
         ("It <nowiki>&lt;br&gt;</nowiki> and &#x0000000074; are.", "It <br> and t are."),
         ('The rule<ref name="[#] <b>">See it.</ref> was.', "The rule was."),
         ("It has [http://x.org/a.htm''The Death'' (1901)] too.", "It has The Death (1901) too."),
+        ("Foo <pages index=x from=1 /><pagelist/>is.", "Foo is."),
         ("Foo<noinclude>zar</noinclude><includeonly>bar</includeonly> is.", "Foozar is."),
         ("Up.\n\nA line with a <div>box</div> in it is.", f"Up.\n{GAP} in it is."),
         ("It {{sic|hid|den}}, {{sqrt|2|3}}.", "It hidden [sic], 3√2."),
