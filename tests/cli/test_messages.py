@@ -258,7 +258,7 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
 def test_rows_without_prose_are_counted_where_there_are_too_few_documents(capsys, folder: Path):
     row = json.dumps({"url": "https://en.wikipedia.org/wiki/Ent", "text": "<p>A town.</p>"})
     (folder / "html.jsonl").write_text(f"{row}\n" * 5 + "no JSON\n")
-    line = "ingest html.jsonl --output d --workers 1 --max-bad 0.9"
+    line = "ingest html.jsonl --output d --workers 1 --max-bad 1"
     assert error_of_line(capsys, line) == (
         f"Error: The sources hold 0 documents; {NEEDED}. Of 5 read, 5 held none (5 x rows without "
         "prose), 0 are too short (--min-characters, --min-sentences), 0 repeat others. Bad input: "
