@@ -41,7 +41,7 @@ from ..tokenizer import TextTokenizer, TokenRow
 from ..training.device import (
     autocast,
     find_device,
-    oom_as_user_error,
+    oom_as_run_error,
     pinned_attention,
     product_dtype,
     trim_memory,
@@ -108,7 +108,7 @@ def extract_features(
             pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
             ) as writer,
-            oom_as_user_error("batch_tokens"),
+            oom_as_run_error("batch_tokens"),
         ):
             clock = Clock()
             texts = read_texts(data, config)

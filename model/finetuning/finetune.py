@@ -26,7 +26,7 @@ from ...pipeline.storage.directory import (
     NO_SPACE,
     WORK,
     OutputDirectory,
-    unwritable_as_user_error,
+    unwritable_in_a_line,
 )
 from ...pipeline.storage.state import claimed
 from ..card import CARD, read_languages
@@ -101,7 +101,7 @@ def finetune(
     smallest_batch = min(run.batch_size for run in runs)
     path = Path(output)
     with (
-        unwritable_as_user_error(path, NO_SPACE),
+        unwritable_in_a_line(path, NO_SPACE),
         join_ranks(config.device, smallest_batch) as ranks,
         kept_generators(ranks.device),
         ranks.on_first(

@@ -16,7 +16,7 @@ from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.device import (
     autocast,
     find_device,
-    oom_as_user_error,
+    oom_as_run_error,
     sum_dtype,
     trim_memory,
     uncompiled,
@@ -68,7 +68,7 @@ def evaluate(
     rows = read_split(directory)
     batches = evaluation_batches(rows, objective, batch_size)
     model = checkpoint.pretrain_model().to(target)
-    with oom_as_user_error("batch_size"):
+    with oom_as_run_error("batch_size"):
         measured = metrics(sum_losses(model, batches, target))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
     return {"rows": len(rows), **measured, **constant}

@@ -14,7 +14,7 @@ from ...pipeline.storage.directory import (
     WORK,
     OutputDirectory,
     kept,
-    unwritable_as_user_error,
+    unwritable_in_a_line,
 )
 from ..card import CARD
 from ..config import PretrainConfig
@@ -73,7 +73,7 @@ def pretrain(
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         kept(*instances),
-        unwritable_as_user_error(folder, NO_SPACE),
+        unwritable_in_a_line(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),
         kept_threads(),

@@ -16,7 +16,7 @@ from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import StopRequest
 from ..training.device import (
     drain_every,
-    oom_as_user_error,
+    oom_as_run_error,
     peak_memory,
     update_flops,
 )
@@ -182,7 +182,7 @@ class PretrainWork(Work[GlobalBatch, PretrainBatch]):
         the best of the phase so far.
         """
         setup = self.setup
-        with oom_as_user_error("micro_batch_size"):
+        with oom_as_run_error("micro_batch_size"):
             batches = setup.held_out_batches(phase)
             sums = sum_losses(self.model, batches, self.device, setup.dtype)
         values = metrics(setup.ranks.sum(sums))

@@ -22,7 +22,7 @@ import torch.fx.experimental._config as fx_config
 from torch import Tensor
 from torch.utils._triton import has_triton
 
-from ...pipeline.errors import UserError
+from ...pipeline.errors import RunError, UserError
 from ...pipeline.memory import trim_heap
 from ..encoders.config import EncoderConfig
 from ..notices import print_notice
@@ -260,15 +260,15 @@ def peak_memory(device: torch.device) -> dict[str, float]:
 
 
 @contextmanager
-def oom_as_user_error(option: str) -> Iterator[None]:
-    """Turn running out of memory into a `UserError` that names the `option` to lower."""
+def oom_as_run_error(option: str) -> Iterator[None]:
+    """Turn running out of memory into a `RunError` that names the `option` to lower."""
     try:
         yield
     except RuntimeError as error:
         said_so = OUT_OF_MEMORY.search(str(error))
         if not said_so and not isinstance(error, torch.OutOfMemoryError):
             raise
-        raise UserError(
+        raise RunError(
             f"A batch does not fit into the memory of this device; lower `{option}`."
         ) from None
 

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 
 from ..notices import StopRequest
-from .device import distinct_sizes, oom_as_user_error, pinned_attention, trim_memory
+from .device import distinct_sizes, oom_as_run_error, pinned_attention, trim_memory
 from .logs import Clock
 from .threads import prefetch
 from .update import BatchT, Loss, Update, Updater
@@ -106,7 +106,7 @@ def _update_all(work: Work[UpdateBatchT, BatchT], batches: Iterator[UpdateBatchT
     while not work.is_over:
         with work.clock.waiting():
             batch = next(batches)
-        with oom_as_user_error("micro_batch_size"):
+        with oom_as_run_error("micro_batch_size"):
             work.updater.update(
                 work.step,
                 batch.batches,

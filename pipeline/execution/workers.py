@@ -1,8 +1,8 @@
 """Run worker processes on this machine: each does one unit of work at a time, then takes the next.
 
 A worker is a new process of this interpreter, which imports only what the work needs. It reads
-pickles of a step and the number of a unit from standard input, and answers each with None or the
-message of an error; the traceback goes to standard error. A worker ends with its pipe, or with the
+pickles of a step and the number of a unit from standard input, and answers each with None or an
+error; the traceback goes to standard error. A worker ends with its pipe, or with the
 process that started it.
 """
 
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
-from ..errors import RunError
+from ..errors import RunError, UserError
 
 # -P: what lies in the folder that a command is typed in is not imported.
 COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
@@ -71,7 +71,8 @@ def do_all(
 ) -> None:
     """Call `step` on every item in the `workers`, each taking the next item when it is done.
 
-    Raises a `RuntimeError` with the message of what `step` raises, and `RunError` if a worker died.
+    Raises the `UserError` or `RunError` that `step` raises, a `RuntimeError` with the message of
+    another error, and `RunError` if a worker died.
     """
     # All threads take from one iterator, which is safe: `next` on a sequence's iterator holds the
     # interpreter's lock.
@@ -96,9 +97,9 @@ def _feed(worker: Worker, step: Callable[[Item], object], remaining: Iterator[It
     try:
         for item in remaining:
             _send(requests, (step, item))
-            message = pickle.load(replies)  # None, or that of what `step` raised
-            if message is not None:
-                raise RuntimeError(message)
+            error = pickle.load(replies)
+            if error is not None:
+                raise error
     except (EOFError, OSError, pickle.UnpicklingError) as error:
         raise dead_worker(worker.wait(END_S)) from error
 
@@ -147,13 +148,15 @@ def serve() -> None:
             _send(replies, _attempt(step, item))
 
 
-def _attempt(step: Callable[[Any], object], item: Any) -> str | None:
-    """Return the message of what `step` raised; None if it raised nothing."""
+def _attempt(step: Callable[[Any], object], item: Any) -> Exception | None:
+    """Return what `step` raised, if anything: another error than ours by its message alone."""
     try:
         step(item)
+    except (UserError, RunError) as error:
+        return error
     except Exception as error:
         traceback.print_exc()
-        return str(error) or type(error).__name__
+        return RuntimeError(str(error) or type(error).__name__)
     return None
 
 

@@ -21,7 +21,7 @@ from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
-from ..errors import UserError
+from ..errors import RunError, UserError
 from ..storage.state import MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .books import read_book
@@ -107,15 +107,20 @@ def find_inputs(
             inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
     with ThreadPoolExecutor(NUM_READERS) as pool:
-        inputs = list(pool.map(partial(with_encoding, config=config), inputs))
+        inputs = list(pool.map(partial(examined, config=config), inputs))
     return inputs, left_out
 
 
-def with_encoding(file: Input, config: IngestConfig) -> Input:
-    """Return an input with the encoding of its text; raise `UserError` if none is known."""
-    if file.format not in TEXT_FORMATS:
+def examined(file: Input, config: IngestConfig) -> Input:
+    """Return an input with its version, and the encoding of its text; raise `UserError` if none is
+    known.
+    """
+    if file.format == "hf":
         return file
     with storage.open_input(file.path) as stream:
+        file = file._replace(version=storage.version_of(stream))
+        if file.format not in TEXT_FORMATS:
+            return file
         if is_compressed(file.name):
             sample = read_sample(decompressed(stream, file.name, Counters()))
         else:
@@ -353,8 +358,27 @@ def read_range(
     if input_range.format == "hf":
         yield from read(hub.open_set(input_range.path), input_range, config, counters)
         return
-    with storage.open_input(input_range.path) as file:
-        yield from read(file, input_range, config, counters)
+    try:
+        with storage.open_input(input_range.path) as file:
+            yield from read(file, input_range, config, counters)
+    except Exception:
+        _refuse_changed(input_range)  # which may be why it cannot be read
+        raise
+    _refuse_changed(input_range)
+
+
+def _refuse_changed(input_range: InputRange) -> None:
+    """Raise `RunError` if a file is not the one that was planned, and perhaps hashed."""
+    try:
+        with storage.open_input(input_range.path) as file:
+            version = storage.version_of(file)
+    except FileNotFoundError:
+        version = "none"
+    if input_range.version not in ("", version):
+        raise RunError(
+            f"{input_range.path} was changed or removed while it was read. Restore it and rerun; "
+            "or start over with `overwrite`."
+        )
 
 
 def _plan_whole(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:

@@ -24,6 +24,8 @@ class InputRange:
     """The byte (row group, ...) after the range; None: to the end of the file."""
     encoding: str = UTF_8
     """Of a text, by Python's name."""
+    version: str = ""
+    """Of the file that was planned, by `storage.version_of`; empty: any may be read."""
 
 
 class Input(NamedTuple):
@@ -37,6 +39,8 @@ class Input(NamedTuple):
     """Identifies the content of a data set, which is not a file that could be hashed."""
     encoding: str = UTF_8
     """Of a text, by Python's name."""
+    version: str = ""
+    """By `storage.version_of`; empty for a data set."""
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end.
@@ -44,7 +48,11 @@ class Input(NamedTuple):
         A table without rows has no starts, and so no ranges.
         """
         whole = InputRange(
-            path=self.path, name=self.name, format=self.format, encoding=self.encoding
+            path=self.path,
+            name=self.name,
+            format=self.format,
+            encoding=self.encoding,
+            version=self.version,
         )
         ranges: list[InputRange] = []
         if not starts:

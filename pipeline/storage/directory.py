@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from .. import storage
-from ..errors import UserError
+from ..errors import RunError, UserError
 from .remote import upload_open
 
 WORK = ".work"
@@ -63,14 +63,17 @@ def digest_of(value: Any) -> str:
 
 
 @contextmanager
-def unwritable_as_user_error(path: object, errors: frozenset[int] = NOT_WRITABLE) -> Iterator[None]:
-    """Turn an `OSError` with one of these numbers into a `UserError` that names `path`."""
+def unwritable_in_a_line(path: object, errors: frozenset[int] = NOT_WRITABLE) -> Iterator[None]:
+    """Turn an `OSError` with one of these numbers into an error that names `path`: a `RunError` if
+    there is no space, else a `UserError`.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in errors:
             raise
-        raise UserError(
+        kind = RunError if error.errno in NO_SPACE else UserError
+        raise kind(
             f"Cannot write to {path}: {error.strerror}. Fix this and rerun; it resumes."
         ) from None
 
@@ -135,7 +138,7 @@ def _lock(path: str, output: str) -> int | None:
     if os.path.isfile(path):
         raise UserError(f"{path} is a file, but `output` must be a directory.")
     while True:
-        with unwritable_as_user_error(output):
+        with unwritable_in_a_line(output):
             os.makedirs(path, exist_ok=True)
             descriptor = os.open(path, os.O_RDONLY)
         # On the folder itself: a lock file would remain after a kill.
@@ -222,7 +225,7 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     if os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
-    with locked(work, path), unwritable_as_user_error(path):
+    with locked(work, path), unwritable_in_a_line(path):
         try:
             # What killed processes have left here; other files are the user's.
             own_name = re.compile(re.escape(os.path.basename(path)) + r"\.[0-9a-f]{32}")
@@ -254,11 +257,14 @@ class OutputDirectory:
             with write_atomically(self.file(name), self.file(TEMPORARY)) as file:
                 yield file
         except OSError as error:
+            # The body may also fail to read another file.
+            if error.filename and not str(error.filename).startswith(self.path):
+                raise
             place = self.path
             if error.errno in NO_SPACE and storage.is_remote(place):
                 # Where it is written before it is uploaded; on a cluster, one of many machines'.
                 place = f"the temporary folder (TMPDIR) of {socket.gethostname()}"
-            with unwritable_as_user_error(place):
+            with unwritable_in_a_line(place):
                 raise
 
     def write_bytes(self, name: str, content: bytes) -> None:
@@ -279,7 +285,7 @@ class OutputDirectory:
         folder = Path(self.file(TEMPORARY)) / temporary_name
         replaced = folder.with_suffix(".old")
         target = Path(self.file(name))
-        with unwritable_as_user_error(self.path):
+        with unwritable_in_a_line(self.path):
             try:
                 folder.mkdir(parents=True)
                 yield folder

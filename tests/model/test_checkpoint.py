@@ -20,7 +20,7 @@ from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.state import PretrainState
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training import run
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from safetensors.torch import load_file, save_file
 
 CONFIG = ModelConfig(
@@ -232,7 +232,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(model, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(UserError, match="No space left on device"):
+    with pytest.raises(RunError, match="No space left on device"):
         save(tmp_path, model, 2)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000001"]
     assert same(read_model(tmp_path), model)

@@ -21,7 +21,7 @@ from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.tokenizer import tokenizer_files
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 
 from tests.fixtures.instances_fixture import write_instances
@@ -225,6 +225,6 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatc
 
     monkeypatch.setattr(BertForPreTraining, "sums", full)
     with pytest.raises(
-        UserError, match="does not fit into the memory of this device; lower `batch_size`"
+        RunError, match="does not fit into the memory of this device; lower `batch_size`"
     ):
         evaluate(run, instances)

@@ -19,7 +19,7 @@ from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.setup import PretrainSetup
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from huggingface_hub import ModelCard
 from torch._dynamo.utils import counters
 
@@ -91,7 +91,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(
     sums: Any = BertForPreTraining.sums
     monkeypatch.setattr(BertForPreTraining, "sums", full)
     with pytest.raises(
-        UserError, match="does not fit into the memory of this device; lower `micro_batch_size`"
+        RunError, match="does not fit into the memory of this device; lower `micro_batch_size`"
     ):
         pretrain(make_config(), [instances], tmp_path)
 

@@ -13,14 +13,14 @@ from clozeworks.model.training.device import (
     drain_every,
     find_device,
     obstacle_to_gpu,
-    oom_as_user_error,
+    oom_as_run_error,
     peak_flops,
     product_dtype,
     sum_dtype,
     tokens_at_once,
 )
 from clozeworks.model.training.ranks import join_ranks
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -87,7 +87,7 @@ def test_a_micro_batch_fits_into_the_memory_of_a_gpu(config, gigabytes, tokens, 
     ],
 )
 def test_running_out_of_memory_says_which_option_to_lower(error):
-    with pytest.raises(UserError, match="lower `batch_size`"), oom_as_user_error("batch_size"):
+    with pytest.raises(RunError, match="lower `batch_size`"), oom_as_run_error("batch_size"):
         raise error
 
 
@@ -96,7 +96,7 @@ def test_running_out_of_memory_says_which_option_to_lower(error):
     ["shapes do not match", "could not create a primitive descriptor for a matmul primitive"],
 )
 def test_other_errors_stay_what_they_are(message):
-    with pytest.raises(RuntimeError, match=message), oom_as_user_error("batch_size"):
+    with pytest.raises(RuntimeError, match=message), oom_as_run_error("batch_size"):
         raise RuntimeError(message)
 
 

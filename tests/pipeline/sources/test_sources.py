@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.sources.formats import (
     MIN_RANGE_BYTES,
     find_inputs,
@@ -253,3 +253,27 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
     for name in ("pipe.txt", "broken.txt"):
         with pytest.raises(UserError, match=f"{name} has no file to read "):
             find_inputs([str(folder / name)], None, AUTO)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl", "parquet", "xml"])
+@pytest.mark.parametrize("change", ["shrinks", "is replaced", "vanishes"])
+def test_a_source_that_changes_while_it_is_read_ends_the_run(
+    tmp_path: Path, suffix: str, change: str
+):
+    file = tmp_path / f"a.{suffix}"
+    content = {"txt": TEXT, "jsonl": LINE, "xml": DUMP}.get(suffix, b"")
+    file.write_bytes(2 * content)
+    if suffix == "parquet":
+        pq.write_table(pa.table({"text": [PROSE]}), file)
+    inputs, _ = find_inputs([str(file)], None, AUTO)
+    [unit] = plan_units(inputs, AUTO)
+    if change == "shrinks":
+        os.truncate(file, file.stat().st_size // 2)
+    elif change == "is replaced":
+        other = tmp_path / "other"
+        other.write_bytes(file.read_bytes())  # of equal size and content, but who knows
+        other.replace(file)
+    else:
+        file.unlink()
+    with pytest.raises(RunError, match=rf"a\.{suffix} was changed or removed while it was read"):
+        list(read_range(unit.ranges[0], AUTO, Counters()))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline import storage
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.storage import directory
 from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
@@ -133,16 +133,26 @@ WRITERS = [write_a_file, write_a_page, write_a_folder]
 
 @pytest.mark.parametrize("write", WRITERS)
 @pytest.mark.parametrize(
-    "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM]
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, RunError),
+        (errno.EDQUOT, RunError),
+        (errno.EACCES, UserError),
+        (errno.EPERM, UserError),
+    ],
 )
 def test_a_full_disk_and_a_missing_permission_are_one_line(
-    write: Callable[[Path], None], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Callable[[Path], None],
+    number: int,
+    kind: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     def fail(_: int) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(kind) as raised:
         write(tmp_path)
     message = str(raised.value)
     assert message.startswith(f"Cannot write to {tmp_path}")
@@ -159,7 +169,7 @@ def test_a_full_temporary_folder_of_this_machine_is_named_for_a_remote_file(
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     monkeypatch.setattr(socket, "gethostname", lambda: "worker7")
     with object_store("s3") as root:
-        with pytest.raises(UserError) as raised:
+        with pytest.raises(RunError) as raised:
             OutputDirectory(root).write_bytes("page", b"whole")
         assert not storage.exists(f"{root}/page")
     assert str(raised.value) == (
@@ -180,6 +190,14 @@ def test_a_fault_of_the_machine_is_not_the_users_mistake(
         write(tmp_path)
 
 
+def test_a_file_that_cannot_be_read_is_not_said_to_be_unwritable(tmp_path: Path):
+    with (
+        pytest.raises(FileNotFoundError, match="source"),
+        OutputDirectory(str(tmp_path / "out")).write("shard"),
+    ):
+        (tmp_path / "source").read_bytes()
+
+
 def test_a_folder_stays_as_it_was_if_its_successor_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -189,7 +207,7 @@ def test_a_folder_stays_as_it_was_if_its_successor_cannot_be_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(UserError, match="No space left"):
+    with pytest.raises(RunError, match="No space left"):
         write_a_folder(tmp_path)
     assert (tmp_path / "best" / "weights").read_text() == "whole"
     assert not list((tmp_path / ".work" / "tmp").iterdir())

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.storage.directory import OutputDirectory
 from clozeworks.pipeline.storage.state import read_manifest, refuse_input
@@ -70,7 +70,7 @@ def test_a_path_that_cannot_be_written_to_is_reported(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"Cannot write to .*out: No space left on device"):
+    with pytest.raises(RunError, match=r"Cannot write to .*out: No space left on device"):
         write(tmp_path / "out", "shard", b"half")
     assert not (tmp_path / "out" / "shard").exists()
 
