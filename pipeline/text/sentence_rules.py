@@ -8,8 +8,8 @@
 - `CUTS`: ends of sentences that it does not know;
 - `endings_of`: abbreviations that often end a sentence.
 
-The words are in ``sentence_words.toml``, which says where they come from. `benchmarks.sentences`
-measures the result.
+Words and patterns are in ``sentence_words.toml``, which says where they come from.
+`benchmarks.sentences` measures the result.
 """
 
 import re
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct, toml
+from msgspec.structs import replace
 
 from ..languages import language_tag
 from .wikitext.names import language_labels
@@ -42,19 +43,17 @@ _RULES_OF = {
 }
 
 
-class Rule(NamedTuple):
-    """A place in a text, where two pieces are one sentence, or a piece is two.
-
-    The part before it ends with `before`, the part after it begins with `after`, without the blank.
-    Both are regular expressions.
+class Rule(Struct, frozen=True):
+    """A place in a text, where two pieces are one sentence, or a piece is two: regular expressions
+    of what is before it and after it, without the blank.
     """
 
     languages: str
     """Codes of the languages of the rule, or ``*`` for all."""
-    before: str
-    after: str
     example: str
     """Real text; ``|`` marks the place."""
+    before: str = ""
+    after: str = ""
 
     def holds_in(self, language: str) -> bool:
         """Return whether this is a rule of a language."""
@@ -90,247 +89,14 @@ def ranges_of(characters: Iterable[str]) -> str:
     return "".join(ranges)
 
 
-_QUOTE_END = r"[\"'”’」』》)）]"
-# Words that begin a sentence although their first letter is one of the particles that continue it.
-_JA_NEW_SENTENCE = (
-    "ところ|とても|とにかく|とくに|とはいえ|なお|なぜ|なんと|ならば|でも|では、|のち|はじめ|もし|もちろん|もっと|"
-    "にもかか|かつて|かれ|やがて|やっと|やはり"
-)
-
 LAST_CASED = "\u058f"
 LOWER_CASE = ranges_of(filter(str.islower, map(chr, range(0x590))))
 UPPER_CASE = ranges_of(filter(str.isupper, map(chr, range(0x590))))
 SMALL_LETTER = f"[{LOWER_CASE}]"
-_DE_NEW_SENTENCE = (
-    r"(?:D(?:er|ie|as|em|en|ort|ann|a|anach|abei|amit|iese\w*)|E[rs]|Sie|I[mn]|A[mnb]|"
-    r"Auf|Aus|Mit|Nach|Bei|Beim|Seit\w*|Ein\w*|Vo[mnr]|Zu[mr]?|Auch|Für|Als|Ab|Unter|Über|"
-    r"Während|Sein\w*|Ihre?\w*|So|Wegen|Heute|Später|Hier)\b"
-)
-
-# Who says the question or exclamation before.
-_EN_SPEAKER = (
-    r"(?:I|(?:(?:Mr|Mrs|Miss|Dr|Sir|Lady|Lord|Aunt|Uncle|Captain|Madame)\.? )?"
-    r"(?!He|She|It|We|You|They|The|This|That|Nobody|Everybody|Then|And|But)[A-Z]\w+(?: [A-Z]\w+)?)"
-)
-# Verbs that follow [?!]["”’] at least 12 times in 178 books, and mostly as a tag.
-_EN_SAID = (
-    r" (?:\w+ly |had |then |again )?"
-    r"(?:(?:answered|asked|cried|declared|demanded|echoed|ejaculated|exclaimed|gasped|groaned"
-    r"|inquired|enquired|interrupted|murmured|muttered|protested|queried|questioned|remarked"
-    r"|repeated|replied|said|shouted|suggested|whispered)\b"
-    r"|(?:added|agreed|assented|began|continued|observed|persisted|pursued|returned|went on)"
-    r"(?=[,.;:]))"
-)
-# "Peter replied, "No."" answers the speech before, "Mary said that …" tells more.
-_EN_NEW_SPEECH = r" that\b|[^\"“‘.]{0,20}[,:] [\"“‘'][A-Z]"
-
-# In these languages sentencex never ends a sentence before a number.
-_NUMBERS_CONTINUE = "ca oc cs da de als bar lb nds fi kk sk"
-
-JOINS = (
-    Rule("*", "", r"\W+$", "Isn't it grand any more.'|\""),
-    Rule(
-        "*",
-        "",
-        r"[,;:)\]}/、，；：」』）】]",
-        "the entries 2 −2 8 −92...| , is the double of the first",
-    ),
-    Rule("*", r"^\W*\d+(?:\.\d+){0,8}\W*", "", "2.| A number alone is not a sentence."),
-    Rule(
-        "*",
-        rf"(?:[?!…]|\.\.|[\d{UPPER_CASE}{LOWER_CASE}]\.)['\"”“’)\]»]*",
-        SMALL_LETTER,
-        "Още през 1 век пр.| н.| е.| от римляните.",
-    ),
-    # Who says a speech, after a dash. A list may have a hyphen after a full stop: "… men. - if …".
-    Rule(
-        "*",
-        r"[?!…][.?!…]*['\"”“’)\]»]*",
-        f"(?:[-–—―]|--) ?{SMALL_LETTER}",
-        "- Co się stało?| - zapytała Anna.",
-    ),
-    Rule("*", r"\.['\"”“’)\]»]*", f"(?:[–—―]|--) ?{SMALL_LETTER}", "—No lo sé.| —dijo Ana."),
-    Rule(
-        "*",
-        rf"(?:^|[\s(.-])[{UPPER_CASE}{LOWER_CASE}]\.",
-        rf"(?<! \n)[{UPPER_CASE}º-]",
-        "Nel 44 a.|C.| e poi.",
-    ),
-    Rule(
-        "*",
-        rf"[{UPPER_CASE}]\.",
-        rf"(?<! \n)[{UPPER_CASE}]+(?![{LOWER_CASE}])",
-        "Το ΠΑ.|ΣΟ.|Κ έχασε τις εκλογές.",
-    ),
-    Rule("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
-    Rule(
-        "*",
-        r"(?:^|\s)\d{1,2}\.",
-        r"[-–]\d{1,2}\.",
-        "Uoraišu azara piļs ir 9.| -10.gs latgaļu piļs.",
-    ),
-    Rule("*", r"\w\.", r"(?<! \n)[-–][^\W_]", "A Mabetex Kft.|-t ő alapította."),
-    Rule("lv ltg", r"(?:^|\s)\d{1,2}\.", rf"(?<! \n)[{UPPER_CASE}]", "Šī 9.|Saeima ir jāatlaiž."),
-    # A Greek question ends with a semicolon.
-    Rule("el pnt", r";['\"”’»)]*", SMALL_LETTER, "- Τι θα πει;| ρώτησε ο Αλέξανδρος."),
-    Rule(
-        "en",
-        r"\b[Vv]ols?\.",
-        r"[IVXLC]+\b",
-        "A Short History of the World in Two Volumes, Vol.| II.",
-    ),
-    Rule(
-        "en",
-        r"\b(?:Ste|Sta|Ft|Mr|Mrs|Messrs|Mdlle|Mdme|(?<!-)ed)\.",
-        f"[{UPPER_CASE}]",
-        "It runs from Sault Ste.| Marie to Sudbury.",
-    ),
-    Rule(
-        "en",
-        r"\b(?:subsp|ssp|var|ser|subg)\.",
-        r"[\"“'‘A-Za-z]",
-        'The fruits from "Prunus dulcis" var.| "amara" are always bitter.',
-    ),
-    Rule(
-        "en",
-        "[?!][\"'”’] ",
-        f"{_EN_SPEAKER}{_EN_SAID}(?!{_EN_NEW_SPEECH})",
-        '"Where is it?"| Peter asked.',
-    ),
-    Rule(
-        "hi",
-        "[?!।][\"'”’] ",
-        r"[^।?!\"“]{1,40}(?:पूछा|कहा|बोला|बोली|बोले|चिल्लाया|चिल्लाई)[।.]",
-        '"क्या हुआ?"| पत्नी ने पूछा।',
-    ),
-    Rule(
-        "mr",
-        "[?!][\"'”’] ",
-        r"[^.?!\"“]{1,40}(?:विचारले|विचारलं|म्हणाला|म्हणाली|म्हणाले|ओरडला|ओरडली)\.",
-        '"काय झालं?"| बायकोने विचारले.',
-    ),
-    Rule(
-        "tr",
-        "[?!][\"'”’] ",
-        r"[^.?!\"“]{1,40}(?:sordu|dedi|bağırdı|fısıldadı|mırıldandı|seslendi|haykırdı|yanıtladı)[.,]",
-        '"Ne oldu?"| Kadın sordu.',
-    ),
-    Rule(
-        "ar arz",
-        "[؟?!][\"'”’»] ",
-        "(?:سأل|سألت|سألها|سأله|قال|قالت|صاح|صاحت|هتف|هتفت|همس|همست|أجاب|أجابت|تساءل|تساءلت)"
-        r"\b[^:«\"“]{0,60}[.،]",
-        "«ماذا حدث؟»| سأل أحمد.",
-    ),
-    Rule(
-        "ka",
-        r"[?!…]",
-        "[-–—] ?(?:იკითხა|ჰკითხა|თქვა|უთხრა|უპასუხა|მიუგო|დაიყვირა|წამოიძახა|დაიძახა)",
-        "- რა მოხდა?| - იკითხა ანამ.",
-    ),
-    # A Roman number behind a name may end a sentence.
-    Rule(
-        "az cs da de fi hr hu is lv nb nn pl sh sk sl tr",
-        rf"(?:^(?:\w{{1,3}} )?|(?<![^\s(]){SMALL_LETTER}\w* )[IVXLC]+\.",
-        f"[{UPPER_CASE}]",
-        "A II.| Rákóczi Ferenc Gimnázium régi.",
-    ),
-    Rule("cs da de nb nn pl sk sl", r"(?:^|\s)\d+\.", r"[IVX]{2,}\b", "Od lat 60.| XIX wieku."),
-    # No sentence yet: "In the year 1640".
-    Rule(
-        "be bg bs hr hu lt mk pl ru sh sl sr uk",
-        rf"^(?:[^\W\d_]+ ){{0,2}}\d+(?: {SMALL_LETTER})?\.",
-        f"[{UPPER_CASE}]",
-        "Leta 1640.| Friderik je prevzel oblast.",
-    ),
-    Rule("*", r"(?:^|\s)1\.", r"[FSV][A-Z]{1,3}\b", "Gioca con il 1.| FC Union Berlin."),
-    Rule(
-        "de gsw nds",
-        r"(?:^|[^\d] )[a-zü]\.",
-        f"[{UPPER_CASE}]",
-        "Der Gipfel liegt 2962 m ü.| NHN an der Grenze.",
-    ),
-    Rule("*", r"\d\.", "§", "A törvény 5.| §-a szerint."),
-    Rule(
-        "*",
-        r"\b\d{1,2}\.",
-        r"(?:Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember)\b",
-        "Gaten Straße des 17.| Juni.",
-    ),
-    Rule(
-        "en",
-        r"\b[ap]\.m\.",
-        r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|[A-Z]{1,3}T)\b",
-        "It voted at 5 p.m.| Friday.",
-    ),
-    Rule(
-        "de",
-        r"(?:^|[\s(])\d{1,3}\.",
-        f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]",
-        "Im 19.| Jahrhundert war es so.",
-    ),
-    Rule(
-        "ja",
-        _QUOTE_END,
-        f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って",
-        "彼は「そうだ。」|と言った。",
-    ),
-    Rule("ja zh", r"[「『][^」』\n]*", r"[^「『\n]{0,19}[」』]", "『Dr.|スランプ』の連載を開始。"),
-    Rule("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
-    Rule("ko", r"(?:^|[\s(~-])\d{1,4}\.|\d\.{3}", "", "그는 1990.| 10.| 3.| 에 태어났다."),
-    Rule(
-        "ko",
-        rf"(?:[?!]|{_QUOTE_END})",
-        r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|하면서|등|와|과|을|를|의|이다)"
-        r"[\s,.도만]|했|한다|하였|하여)",
-        '전권을 맡겨 달라."|고 요청하였다.',
-    ),
-)
-
-
-_CLOSERS = r"[\"'”’»)\]]*"
-_OPENERS = r"[\"“‘'«„(\[¿¡—–-]* ?"
-
-MISSED_ENDS = (
-    Rule(
-        "*",
-        rf"[^\W\d_]{_CLOSERS} ?(?:…|\.\.\.){_CLOSERS}",
-        # English "I" does not tell.
-        rf"{_OPENERS}(?!I\b)[{UPPER_CASE}]",
-        "Viņa klauvēja pie durvīm…| No atmiņas izgaisušas beigas.",
-    ),
-    # A bracket with several words, or between sentences: not "Astrocaryum (Mart.) Kuntze".
-    Rule(
-        "*",
-        r"[^()]{3} (?P<word>[^\W\d_]{2,})[.!?]\)",
-        rf"{_OPENERS}[{UPPER_CASE}]",
-        "(He had missed the train.)| But nobody cared.",
-    ),
-    Rule(
-        "*",
-        r"^ ?\((?P<word>[^\W\d_]{4,})[.!?]\)",
-        rf"{_OPENERS}[{UPPER_CASE}]",
-        "(Laughter.)| There is a painting on the wall.",
-    ),
-    Rule(
-        _NUMBERS_CONTINUE,
-        rf"(?P<word>[^\W\d_]{{3,}}){_CLOSERS}[.!?]{_CLOSERS}",
-        r"\d",
-        "Das Essen war gut.| 12 Personen kamen.",
-    ),
-    Rule(
-        "be bg ru uk",
-        r"\b\d{4} г\.",
-        # Not before a date: "5 января".
-        r"\d+ [а-яіў]{5,}\b(?<!аря)(?<!реля)(?<!уста)(?<!бря)(?<!ари)(?<!рил)(?<!уст)(?<!ври)",
-        "Он родился в 1933 г.| 47 человек получили дипломы.",
-    ),
-)
-"""The group ``word`` must not be an abbreviation."""
 
 
 class _SentenceWords(Struct, frozen=True):
-    """The content of ``sentence_words.toml``: words by languages.
+    """The content of ``sentence_words.toml``: words by languages, and rules.
 
     Codes and words are separated by white space; phrases are without their last full stop.
     """
@@ -344,6 +110,9 @@ class _SentenceWords(Struct, frozen=True):
     others: dict[str, tuple[str, ...]]
     eras: dict[str, tuple[str, ...]]
     after_names: str
+    parts: dict[str, str]
+    joins: tuple[Rule, ...]
+    missed_ends: tuple[Rule, ...]
 
 
 def _by_language(table: dict[str, str]) -> dict[str, frozenset[str]]:
@@ -357,6 +126,21 @@ def _by_language(table: dict[str, str]) -> dict[str, frozenset[str]]:
 _WORDS = toml.decode(
     Path(__file__).with_name("sentence_words.toml").read_bytes(), type=_SentenceWords
 )
+
+
+def _with_parts(rule: Rule) -> Rule:
+    """Return a rule with the parts that its patterns name."""
+    before, after = rule.before, rule.after
+    for name, part in {**_WORDS.parts, "upper": UPPER_CASE, "lower": LOWER_CASE}.items():
+        before = before.replace(f"{{{name}}}", part)
+        after = after.replace(f"{{{name}}}", part)
+    return replace(rule, before=before, after=after)
+
+
+JOINS = tuple(map(_with_parts, _WORDS.joins))
+"""Where two pieces are one sentence."""
+MISSED_ENDS = tuple(map(_with_parts, _WORDS.missed_ends))
+"""Where one piece is two sentences; the group ``word`` must not be an abbreviation."""
 
 ABBREVIATIONS = _by_language(_WORDS.abbreviations)
 """In lower case; before a capital, they may end a sentence after a number ("in 1890 г. Later")."""
