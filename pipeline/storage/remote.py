@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ UPLOAD_BYTES = 64 << 20
 GCS_RETRY_TIME = timedelta(seconds=30)
 S3_ATTEMPTS = 7
 """Of each request. The pauses between them add up to about 25 s, so a server may be restarted."""
+READ_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 _NO_BUCKET = "the bucket does not exist. Create it, or check its name"
 _DENIED = (
@@ -46,7 +48,17 @@ _FAULTS = {
         "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or "
         "STORAGE_EMULATOR_HOST if set"
     ),
-    "SLOW_DOWN|status (code: )?50[0-4]": "the store is overloaded or down. Try again later",
+    "SLOW_DOWN|status (code: )?50[0-4]|flush response stream": (
+        "the store is overloaded or down. Try again later"
+    ),
+    "ExpiredToken": "the credentials have expired. Renew them",
+    "AuthorizationHeaderMalformed|HTTP status 30[17]": (
+        "the bucket is in another region. Set AWS_REGION to it"
+    ),
+    "UNKNOWN .HTTP status 400": (
+        "HTTP status 400, as S3 answers if the credentials have expired (renew them) or the bucket "
+        "is in another region (set AWS_REGION to it)"
+    ),
 }
 # How the stores' messages name a user's mistake, and what to do about it.
 _MISTAKES = {
@@ -73,6 +85,7 @@ def _errors_in_a_line(path: str) -> Iterator[None]:
         for pattern, advice in _FAULTS.items():
             if re.search(pattern, message):
                 message = advice
+                break
         raise RunError(f"{path}: {message.rstrip('.')}.") from None
 
 
@@ -212,6 +225,15 @@ class _RemoteReader(io.RawIOBase):
         if num_bytes <= 0:
             return b""
         with _errors_in_a_line(self.path):
+            for pause_s in READ_PAUSES_S:
+                try:
+                    return self.file.read_at(num_bytes, self._position)
+                except OSError as error:
+                    # Where a hundred bytes are expected the store's error does not fit, and Arrow
+                    # does not ask again.
+                    if "flush response stream" not in str(error):
+                        raise
+                time.sleep(pause_s)
             return self.file.read_at(num_bytes, self._position)
 
     def close(self) -> None:

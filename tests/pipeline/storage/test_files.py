@@ -472,6 +472,36 @@ def test_a_store_that_is_busy_for_a_while_is_asked_again(refusing_store: list[in
     assert refusing_store == [200]
 
 
+def test_a_small_read_is_tried_again_while_the_store_is_overloaded(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    class Overloaded(CountedFile):
+        def read_at(self, num_bytes: int, offset: int) -> bytes:
+            content = super().read_at(num_bytes, offset)
+            if len(self.fetched) < 4:
+                raise OSError("AWS Error INTERNAL_FAILURE: Failed to flush response stream")
+            return content
+
+    monkeypatch.setattr(remote, "READ_PAUSES_S", (0.0,) * 3)
+    assert read_by_ranges(Overloaded(10)).read(10) == bytes(10)
+    monkeypatch.setattr(remote, "READ_PAUSES_S", (0.0,) * 2)
+    with pytest.raises(RunError, match="the store is overloaded or down"):
+        read_by_ranges(Overloaded(10)).read(10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("UNKNOWN (HTTP status 400) during PutObject: ExpiredToken", "the credentials have exp"),
+        ("UNKNOWN (HTTP status 400): AuthorizationHeaderMalformed", "the bucket is in another reg"),
+        ("UNKNOWN (HTTP status 400) during HeadObject: No response body", "HTTP status 400, as S3"),
+    ],
+)
+def test_expired_credentials_and_a_wrong_region_are_named(answer: str, message: str):
+    with pytest.raises(RunError, match=message), remote._errors_in_a_line("s3://bucket/key"):
+        raise OSError(f"AWS Error {answer}")
+
+
 def test_a_store_that_fails_while_it_is_read_is_one_line():
     class Failing(CountedFile):
         def read_at(self, num_bytes: int, offset: int) -> bytes:
