@@ -40,6 +40,9 @@ class _Settings:
 
 settings = _Settings()
 
+# In s3://KEY:SECRET@bucket; a secret key may contain a slash.
+_SECRET = re.compile(r"://[^\s@]*:[^\s@]*@")
+
 # Of control characters but tabs and line breaks.
 PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 PICTURES |= {0x7F: "␡", **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}")}
@@ -49,6 +52,7 @@ def tell(level: Level, message: str, file: TextIO | None = None, **figures: obje
     """Write a line to standard error (or `file`): the message, or a JSON object with ``time``
     (seconds since 1970), ``level``, ``message`` and `figures`.
     """
+    message = _SECRET.sub("://***@", message)
     line = PREFIXES.get(level, "") + message
     if settings.as_json:
         event = {"time": round(time.time(), 3), "level": level, "message": message, **figures}

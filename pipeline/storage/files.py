@@ -235,4 +235,6 @@ def has_wildcard(pattern: str) -> bool:
 
 def glob_root(pattern: str) -> str:
     """Return the folder of a glob above its first wildcard; any other path as it is."""
+    if pattern.startswith(("http://", "https://")):  # where ? begins a query
+        return pattern
     return "/".join(takewhile(lambda name: not has_wildcard(name), pattern.split("/")))

@@ -37,11 +37,11 @@ S3_ATTEMPTS = 7
 READ_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 _NO_BUCKET = "the bucket does not exist. Create it, or check its name"
-_DENIED = (
-    "access is denied. Check your credentials: AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, for s3://; GOOGLE_APPLICATION_CREDENTIALS, or "
-    "`gcloud auth application-default login`, for gs://"
+_CREDENTIALS = (
+    "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for s3://; "
+    "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`, for gs://"
 )
+_DENIED = f"access is denied. Check your credentials: {_CREDENTIALS}"
 # What a store's messages say of a fault that may pass, and what to do about it.
 _FAULTS = {
     "NETWORK_CONNECTION|UNAVAILABLE": (
@@ -102,6 +102,11 @@ def _connect(path: str) -> tuple["FileSystem", str]:
         raise UserError(
             f"{path} cannot be opened: "
             "use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://."
+        )
+    if scheme in ENDPOINT_VARIABLES and ":" in bucket:
+        raise UserError(
+            f"An address of {scheme}:// names a bucket and no credentials, which come from the "
+            f"environment: {_CREDENTIALS}."
         )
     # The first that is set and not empty.
     endpoint = None

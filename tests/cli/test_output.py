@@ -111,5 +111,23 @@ def test_options_for_beam_are_found_behind_options_of_the_program(capsys):
     assert "nothing" in error_of(capsys, *line.split())
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://key:secret@bucket/x",
+        "s3://key:sec/secret@bucket/x",
+        "https://user:secret@host/a?b=1",
+        "gs://user:secret@bucket/x",
+    ],
+)
+def test_secrets_in_addresses_are_not_repeated(address: str, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["ingest", address, "--output", str(tmp_path / "out")])
+    error = capsys.readouterr().err
+    assert "secret" not in error
+    # The query of an address on the web is no wildcard.
+    assert not address.startswith("https") or "curl -L -C - -O 'https://***@host/a?b=1'" in error
+
+
 def test_line_breaks_stay():
     assert printable("a\tb\nc") == "a\tb\nc"
