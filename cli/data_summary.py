@@ -50,6 +50,10 @@ COUNTED = {
         "the rows of {first} hold hardly more than a sentence each; --documents sentence joins "
         "them, up to an empty row or another id",
     ),
+    "links_out_of_folder": (
+        "link out of a folder",
+        "skipped {}, for example {examples}; to read the files, name them as sources",
+    ),
     "linked_folders": (
         "linked folder",
         "skipped {}, for example {examples}; to read them, name them as sources",

@@ -88,8 +88,9 @@ def find_inputs(
 
     A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that
     are in no known format are left out (``files_of_unknown_format``), unless `config.format` names
-    one, and so is what `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder``
-    are bad input, all other reasons neutral counters.
+    one, and so are links to files outside the folder (``links_out_of_folder``) and what
+    `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder`` are bad input, all
+    other reasons neutral counters.
 
     Raise `UserError` if a source has no file, has one that another source has too, contains the
     `output`, or has a text that is not UTF-8 and whose encoding is not given.
@@ -119,7 +120,7 @@ def examined(file: Input, config: IngestConfig) -> Input:
         return file
     with storage.open_input(file.path) as stream:
         file = file._replace(version=storage.version_of(stream))
-        if file.format not in TEXT_FORMATS:
+        if file.format not in TEXT_FORMATS or file.num_bytes == 0:
             return file
         if is_compressed(file.name):
             sample = read_sample(decompressed(stream, file.name, Counters()))
@@ -144,6 +145,13 @@ def _find_files(
         _refuse_output_within(source, root, output, absolute.values())
     if source not in bytes_of and unfinished_stage(source):
         raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
+    if os.path.isdir(source):
+        within = os.path.join(os.path.realpath(source), "")
+        for path in list(bytes_of):
+            # It may lead to a stranger's secrets, or to what never ends, as /proc/kmsg does.
+            if os.path.islink(path) and not os.path.realpath(path).startswith(within):
+                del bytes_of[path]
+                reasons[path] = "links_out_of_folder"
     if not bytes_of:
         if reasons:
             counts = name_counts(Counter(reasons.values()))

@@ -218,7 +218,8 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
     for name in ("a.txt", "sub/b.txt", *hidden, "locked/d.txt", "picture.jpg"):
         write(folder / name, TEXT)
     write(tmp_path / "other" / "e.txt", TEXT)
-    (folder / "file-link.txt").symlink_to(tmp_path / "other" / "e.txt")
+    (folder / "file-link.txt").symlink_to(folder / "sub" / "_SUCCESS")
+    (folder / "link-out.txt").symlink_to(tmp_path / "other" / "e.txt")
     (folder / "folder-link").symlink_to(tmp_path / "other")
     (folder / "sub" / "loop").symlink_to(folder)
     (folder / "broken.txt").symlink_to(tmp_path / "nothing")
@@ -238,6 +239,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
             "files_of_unknown_format": 1,
             "hidden_files": 3,
             "linked_folders": 2,
+            "links_out_of_folder": 1,
             "special_files": 1,
         },
         "bad": {"broken_link": 1, "unreadable_folder": 1},
@@ -246,6 +248,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
             "files_of_unknown_format": ["all/picture.jpg"],
             "hidden_files": ["all/sub/_SUCCESS", "all/.git", "all/.hidden.txt"],
             "linked_folders": ["all/folder-link", "all/sub/loop"],
+            "links_out_of_folder": ["all/link-out.txt"],
             "special_files": ["all/pipe.txt"],
             "unreadable_folder": ["all/locked"],
         },
@@ -253,6 +256,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
     for name in ("pipe.txt", "broken.txt"):
         with pytest.raises(UserError, match=f"{name} has no file to read "):
             find_inputs([str(folder / name)], None, AUTO)
+    assert find_inputs([str(folder / "link-out.txt")], None, AUTO)[0]
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl", "parquet", "xml"])
