@@ -54,7 +54,6 @@ from clozeworks.model.training import device as devices
 from clozeworks.model.training.device import (
     compiles,
     distinct_sizes,
-    python_header,
     uncompiled,
 )
 from clozeworks.model.training.optim import make_optimizer
@@ -190,9 +189,7 @@ def print_setting(options: Options) -> None:
     names = ("numpy", "triton", "transformers")
     versions = ", ".join(f"{name} {version_of(name)}" for name in names)
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, {versions}")
-    header = python_header()
-    has_header = "there" if header.is_file() else "missing"
-    print(f"Python {platform.python_version()}, {header} is {has_header}, {compiler()}")
+    print(f"Python {platform.python_version()}, {compiler()}")
     print(f"{DTYPE}, {'compiled' if options.compiles else 'not compiled'}")
     print(f"Rows: {', '.join(options.instances) or FILE.name}", flush=True)
 
@@ -281,7 +278,7 @@ class Updates:
             self.model.compile_parts()
         elif case.compiled:
             self.model.compile(dynamic=True)
-        self.updater: Updater[PretrainBatch] = Updater(
+        self.updater: Updater = Updater(
             self.model,
             make_optimizer(self.model),
             Ranks(0, 1, DEVICE),

@@ -24,7 +24,7 @@ from .process import StopOnSignal, wait_for_width
 from .progress import training_progress
 
 if TYPE_CHECKING:
-    from ..model.pretraining.state import Summary
+    from ..model.pretraining.setup import Summary
 
 LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""
@@ -65,7 +65,7 @@ def pretrain(
     unfinished run.
     """
     from ..pipeline import storage
-    from ..pipeline.manifests import InstancesManifest
+    from ..pipeline.manifests import InstancesManifest, too_little_to_judge
     from ..pipeline.storage.state import MANIFEST, read_manifest
 
     config = make_config(PretrainConfig, values)
@@ -85,7 +85,8 @@ def pretrain(
         )
     if summary["status"] == "interrupted":
         raise click.Abort from stop.interrupt()  # `main` says how to resume
-    rows = _rows(summary)
+    too_little = too_little_to_judge(summary["validation_rows"])
+    rows = _rows(summary, too_little)
     if not can_draw():
         missing = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"
         rows.append(("loss curve", missing))
@@ -94,7 +95,7 @@ def pretrain(
     # falls by chance.
     before = summary["initial"]["mlm_loss"]
     after = summary["final"]["mlm_loss"]
-    if after > before and not _too_little(summary):
+    if after > before and not too_little:
         # `ctx.exit` leaves at once: `main` prints no summary afterwards.
         print_summaries([result])
         rose = f"the held-out masked-LM loss rose from {before:.3f} to {after:.3f}"
@@ -120,13 +121,6 @@ def _hidden_size(config: PretrainConfig) -> int:
             return parse_json(path.read_bytes(), _Shape, path).hidden_size
     _, hidden_size, _ = MODERNBERT_SIZES[config.model]  # a BERT's are as wide
     return config.hidden_size or hidden_size
-
-
-def _too_little(summary: "Summary") -> str:
-    """Say that the held-out rows are too few to judge the model by; "" if they are enough."""
-    from ..pipeline.manifests import too_little_to_judge
-
-    return too_little_to_judge(summary["validation_rows"])
 
 
 def _dry_run(
@@ -174,13 +168,12 @@ def _dry_run(
     return CommandSummary(title, output, rows)
 
 
-def _rows(summary: "Summary") -> list[tuple[str, str]]:
+def _rows(summary: "Summary", too_little: str) -> list[tuple[str, str]]:
     before = summary["initial"]
     after = summary["final"]
     rows = [("status", summary["status"])]
     for name in ("parameters", "step", "rows", "tokens"):
         rows.append((name, f"{summary[name]:,}"))
-    too_little = _too_little(summary)
     for name, text in MEASURED.items():
         if name in after:
             rows.append((text, f"{before[name]:.3f} before, {after[name]:.3f} after"))

@@ -37,7 +37,6 @@ from ..training.device import (
     drain_every,
     peak_memory,
     product_dtype,
-    rows_per_micro_batch,
     sum_dtype,
     tokens_at_once,
 )
@@ -116,7 +115,7 @@ def micro_batches(
 
     num_batch_targets = max(1, num_targets(features))
     feature_tokens = max(feature.length for feature in features_here)
-    size = rows_per_micro_batch(asked, feature_tokens, most_tokens)
+    size = asked or max(1, most_tokens // feature_tokens)
     batches: list[TaskBatch] = []
     for first in range(0, len(features_here), size):
         chosen = features_here[first : first + size]
@@ -169,7 +168,7 @@ class FinetuneState:
 
 
 @dataclass(kw_only=True, eq=False)
-class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
+class FinetuneWork(Work):
     """The updates of a run, and what is due in between: reports, measurements on dev, checkpoints.
 
     Without a `directory` nothing is logged and saved, without dev examples nothing measured.
@@ -195,7 +194,7 @@ class FinetuneWork(Work[FinetuneBatch, TaskBatch]):
         if compiles(self.config.compile, self.device):
             # The head, which varies with the task, is a small part of the time.
             self.model.encoder.compile_parts()
-        self.updater: Updater[TaskBatch] = Updater(
+        self.updater = Updater(
             self.model,
             make_optimizer(
                 self.model,

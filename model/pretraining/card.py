@@ -10,7 +10,7 @@ from ...pipeline.manifests import InstancesManifest, too_little_to_judge
 from ..card import DATASET, as_code, eval_results, model_name, render_card, software
 from ..config import EVALUATION_ROWS, PretrainConfig
 from ..encoders.config import EncoderConfig
-from .state import Summary
+from .setup import Summary
 
 TASK = "fill-mask"
 

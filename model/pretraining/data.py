@@ -210,24 +210,20 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
         if len(rows) != group.num_rows:
             raise ValueError(f"{len(rows):,} of {group.num_rows:,} rows are left")
         check_rows(rows, directory.vocab_size)
-        _check_training(rows, directory)
+        # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
+        # names no line.
+        longest = int(rows.lengths.max(initial=0))
+        if longest > directory.max_length:
+            raise ValueError(
+                f"a row has {longest} tokens, but its `max_length` is {directory.max_length}"
+            )
+        if rows.next_sentence_label.max(initial=0) > 1:
+            raise ValueError("it contains a next-sentence label other than 0 and 1")
+        if are_outside(rows).any():
+            raise ValueError("it masks a position beyond the end of its row")
     except ValueError as error:
         raise UserError(f"{path}: {error}; {REBUILD}.") from None
     return rows
-
-
-def _check_training(rows: Rows, directory: InstanceDirectory) -> None:
-    # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
-    # names no line.
-    longest = int(rows.lengths.max(initial=0))
-    if longest > directory.max_length:
-        raise ValueError(
-            f"a row has {longest} tokens, but its `max_length` is {directory.max_length}"
-        )
-    if rows.next_sentence_label.max(initial=0) > 1:
-        raise ValueError("it contains a next-sentence label other than 0 and 1")
-    if are_outside(rows).any():
-        raise ValueError("it masks a position beyond the end of its row")
 
 
 def mask_anew(
@@ -241,47 +237,29 @@ def mask_anew(
     them; `mask_rates`, float [num_rows], replace the rate of `config`.
     """
     ids = rows.unmasked_ids()
-    if rows.sequence_starts is not None:
-        return _mask_packed(rows, ids, vocabulary, config, rng, mask_rates)
-    segment_b_start = rows.segment_b_start.astype(np.int64)
-    # Masks `ids` in place.
-    positions, originals, offsets = mask_rows(
-        ids, rows.offsets, segment_b_start, vocabulary, config, rng, mask_rates
-    )
+    # Both maskers mask `ids` in place.
+    if rows.num_sequences is None or rows.sequence_starts is None:
+        segment_b_start = rows.segment_b_start.astype(np.int64)
+        positions, originals, offsets = mask_rows(
+            ids, rows.offsets, segment_b_start, vocabulary, config, rng, mask_rates
+        )
+        num_masked = np.diff(offsets)
+    else:
+        if mask_rates is not None:
+            mask_rates = np.repeat(mask_rates, rows.num_sequences)
+        positions, originals, offsets = mask_sequences(
+            ids, sequences(rows).offsets, vocabulary, config, rng, mask_rates
+        )
+        # From positions and counts of a packed sequence to those of its row.
+        num_masked_by_sequence = np.diff(offsets)
+        positions = positions + np.repeat(rows.sequence_starts, num_masked_by_sequence)
+        num_masked = sums(num_masked_by_sequence, offsets_of(rows.num_sequences))
     return replace(
         rows,
         input_ids=ids,
         masked_positions=positions,
         masked_ids=originals,
-        num_masked=np.diff(offsets),
-    )
-
-
-def _mask_packed(
-    rows: Rows,
-    ids: np.ndarray,
-    vocabulary: Vocabulary,
-    config: BuildConfig,
-    rng: np.random.Generator,
-    mask_rates: np.ndarray | None,
-) -> Rows:
-    """Return packed `rows` with new masks, drawn in `ids`, their original tokens."""
-    assert rows.sequence_starts is not None and rows.num_sequences is not None
-    by_sequence = sequences(rows)
-    if mask_rates is not None:
-        mask_rates = np.repeat(mask_rates, rows.num_sequences)
-    positions, originals, offsets = mask_sequences(
-        ids, by_sequence.offsets, vocabulary, config, rng, mask_rates
-    )
-    num_masked = np.diff(offsets)
-    # From positions in a sequence to those in its row.
-    positions = positions + np.repeat(rows.sequence_starts, num_masked)
-    return replace(
-        rows,
-        input_ids=ids,
-        masked_positions=positions,
-        masked_ids=originals,
-        num_masked=sums(num_masked, offsets_of(rows.num_sequences)),
+        num_masked=num_masked,
     )
 
 

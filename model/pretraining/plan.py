@@ -4,6 +4,7 @@ Nothing here depends on the device: `setup` adds what does.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,7 +95,9 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
     # may be moved between an interruption and a resume.
     identity = identity_fields(config) | defaults
     identity["instances"] = [directory.manifest.digest for directory in directories]
-    config = replace(config, **defaults, **instance_defaults(config, objective, directories))
+    # What is set here was left out, and what was given has been checked.
+    config = copy(config)
+    vars(config).update(defaults, **instance_defaults(config, objective, directories))
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     vocabulary = directories[0].vocabulary  # all directories have the same
     first_steps = (0, *schedule.phase_ends)
@@ -113,17 +116,14 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
 
 
 def _kind(config: PretrainConfig, checkpoint: Checkpoint | None) -> type[EncoderConfig]:
-    """Return the kind of encoder to train: the one asked for, or the checkpoint's."""
     if checkpoint:
         return type(checkpoint.shape)
     return CONFIGS[config.architecture or "bert"]
 
 
 def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return the options that are left to the kind of encoder.
-
-    Raises `UserError` if the checkpoint's is another one than asked for, and for a size or an
-    objective that it does not have.
+    """Return the options that the kind of encoder decides; raises `UserError` for one that it does
+    not have.
     """
     kind = _kind(config, checkpoint)
     if config.architecture not in (None, kind.model_type):
@@ -188,8 +188,16 @@ def _open_directories(
             "leave it out."
         )
     directories = [open_instances(path) for path in instances]
+    batch_size = config.batch_size
     for directory in directories:
-        _check_batch(config.batch_size, directory)
+        # The default is tolerated: a first try on a few documents should train, not fail.
+        if batch_size > max(directory.num_rows, PretrainConfig.batch_size):
+            raise UserError(
+                f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} "
+                "rows; lower it."
+            )
+        needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
+        check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         raise UserError(
             f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild "
@@ -204,21 +212,6 @@ def _open_directories(
     if checkpoint and config.vocabulary_from == "checkpoint":
         check_vocabulary_fits(checkpoint, directories[0])
     return directories
-
-
-def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
-    """Raise `UserError` for an update on more rows than there are (unless it is the default), or
-    than fit in memory.
-    """
-    # The default is tolerated: a first try on a few documents should train, not fail.
-    most = max(directory.num_rows, PretrainConfig.batch_size)
-    if batch_size > most:
-        raise UserError(
-            f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} rows; "
-            "lower it."
-        )
-    needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
-    check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
 
 
 def check_memory(needs: str, num_bytes: int, advice: str) -> None:
@@ -262,7 +255,6 @@ def run_fields(config: PretrainConfig, kind: type[EncoderConfig]) -> dict[str, A
 def _make_shape(
     config: PretrainConfig, checkpoint: Checkpoint | None, directories: Sequence[InstanceDirectory]
 ) -> EncoderConfig:
-    """Return the shape of the model, for the vocabulary and the rows of `directories`."""
     kind = _kind(config, checkpoint)
     longest = _longest(directories)
     vocabulary = shape_fields(kind, directories[0].vocabulary)
@@ -297,9 +289,7 @@ def _masks(
     schedule: Schedule,
     first_step: int,
 ) -> Masks | None:
-    """Return how to mask the rows of the phase that begins with `first_step`; None keeps the stored
-    masks.
-    """
+    """Return how to mask the rows of the phase from `first_step` on; None keeps stored masks."""
     if config.dynamic_masking == "none":
         return None
     built = directory.manifest.config

@@ -35,8 +35,7 @@ from ..training.run import (
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card, num_evaluated
 from .plan import make_plan
-from .setup import set_up, start
-from .state import Summary, read_summary
+from .setup import Summary, read_summary, set_up, start
 from .work import PretrainWork
 
 

@@ -83,7 +83,15 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     if config.hours is not None:
         budget_s = config.hours * 3600
         return Schedule(config.peak_rate, budget_s=budget_s, decay_share=decay_share)
-    num_steps = _num_steps(config, mean_lengths)
+    num_steps = config.steps
+    if config.tokens is not None:
+        shares = (1.0,)
+        if len(mean_lengths) == 2:
+            shares = config.phase_shares
+        # Real tokens, without padding; a row of the second phase usually has several times more.
+        row_tokens = sum(share * mean for share, mean in zip(shares, mean_lengths, strict=True))
+        num_steps = max(1, round(config.tokens / (config.batch_size * row_tokens)))
+    assert num_steps is not None, "see `plan.instance_defaults`"
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
         warmup_steps = default_warmup(num_steps)
@@ -107,16 +115,3 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         phase_ends=(first_phase,),
         decay_share=decay_share,
     )
-
-
-def _num_steps(config: PretrainConfig, mean_lengths: list[float]) -> int:
-    if config.tokens is None:
-        assert config.steps is not None, "see `plan.instance_defaults`"
-        return config.steps
-    shares = (1.0,)
-    if len(mean_lengths) == 2:
-        shares = config.phase_shares
-    # Real tokens, without padding; a row of the second phase usually has several times more.
-    mean_length = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
-    tokens_per_step = config.batch_size * mean_length
-    return max(1, round(config.tokens / tokens_per_step))

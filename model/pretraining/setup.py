@@ -1,5 +1,5 @@
 """Set up a planned run on its device: the batches of its updates, and what it begins with, new or
-from a checkpoint.
+from a checkpoint; what it remembers between updates, and the summary at its end.
 
 An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches
 of rows of similar length; `training.update` says how a global batch is divided between
@@ -7,15 +7,16 @@ micro-batches and ranks.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, between, select, sequences
+from ...pipeline.parsing import Count, Finite
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import Checkpoint, load_tensors, read_model
 from ..config import EVALUATION_ROWS
@@ -25,7 +26,8 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import print_notice
-from ..training.device import compiles, product_dtype, rows_per_micro_batch, tokens_at_once
+from ..training import run
+from ..training.device import compiles, product_dtype, tokens_at_once
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
 from ..training.run import (
@@ -41,7 +43,62 @@ from .evaluate import NUM_SUMS, batch_sums, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
 from .plan import PretrainPlan, check_memory, run_fields
 from .sequence import RowSequence
-from .state import PretrainState
+
+
+class Summary(TypedDict):
+    """The content of ``summary.json``, which `pretrain` returns."""
+
+    status: str
+    step: Count
+    parameters: Count
+    tokens: Count
+    rows: Count
+    initial: Mapping[str, Finite]
+    final: Mapping[str, Finite]
+    best: Mapping[str, Finite] | None
+    validation_rows: Count
+    """Held-out rows that the metrics are measured on."""
+
+
+def _check_metrics(*measured: Mapping[str, float] | None) -> None:
+    """Raise `ValueError` unless the metrics before training, at its end and of the best model have
+    the same names.
+    """
+    names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
+    if any("loss" not in metrics or metrics != names[0] for metrics in names):
+        raise ValueError("initial, final and best do not have the same metrics")
+
+
+@dataclass
+class PretrainState:
+    """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
+
+    step: int = 0
+    num_tokens: int = 0
+    num_rows: int = 0
+    seconds: float = 0.0
+    """Time spent training, for a budget of hours; otherwise 0, so that equal runs have equal
+    checkpoints.
+    """
+    sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
+    """Added up since the last line of the log; see `evaluate.batch_sums`."""
+    initial: Mapping[str, int | float] | None = None
+    best: Mapping[str, int | float] | None = None
+    final: Mapping[str, int | float] | None = None
+    num_threads: int | None = None
+    """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
+
+    def __post_init__(self) -> None:
+        _check_metrics(self.initial, self.final, self.best)
+
+
+def read_summary(output: Path) -> Summary | None:
+    """Return the summary of a finished run, None if it is not finished."""
+
+    def check(summary: Summary) -> None:
+        _check_metrics(summary["initial"], summary["final"], summary["best"])
+
+    return run.read_summary(output, Summary, check)
 
 
 class GlobalBatch(NamedTuple):
@@ -113,9 +170,8 @@ class PretrainSetup:
 
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""
-        max_length = sequence.directory.max_length
         asked = self.plan.config.micro_batch_size
-        return rows_per_micro_batch(asked, max_length, self.tokens_at_once)
+        return asked or max(1, self.tokens_at_once // sequence.directory.max_length)
 
     def _cut(self, rows: Rows, sequence: RowSequence) -> list[PretrainBatch]:
         """Cut rows of a sequence into micro-batches."""
@@ -158,7 +214,7 @@ def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) ->
 
 def start(
     setup: PretrainSetup, latest: Path | None
-) -> tuple[PretrainModel, Updater[PretrainBatch], PretrainState]:
+) -> tuple[PretrainModel, Updater, PretrainState]:
     """Return what the run begins with: new, from another model's weights, or as the run's own
     `latest` checkpoint has it.
     """
@@ -178,7 +234,7 @@ def start(
         model.compile_parts()
     corrects_bias = model.config.corrects_bias
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=corrects_bias)
-    updater: Updater[PretrainBatch] = Updater(
+    updater = Updater(
         model,
         optimizer,
         setup.ranks,
@@ -237,7 +293,7 @@ def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
     return model
 
 
-def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> None:
+def _continue_optimizer(updater: Updater, checkpoint: str) -> None:
     """Take over the optimiser's averages that are stored beside a model, if there are some that
     fit.
     """
@@ -257,7 +313,7 @@ def _continue_optimizer(updater: Updater[PretrainBatch], checkpoint: str) -> Non
     print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
 
 
-def _load_optimizer(updater: Updater[PretrainBatch], state: Mapping[str, Any]) -> bool:
+def _load_optimizer(updater: Updater, state: Mapping[str, Any]) -> bool:
     """Load an optimiser's state; return whether it is one of this model: Adam's averages are
     finite and have their parameters' shapes.
     """

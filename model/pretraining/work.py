@@ -27,17 +27,16 @@ from ..training.threads import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .evaluate import NUM_SUMS, metrics, sum_losses
 from .plan import PretrainPlan
-from .setup import GlobalBatch, PretrainSetup
-from .state import PretrainState
+from .setup import GlobalBatch, PretrainSetup, PretrainState
 
 
 @dataclass(kw_only=True, eq=False)
-class PretrainWork(Work[GlobalBatch, PretrainBatch]):
+class PretrainWork(Work):
     """The updates of a pre-training, and what is due in between."""
 
     setup: PretrainSetup
     model: PretrainModel
-    updater: Updater[PretrainBatch]
+    updater: Updater
     state: PretrainState
     tokenizer: dict[str, bytes]
     """Its files, beside each model."""

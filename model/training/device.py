@@ -204,13 +204,6 @@ def tokens_at_once(config: EncoderConfig, device: torch.device) -> int:
     return tokens
 
 
-def rows_per_micro_batch(asked: int | None, row_tokens: int, most_tokens: int) -> int:
-    """Return the rows to compute at once: as many as `asked`, or as have `most_tokens` if each has
-    `row_tokens`.
-    """
-    return asked or max(1, most_tokens // row_tokens)
-
-
 def sum_dtype(device: torch.device) -> torch.dtype:
     """Return the number format of sums over many rows: float64, which GPUs of Apple lack."""
     return torch.float32 if device.type == "mps" else torch.float64
@@ -294,7 +287,9 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
         # Triton writes the kernels, and builds a launcher in C for each, a module of Python.
         c_compilers = (os.environ.get("CC", "gcc"), "clang")
         has_compiler = any(map(shutil.which, c_compilers))
-        can_compile = has_triton() and has_compiler and python_header().is_file()
+        # On many systems the header is a package of its own, python3-dev.
+        has_header = Path(sysconfig.get_path("include"), "Python.h").is_file()
+        can_compile = has_triton() and has_compiler and has_header
         needed = "Triton, a C compiler and Python.h; install gcc and python3-dev"
     else:
         cxx_compiler = os.environ.get("CXX", "g++")
@@ -305,13 +300,6 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
     if choice and not can_compile:
         raise UserError(f"`compile` needs {needed}, or leave the option out.")
     return choice
-
-
-def python_header() -> Path:
-    """Return where this Python has its header for modules in C; on many systems it is a package of
-    its own, python3-dev.
-    """
-    return Path(sysconfig.get_path("include"), "Python.h")
 
 
 def uncompiled() -> AbstractContextManager[object]:

@@ -3,9 +3,9 @@ other, and the losses are looked at only when something is due.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import closing
-from typing import Generic, Protocol, TypeVar
+from typing import Any
 
 import torch
 
@@ -13,27 +13,13 @@ from ..notices import StopRequest
 from .device import distinct_sizes, oom_as_run_error, pinned_attention, trim_memory
 from .logs import Clock
 from .threads import prefetch
-from .update import BatchT, Loss, Update, Updater
-
-BatchT_co = TypeVar("BatchT_co", covariant=True)
+from .update import Loss, Update, Updater
 
 
-class UpdateBatch(Protocol[BatchT_co]):
-    """What one update computes, over all ranks."""
-
-    @property
-    def batches(self) -> Sequence[BatchT_co]:
-        """This rank's micro-batches."""
-        ...
-
-
-UpdateBatchT = TypeVar("UpdateBatchT", bound=UpdateBatch)
-
-
-class Work(ABC, Generic[UpdateBatchT, BatchT]):
+class Work(ABC):
     """What a training computes in an update, and what is due after it."""
 
-    updater: Updater[BatchT]
+    updater: Updater
     device: torch.device
     clock: Clock
     stop: StopRequest
@@ -43,6 +29,7 @@ class Work(ABC, Generic[UpdateBatchT, BatchT]):
     def step(self) -> int:
         """Number of updates done."""
 
+    @abstractmethod
     def measure_start(self) -> None:
         """Measure the model before its first update, if that is wanted."""
 
@@ -51,11 +38,13 @@ class Work(ABC, Generic[UpdateBatchT, BatchT]):
         """Return the indices of the updates to come."""
 
     @abstractmethod
-    def make_batch(self, step: int) -> UpdateBatchT:
-        """Return what the update with this index computes; called in another thread."""
+    def make_batch(self, step: int) -> Any:
+        """Return what the update with this index computes; called in another thread. Its `batches`
+        are this rank's micro-batches.
+        """
 
     @abstractmethod
-    def loss(self, batch: UpdateBatchT, micro_batch: BatchT) -> Loss:
+    def loss(self, batch: Any, micro_batch: Any) -> Loss:
         """Return the loss of one of the micro-batches."""
 
     @abstractmethod
@@ -63,7 +52,7 @@ class Work(ABC, Generic[UpdateBatchT, BatchT]):
         """Return the learning rate of the next update."""
 
     @abstractmethod
-    def count(self, batch: UpdateBatchT) -> None:
+    def count(self, batch: Any) -> None:
         """Count an update that has been launched, in `step` and on the clock."""
 
     @property
@@ -92,43 +81,39 @@ class Work(ABC, Generic[UpdateBatchT, BatchT]):
         """Write a checkpoint if that is due, as it is where the training stops."""
 
 
-def train(work: Work[UpdateBatchT, BatchT]) -> bool:
+def train(work: Work) -> bool:
     """Update until the work is over; return False if it was asked to stop, after saving all."""
     with pinned_attention(), distinct_sizes():
         work.measure_start()
         batches = prefetch(work.make_batch, work.steps_left())
         work.clock.restart()  # whatever came before is not training
         with closing(batches), work.stop:
-            return _update_all(work, batches)
-
-
-def _update_all(work: Work[UpdateBatchT, BatchT], batches: Iterator[UpdateBatchT]) -> bool:
-    while not work.is_over:
-        with work.clock.waiting():
-            batch = next(batches)
-        with oom_as_run_error("micro_batch_size"):
-            work.updater.update(
-                work.step,
-                batch.batches,
-                lambda micro_batch, batch=batch: work.loss(batch, micro_batch),
-                work.rate(),
-                stop_asked=work.stop.is_requested,
-                seconds=work.clock.elapsed(),
-            )
-        work.count(batch)
-        trim_memory(work.device, work.step)
-        # After most updates nothing is due, and a GPU gets its next one at once: to look at a loss
-        # is to wait until it is computed.
-        if not work.is_due():
-            continue
-        updates = work.updater.drain()
-        for update in updates:
-            work.add(update)
-        work.report(updates[-1])
-        work.evaluate()
-        # One that is asked to stop during its last update is finished.
-        stops = any(update.stop_asked for update in updates) and not work.is_over
-        work.save(stops=stops)
-        if stops:
-            return False
+            while not work.is_over:
+                with work.clock.waiting():
+                    batch = next(batches)
+                with oom_as_run_error("micro_batch_size"):
+                    work.updater.update(
+                        work.step,
+                        batch.batches,
+                        lambda micro_batch, batch=batch: work.loss(batch, micro_batch),
+                        work.rate(),
+                        stop_asked=work.stop.is_requested,
+                        seconds=work.clock.elapsed(),
+                    )
+                work.count(batch)
+                trim_memory(work.device, work.step)
+                # After most updates nothing is due, and a GPU gets its next one at once: to look at
+                # a loss is to wait until it is computed.
+                if not work.is_due():
+                    continue
+                updates = work.updater.drain()
+                for update in updates:
+                    work.add(update)
+                work.report(updates[-1])
+                work.evaluate()
+                # One that is asked to stop during its last update is finished.
+                stops = any(update.stop_asked for update in updates) and not work.is_over
+                work.save(stops=stops)
+                if stops:
+                    return False
     return True

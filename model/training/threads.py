@@ -102,37 +102,33 @@ class SnapshotWriter:
         """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may
         change as soon as this returns.
         """
-        self._make_room()
-        copy = tree_map_only(Tensor, _copy_to_cpu, values)
+        # At most `MOST_WAITING` snapshots are in memory; errors of finished writes are raised here.
+        while self._pending:
+            has_room = len(self._pending) < MOST_WAITING
+            if has_room and not self._pending[0].done():
+                break
+            self._pending.popleft().result()
         # Copies from a GPU queue up on the stream of the training, between two updates: the next
         # update cannot change a tensor before it is copied, and the CPU need not wait. The thread
-        # does, for this event, before it reads the copies.
+        # does, for this event, before it reads the copies, which lie in pinned memory.
+        copy = tree_map_only(
+            Tensor,
+            lambda tensor: tensor.detach().to("cpu", non_blocking=tensor.is_cuda, copy=True),
+            values,
+        )
         copied = None
         if torch.cuda.is_initialized():
             copied = torch.cuda.Event()
             copied.record()
-        self._pending.append(self._pool.submit(_write, write, copy, copied))
 
-    def _make_room(self) -> None:
-        """Wait until one more snapshot may be in memory; raise the errors of finished writes."""
-        while self._pending:
-            has_room = len(self._pending) < MOST_WAITING
-            if has_room and not self._pending[0].done():
-                return
-            self._pending.popleft().result()
+        def write_copy() -> None:
+            if copied:
+                copied.synchronize()
+            write(copy)
+
+        self._pending.append(self._pool.submit(write_copy))
 
     def wait(self) -> None:
         """Wait until everything is written."""
         while self._pending:
             self._pending.popleft().result()
-
-
-def _copy_to_cpu(tensor: Tensor) -> Tensor:
-    # With CUDA this is only queued, into pinned memory: an event tells when the copy is there.
-    return tensor.detach().to("cpu", non_blocking=tensor.is_cuda, copy=True)
-
-
-def _write(write: Callable[[T], None], copy: T, copied: "torch.cuda.Event | None") -> None:
-    if copied:
-        copied.synchronize()
-    write(copy)

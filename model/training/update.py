@@ -15,7 +15,7 @@ Shapes: S sums that the caller wants over the global batch.
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -34,9 +34,6 @@ class MicroBatch(Protocol):
     def to(self, device: torch.device) -> Self:
         """Copy the tensors to `device`."""
         ...
-
-
-BatchT = TypeVar("BatchT", bound=MicroBatch)
 
 
 class Loss(NamedTuple):
@@ -77,7 +74,7 @@ class Update(NamedTuple):
         return math.isfinite(sum(self.sums)) and has_gradient
 
 
-class Updater(Generic[BatchT]):
+class Updater:
     """Updates a model's weights, and keeps each update's figures until `drain` asks for them."""
 
     def __init__(
@@ -101,8 +98,8 @@ class Updater(Generic[BatchT]):
     def update(
         self,
         step: int,
-        batches: Sequence[BatchT],
-        compute_loss: Callable[[BatchT], Loss],
+        batches: Sequence[MicroBatch],
+        compute_loss: Callable[[Any], Loss],
         rate: float,
         *,
         stop_asked: bool = False,
@@ -138,7 +135,7 @@ class Updater(Generic[BatchT]):
         self._pending.append((step, sums, gradient_norm))
 
     def _backward(
-        self, step: int, batches: Sequence[BatchT], compute_loss: Callable[[BatchT], Loss]
+        self, step: int, batches: Sequence[MicroBatch], compute_loss: Callable[[Any], Loss]
     ) -> Tensor:
         """Add up the micro-batches' gradients, and start to sum them over the ranks; return the
         sums (S,) of this rank.

@@ -17,7 +17,7 @@ from clozeworks.model.checkpoint import (
 from clozeworks.model.encoders.bert import BertForPreTraining, BertModel
 from clozeworks.model.encoders.bert_config import ACTIVATIONS, ModelConfig
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.pretraining.state import PretrainState
+from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training import run
 from clozeworks.pipeline.errors import RunError, UserError

@@ -15,8 +15,8 @@ from clozeworks.model.checkpoint import Checkpoint, load_tensors, read_model
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.results import RunSummary, read_summary
-from clozeworks.model.pretraining.state import PretrainState
-from clozeworks.model.pretraining.state import read_summary as read_pretrain_summary
+from clozeworks.model.pretraining.setup import PretrainState
+from clozeworks.model.pretraining.setup import read_summary as read_pretrain_summary
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training import run
 from clozeworks.model.training.logs import METRICS, RunLog

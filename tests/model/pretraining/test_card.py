@@ -8,7 +8,7 @@ from clozeworks.model.card import as_code, shown
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.pretraining.card import model_card
-from clozeworks.model.pretraining.state import Summary
+from clozeworks.model.pretraining.setup import Summary
 from huggingface_hub import ModelCard
 
 from tests.fixtures.manifest_fixture import make_manifest, parsed

@@ -145,9 +145,8 @@ def test_a_model_is_compiled_where_it_can_be(
     compilers, triton, header, expected, monkeypatch, tmp_path
 ):
     (tmp_path / "Python.h").write_text("")
-    monkeypatch.setattr(
-        device_module, "python_header", lambda: tmp_path / ("Python.h" if header else "none")
-    )
+    include = tmp_path if header else tmp_path / "none"
+    monkeypatch.setattr(device_module.sysconfig, "get_path", lambda name: str(include))
     for name in ("CC", "CXX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(device_module.shutil, "which", lambda name: name in compilers)

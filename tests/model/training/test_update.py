@@ -278,7 +278,7 @@ def test_an_update_never_waits_for_a_gpu(instances, make):
     assert all(update.is_finite for update in updater.drain())
 
 
-def linear_updater(dtype: torch.dtype) -> tuple[nn.Linear, Updater[Value], Callable[[Value], Loss]]:
+def linear_updater(dtype: torch.dtype) -> tuple[nn.Linear, Updater, Callable[[Value], Loss]]:
     torch.manual_seed(0)
     layer = nn.Linear(4, 1)
 
