@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -105,7 +104,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     )
     device = torch.device("cpu")
     setup = set_up(make_plan(config, [arguments.instances]), Ranks(0, 1, device))
-    model, updater, _ = start(setup, None)
+    _, updater, _ = start(setup, None)
     steps = count()
     batches = prefetch(setup.global_batch, count())
 
@@ -116,7 +115,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
         while (elapsed := time.perf_counter() - start) < seconds:
             step = next(steps)
             batch = next(batches)
-            updater.update(step, batch.batches, partial(batch.loss, model), 1e-4)
+            updater.update(step, batch.batches, 1e-4)
             updater.drain()
             trim_memory(device, step)
             num_tokens += int(batch.lengths.sum())

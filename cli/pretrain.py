@@ -1,7 +1,6 @@
 """Define the command ``clozeworks pretrain``."""
 
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,17 +148,13 @@ def _dry_run(
     if num_steps is None:
         rows.append(("hours", f"{config.hours:g}, {config.batch_size:,} rows a step"))
     else:
-        # A run may train on several directories, one after the other.
-        step_ends = (0, *plan.schedule.phase_ends, num_steps)
-        num_tokens = 0.0
         epochs = []
-        for directory, (first, end) in zip(plan.directories, pairwise(step_ends), strict=True):
-            num_rows = config.batch_size * (end - first)
-            num_tokens += num_rows * directory.mean_length
-            epochs.append(f"{num_rows / directory.num_rows:.3g} of {directory.path}")
+        for directory, phase_steps in zip(plan.directories, plan.phase_steps(), strict=True):
+            num_epochs = config.batch_size * phase_steps / directory.num_rows
+            epochs.append(f"{num_epochs:.3g} of {directory.path}")
         rows.append(("steps", f"{num_steps:,}, {config.batch_size:,} rows each"))
         rows.append(("epochs", ", then ".join(epochs)))
-        rows.append(("tokens", f"{round(num_tokens):,}"))
+        rows.append(("tokens", f"{round(plan.num_tokens()):,}"))
         if config.archive_every:
             num_archived = num_steps // config.archive_every
     # A weight has four bytes, and Adam's averages beside it in the last checkpoint eight.

@@ -196,8 +196,16 @@ class PretrainConfig:
     )
     compile: bool | None = option(
         None,
-        "Compile the model with torch.compile; by default only on a GPU.",
+        "Compile the model with torch.compile; by default only on a GPU, in a run that is long "
+        "enough to make up for the half minute that it takes.",
         "--compile/--no-compile",
+        group="Hardware",
+        identity=False,
+    )
+    deterministic: bool = option(
+        False,
+        "On a GPU, compute the same weights in every run, which takes longer; on a CPU they always "
+        "are.",
         group="Hardware",
         identity=False,
     )

@@ -20,7 +20,7 @@ IGNORED = -100
 
 
 class PretrainBatch(NamedTuple):
-    """Rows and what to predict in them, padded or packed; a packed batch has the last three fields.
+    """Rows and what to predict in them, padded or packed; packed ones have three fields more.
 
     Labels that are `IGNORED` count nowhere.
     """
@@ -41,6 +41,8 @@ class PretrainBatch(NamedTuple):
     row_starts: Tensor | None = None
     """As in `PackedRows`."""
     max_length: int = 0
+    counts: Tensor | None = None
+    """float32 (2,): predicted tokens and rows, by which an update divides its losses."""
 
     def pin(self) -> "PretrainBatch":
         """Copy the batch to pinned memory, ahead of `to`."""

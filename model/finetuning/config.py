@@ -93,6 +93,13 @@ class FinetuneConfig(TaskOptions):
         group="Hardware",
         identity=False,
     )
+    deterministic: bool = option(
+        False,
+        "On a GPU, compute the same weights in every run, which takes longer; on a CPU they always "
+        "are.",
+        group="Hardware",
+        identity=False,
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "Number format of matrix products in training. auto is bf16 on a GPU that supports it, "

@@ -36,7 +36,7 @@ from ..notices import StopRequest, print_notice
 from ..tasks.batches import num_cut
 from ..tasks.catalogue import task_settings
 from ..tasks.task import Scores, Task, prefixed
-from ..training.device import kept_generators
+from ..training.device import deterministic, kept_generators
 from ..training.logs import ProgressCallback
 from ..training.ranks import Ranks, join_ranks
 from ..training.run import (
@@ -104,6 +104,7 @@ def finetune(
         unwritable_in_a_line(path, NO_SPACE),
         join_ranks(config.device, smallest_batch) as ranks,
         kept_generators(ranks.device),
+        deterministic(config.deterministic),
         ranks.on_first(
             claimed(str(path), setup.identity, IDENTITY, OWN_FILES, overwrite=overwrite)
         ),
@@ -113,6 +114,9 @@ def finetune(
         if ranks.from_first(ranks.rank == 0 and not _is_finished(path, runs, setup)):
             if not _train_all(setup, runs, path, ranks, progress, stop or StopRequest()):
                 return cast(FinetuneSummary, {"status": "interrupted"})
+            for updater in setup.updaters:
+                assert updater.graphs is not None
+                print_notice(f"Updates as CUDA graphs: {updater.graphs.figures()}.")
             if ranks.rank == 0:
                 _finish(setup, path, str(data), ranks)
             ranks.wait()

@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -40,6 +41,7 @@ from ..training.device import (
     sum_dtype,
     tokens_at_once,
 )
+from ..training.graphs import make_graphs
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work, train
 from ..training.optim import learning_rate, make_optimizer
@@ -71,6 +73,8 @@ REPORT_EVERY = 10
 CHECKPOINT_MINUTES = 5.0
 POOL_BATCHES = 16
 LEFT_TO_RIGHT = "left-to-right"
+GRAPH_WIDTH = 16
+"""Where updates are captured as graphs, rows are filled to a multiple of this: a graph a width."""
 
 
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
@@ -101,10 +105,10 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
 
 
 def micro_batches(
-    features: list[Feature], ranks: Ranks, asked: int | None, most_tokens: int
+    features: list[Feature], ranks: Ranks, asked: int | None, most_tokens: int, fill_to: int = 1
 ) -> list[TaskBatch]:
     """Return this rank's part of the `features` of an update, in micro-batches: of `asked` rows, or
-    of `most_tokens` with padding.
+    of `most_tokens` with padding. `fill_to` is as `make_batch` takes it.
     """
     rank, num_ranks, device = ranks
     features_here = features[rank::num_ranks]
@@ -119,7 +123,8 @@ def micro_batches(
     batches: list[TaskBatch] = []
     for first in range(0, len(features_here), size):
         chosen = features_here[first : first + size]
-        batch = make_batch(chosen)._replace(share=num_targets(chosen) / num_batch_targets)
+        share = num_targets(chosen) / num_batch_targets
+        batch = make_batch(chosen, fill_to)._replace(share=share)
         if device.type == "cuda":
             # Copies from pinned memory to a GPU are asynchronous.
             batch = batch.map(Tensor.pin_memory)
@@ -190,21 +195,8 @@ class FinetuneWork(Work):
     def __post_init__(self) -> None:
         self.config = self.setup.config
         self.device = self.ranks.device
-        self.model.train()
-        if compiles(self.config.compile, self.device):
-            # The head, which varies with the task, is a small part of the time.
-            self.model.encoder.compile_parts()
-        self.updater = Updater(
-            self.model,
-            make_optimizer(
-                self.model,
-                self.config.weight_decay,
-                bias_correction=self.run.learning_rate >= CORRECTED_FROM,
-            ),
-            self.ranks,
-            dtype=product_dtype(self.config.precision, self.device),
-            dropout_seed=(self.run.seed, "finetune", "dropout"),
-        )
+        self.updater = self._make_updater()
+        self.model = cast(TaskModel, self.updater.model).train()
         self.state = FinetuneState()
         self.clock = Clock()
         self.log: RunLog | None = None
@@ -227,6 +219,35 @@ class FinetuneWork(Work):
         self._order = list(islice(all_batches, self.num_steps))
         self._saved_at = time.monotonic()
 
+    def _make_updater(self) -> Updater:
+        """Return what trains the model: where updates are captured as graphs, the updater of the
+        run before, with these weights, so that its graphs serve all runs.
+        """
+        seed = (self.run.seed, "finetune", "dropout")
+        corrects = self.run.learning_rate >= CORRECTED_FROM
+        if self.setup.updaters:
+            updater = self.setup.updaters[0]
+            updater.start_over(self.model, seed, corrects=corrects)
+            return updater
+        if compiles(self.config.compile, self.device):
+            # The head, which varies with the task, is a small part of the time.
+            self.model.encoder.compile_parts()
+        dtype = product_dtype(self.config.precision, self.device)
+        graphs = make_graphs(self.ranks, dtype, recomputes=False)
+        optimizer = make_optimizer(
+            self.model,
+            self.config.weight_decay,
+            bias_correction=corrects,
+            capturable=graphs is not None,
+        )
+        loss = partial(loss_of, self.model)
+        updater = Updater(
+            self.model, optimizer, self.ranks, loss, dtype=dtype, dropout_seed=seed, graphs=graphs
+        )
+        if graphs is not None:
+            self.setup.updaters.append(updater)
+        return updater
+
     # What an update computes.
 
     @property
@@ -245,13 +266,10 @@ class FinetuneWork(Work):
         """Return the examples of the update with this index."""
         features = [self.setup.train[row] for row in self._order[step]]
         asked = self.config.micro_batch_size
-        batches = micro_batches(features, self.ranks, asked, self._most_tokens)
+        fill_to = 1 if self.updater.graphs is None else GRAPH_WIDTH
+        batches = micro_batches(features, self.ranks, asked, self._most_tokens, fill_to)
         num_tokens = sum(feature.length for feature in features)
         return FinetuneBatch(batches, len(features), num_tokens)
-
-    def loss(self, batch: FinetuneBatch, micro_batch: TaskBatch) -> Loss:
-        """Return the loss of a micro-batch."""
-        return loss_of(self.model, micro_batch)
 
     def rate(self) -> float:
         """Return the learning rate of the next update."""

@@ -1,6 +1,6 @@
 """What all runs of a fine-tuning share: the examples, read and encoded once, and the encoder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from ..tasks.splits import TaskSplits, dev_split, find_repeats, read_data
 from ..tasks.tables import shown
 from ..tasks.task import Task, report_cut
 from ..tokenizer import TextTokenizer
+from ..training.update import Updater
 from .config import FinetuneConfig
 
 
@@ -31,6 +32,8 @@ class FinetuneSetup:
     """Those that have a target."""
     dev: dict[str, list[Feature]]
     """By the prefix of the metrics' names, as the dev examples."""
+    updaters: list[Updater] = field(default_factory=list[Updater])
+    """Of the run before, if its updates were captured as CUDA graphs."""
 
     @property
     def task(self) -> Task:

@@ -80,9 +80,13 @@ def pack_batches(
     Batches have nearly equal numbers of rows, and so of tokens. `objective` is as in
     `make_batches`.
     """
+    # Few shapes, each of which is a graph of its own: tokens are padded in steps of a 32nd of the
+    # largest batch, predictions of a 128th.
+    token_step = TOKEN_BLOCK * divide_up(batch_size * max_length, 32 * TOKEN_BLOCK)
+    prediction_step = token_step * PREDICTION_BLOCK // TOKEN_BLOCK
     # Padding tokens are rows too: attention leaves the output of tokens outside of all rows
-    # undefined. There are at most two blocks of them.
-    most_padding_rows = divide_up(2 * TOKEN_BLOCK, max_length)
+    # undefined. There are at most two steps of them.
+    most_padding_rows = divide_up(2 * token_step, max_length)
     num_rows = batch_size + most_padding_rows
     # 10 rows in batches of at most 4 become 4, 3 and 3, not 4, 4 and 2: fewer shapes.
     num_batches = divide_up(len(rows), batch_size)
@@ -93,11 +97,19 @@ def pack_batches(
             batch_rows = sequences(batch_rows)
             num_sequences = len(batch_rows) + most_padding_rows
             num_rows = SEQUENCE_BLOCK * divide_up(num_sequences, SEQUENCE_BLOCK)
-        batches.append(_pack_batch(batch_rows, max_length, num_rows, objective))
+        steps = (token_step, prediction_step)
+        batches.append(_pack_batch(batch_rows, max_length, num_rows, objective, *steps))
     return batches
 
 
-def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> PretrainBatch:
+def _pack_batch(
+    rows: Rows,
+    max_length: int,
+    num_rows: int,
+    objective: str,
+    token_step: int,
+    prediction_step: int,
+) -> PretrainBatch:
     """Lay rows one after the other."""
     # With blocks of 8 tokens and rows of up to 4, rows of 4, 3 and 4 tokens become:
     #
@@ -109,9 +121,9 @@ def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> P
     ids_T, predicted_M, labels_M = _targets(rows, objective)
     types_T = rows.token_types()
 
-    ids_N = _padded(ids_T, TOKEN_BLOCK)
-    types_N = _padded(types_T, TOKEN_BLOCK)
-    position_N = _padded(position_T, TOKEN_BLOCK)
+    ids_N = _padded(ids_T, token_step)
+    types_N = _padded(types_T, token_step)
+    position_N = _padded(position_T, token_step)
     position_N[num_tokens:] = np.arange(len(position_N) - num_tokens) % max_length
 
     # The last offset, where the last real row ends, is where the first row of padding starts.
@@ -127,8 +139,8 @@ def _pack_batch(rows: Rows, max_length: int, num_rows: int, objective: str) -> P
         label_B[: len(rows)] = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
 
     # Padding among the predictions points to the first token, and is ignored by its label.
-    masked_index = _padded(predicted_M, PREDICTION_BLOCK)
-    masked_ids = _padded(labels_M, PREDICTION_BLOCK, IGNORED)
+    masked_index = _padded(predicted_M, prediction_step)
+    masked_ids = _padded(labels_M, prediction_step, IGNORED)
     return PretrainBatch(
         input_ids=_blocks(ids_N, TOKEN_BLOCK),
         token_type_ids=_blocks(types_N, TOKEN_BLOCK),
@@ -162,7 +174,7 @@ def _targets(rows: Rows, objective: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _padded(values: np.ndarray, multiple: int, value: int = 0) -> np.ndarray:
-    # Two blocks at least: a single one is a dimension of size 1, for which torch.compile makes a
+    # Two steps at least: a single block is a dimension of size 1, for which torch.compile makes a
     # graph of its own.
     length = max(2, divide_up(len(values), multiple)) * multiple
     return np.pad(values, (0, length - len(values)), constant_values=value)

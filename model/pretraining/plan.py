@@ -6,6 +6,7 @@ Nothing here depends on the device: `setup` adds what does.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ...pipeline.config import identity_fields
@@ -29,6 +30,12 @@ HIGHEST_RATE = 2e-3
 # A batch is rows and their tensors, padded; while one is computed, others are prepared.
 BATCHES_IN_MEMORY = 6
 BYTES_PER_TOKEN = 30
+COMPILE_S = 30.0
+"""Seconds that compiling takes on a machine with an H100: 15 to 33."""
+SAVED_S = 2e-10
+"""Seconds that compiled updates save there, both as CUDA graphs, per token, layer and hidden
+number: 2.3e-10 in mini, 1.9e-10 in ettin-17m (benchmarks/results/2026-11-27-graphs.md).
+"""
 PAPERS_PASSES = 40
 """Over its text, by the paper's count (appendix A.2)."""
 PAPERS_STEPS = 1_000_000
@@ -60,6 +67,29 @@ class PretrainPlan:
     def directories(self) -> list[InstanceDirectory]:
         """The instances of each phase."""
         return [phase.directory for phase in self.phases]
+
+    def phase_steps(self) -> list[int]:
+        """Return the steps of each phase of a run that is not measured in hours."""
+        assert self.schedule.num_steps is not None
+        ends = (0, *self.schedule.phase_ends, self.schedule.num_steps)
+        return [end - first for first, end in pairwise(ends)]
+
+    def num_tokens(self) -> float:
+        """Return about how many tokens such a run is trained on."""
+        total = 0.0
+        for directory, num_steps in zip(self.directories, self.phase_steps(), strict=True):
+            total += self.config.batch_size * num_steps * directory.mean_length
+        return total
+
+    def pays_to_compile(self) -> bool:
+        """Return whether a compiled model makes up on a GPU for the time of compiling.
+
+        The whole run counts, not what is left of it: when it resumes, it computes as it began.
+        """
+        if self.config.hours is not None:
+            return self.config.hours * 3600 > 4 * COMPILE_S
+        size = self.shape.num_hidden_layers * self.shape.hidden_size
+        return self.num_tokens() * size * SAVED_S > COMPILE_S
 
     def first_row(self, step: int) -> tuple[RowSequence, int]:
         """Return the sequence that the update with index `step` draws from, and the position of its

@@ -20,7 +20,7 @@ from ..card import CARD
 from ..config import PretrainConfig
 from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
-from ..training.device import DTYPES, kept_generators, peak_flops
+from ..training.device import DTYPES, deterministic, kept_generators, peak_flops
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
 from ..training.ranks import join_ranks
@@ -75,6 +75,7 @@ def pretrain(
         unwritable_in_a_line(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),
+        deterministic(config.deterministic),
         kept_threads(),
         ranks.on_first(claimed_run(folder, plan.identity, overwrite)),
     ):
@@ -114,6 +115,8 @@ def pretrain(
             if not train(work):
                 return _summary(work, "interrupted")
             writer.wait()  # a finished run has all its files, or an error says what is missing
+            if updater.graphs is not None:
+                print_notice(f"Updates as CUDA graphs: {updater.graphs.figures()}.")
             return _finish(work, folder)
 
 

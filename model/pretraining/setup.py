@@ -8,6 +8,7 @@ micro-batches and ranks.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -28,6 +29,7 @@ from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import print_notice
 from ..training import run
 from ..training.device import compiles, product_dtype, tokens_at_once
+from ..training.graphs import make_graphs
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
 from ..training.run import (
@@ -112,13 +114,16 @@ class GlobalBatch(NamedTuple):
     num_padded: int
     """Tokens with padding, if every rank has as much padding as this one."""
 
-    def loss(self, model: PretrainModel, batch: PretrainBatch) -> Loss:
-        """Return the loss of one of the micro-batches."""
-        sums = model.sums(batch)
-        # Divided by the counts of the global batch, not of the micro-batch: a mean of the
-        # micro-batches' means would weigh a masked token more, the fewer there are beside it.
-        share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / self.num_rows
-        return Loss(share, batch_sums(batch, sums))
+
+def loss_of(model: PretrainModel, batch: PretrainBatch) -> Loss:
+    """Return the part of an update's loss that a micro-batch has."""
+    sums = model.sums(batch)
+    assert batch.counts is not None
+    # Of the global batch, not of the micro-batch: a mean of the micro-batches' means would weigh a
+    # masked token more, the fewer there are beside it.
+    num_predicted, num_rows = batch.counts.unbind()
+    share = sums.mlm_loss / num_predicted + sums.nsp_loss / num_rows
+    return Loss(share, batch_sums(batch, sums))
 
 
 @dataclass(frozen=True)
@@ -147,12 +152,14 @@ class PretrainSetup:
         part = ranks.rows(batch_size)
         batches = self._cut(between(rows, part.start, part.stop), sequence)
         num_padded_here = sum(batch.input_ids.numel() for batch in batches)
-        if ranks.device.type == "cuda":
-            batches = [batch.pin() for batch in batches]
         separated = sequences(rows)  # documents that are packed into one row
         num_predicted = int(separated.num_masked.sum())
         if self.plan.objective == "ltr":  # every token but each row's first
             num_predicted = int(separated.lengths.sum()) - len(separated)
+        counts = torch.tensor([num_predicted, len(rows)], dtype=torch.float32)
+        batches = [batch._replace(counts=counts) for batch in batches]
+        if ranks.device.type == "cuda":
+            batches = [batch.pin() for batch in batches]
         return GlobalBatch(
             batches=batches,
             num_rows=len(rows),
@@ -230,16 +237,23 @@ def start(
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(device)
     model.encoder.recomputes_layers = config.activation_checkpointing
-    if compiles(config.compile, device):
+    if compiles(config.compile, device, pays=plan.pays_to_compile()):
         model.compile_parts()
-    corrects_bias = model.config.corrects_bias
-    optimizer = make_optimizer(model, config.weight_decay, bias_correction=corrects_bias)
+    graphs = make_graphs(setup.ranks, setup.dtype, recomputes=config.activation_checkpointing)
+    optimizer = make_optimizer(
+        model,
+        config.weight_decay,
+        bias_correction=model.config.corrects_bias,
+        capturable=graphs is not None,
+    )
     updater = Updater(
         model,
         optimizer,
         setup.ranks,
+        partial(loss_of, model),
         dtype=setup.dtype,
         dropout_seed=(config.seed, "dropout"),
+        graphs=graphs,
     )
     state = PretrainState()
     if latest:

@@ -12,7 +12,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ..checkpoint import ModelFiles
-from ..encoders.heads import PretrainBatch, PretrainModel
+from ..encoders.heads import PretrainModel
 from ..notices import StopRequest
 from ..training.device import (
     drain_every,
@@ -24,7 +24,7 @@ from ..training.logs import Clock, ProgressCallback, RunLog, draw_curve
 from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
 from ..training.threads import SnapshotWriter
-from ..training.update import Loss, Update, Updater
+from ..training.update import Update, Updater
 from .evaluate import NUM_SUMS, metrics, sum_losses
 from .plan import PretrainPlan
 from .setup import GlobalBatch, PretrainSetup, PretrainState
@@ -78,10 +78,6 @@ class PretrainWork(Work):
     def make_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""
         return self.setup.global_batch(step)
-
-    def loss(self, batch: GlobalBatch, micro_batch: PretrainBatch) -> Loss:
-        """Return the loss of a micro-batch."""
-        return batch.loss(self.model, micro_batch)
 
     def rate(self) -> float:
         """Return the learning rate of the next update."""

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...pipeline.ragged import divide_up
 from ..encoders.encoder import real_tokens
 from ..encoders.heads import IGNORED
 from ..tokenizer import TokenRow
@@ -44,7 +46,7 @@ class TaskBatch(NamedTuple):
     input_ids_BL: Tensor
     token_type_ids_BL: Tensor
     attention_mask_BL: Tensor
-    token_index_T: Tensor
+    token_index_T: Tensor | None
     target: Tensor | None
     """As in `Feature`, with a leading dimension B; None without labels."""
     share: float = 1.0
@@ -83,8 +85,12 @@ def num_targets(features: Sequence[Feature]) -> int:
     return total
 
 
-def make_batch(features: Sequence[Feature]) -> TaskBatch:
-    """Pad the features' rows to the longest row, and the targets to the longest target."""
+def make_batch(features: Sequence[Feature], fill_to: int = 1) -> TaskBatch:
+    """Pad the features' rows to the longest row, and the targets to the longest target.
+
+    With a `fill_to` above 1 they are padded further, to a multiple of it, and padding is computed,
+    too: batches then have few different shapes.
+    """
     # A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6:
     #
     #     input_ids      2 7 8 3 0 0
@@ -93,7 +99,8 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
     rows = [feature.row for feature in features]
     lengths_B1 = np.array([len(row.input_ids) for row in rows])[:, None]
     b_starts_B1 = np.array([row.segment_b_start for row in rows])[:, None]
-    columns_L = np.arange(lengths_B1.max())
+    width = fill_to * divide_up(int(lengths_B1.max()), fill_to)
+    columns_L = np.arange(width)
     mask_BL = columns_L < lengths_B1
     types_BL = (columns_L >= b_starts_B1) & mask_BL
     input_ids_BL = np.zeros(mask_BL.shape, dtype=np.int64)
@@ -109,10 +116,12 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
         target = torch.stack(targets)
     elif targets:
         target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
+        if target.shape[1] == lengths_B1.max():  # of tokens, not the two ends of an answer
+            target = F.pad(target, (0, width - target.shape[1]), value=IGNORED)
     return TaskBatch(
         input_ids_BL=torch.from_numpy(input_ids_BL),
         token_type_ids_BL=torch.from_numpy(types_BL).long(),
         attention_mask_BL=mask,
-        token_index_T=real_tokens(mask),
+        token_index_T=real_tokens(mask) if fill_to == 1 else None,
         target=target,
     )

@@ -187,6 +187,28 @@ def pinned_attention() -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """Compute within the block on a GPU as every other time, too, if `wanted`: sums in one order,
+    which takes longer.
+    """
+    if not wanted:
+        yield
+        return
+    # cuBLAS reads it at its first product.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    uses_efficient = torch.backends.cuda.mem_efficient_sdp_enabled()
+    torch.use_deterministic_algorithms(True)
+    # The attention to padded rows whose gradients are added up in any order.
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(was_deterministic)
+        torch.backends.cuda.enable_mem_efficient_sdp(uses_efficient)
+
+
 def tokens_at_once(config: EncoderConfig, device: torch.device) -> int:
     """Return the tokens of a micro-batch in training: those of `MICRO_BATCH_TOKENS`, or half as
     many, again and again, until they fit into a GPU's memory.
@@ -277,9 +299,9 @@ def trim_memory(device: torch.device, step: int) -> None:
         trim_heap()
 
 
-def compiles(choice: bool | None, device: torch.device) -> bool:
-    """Return whether to compile a model: by default on a GPU that can. Raises `UserError` if it
-    cannot be compiled.
+def compiles(choice: bool | None, device: torch.device, *, pays: bool = True) -> bool:
+    """Return whether to compile a model: by default on a GPU that can, if it `pays`. Raises
+    `UserError` if it cannot be compiled.
     """
     on_gpu = device.type == "cuda"
     # Asked here, because without a compiler torch.compile fails only at the first update.
@@ -296,7 +318,7 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
         can_compile = bool(shutil.which(cxx_compiler))
         needed = "a C++ compiler; install g++"
     if choice is None:
-        return on_gpu and can_compile
+        return on_gpu and can_compile and pays
     if choice and not can_compile:
         raise UserError(f"`compile` needs {needed}, or leave the option out.")
     return choice

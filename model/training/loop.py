@@ -13,7 +13,7 @@ from ..notices import StopRequest
 from .device import distinct_sizes, oom_as_run_error, pinned_attention, trim_memory
 from .logs import Clock
 from .threads import prefetch
-from .update import Loss, Update, Updater
+from .update import Update, Updater
 
 
 class Work(ABC):
@@ -42,10 +42,6 @@ class Work(ABC):
         """Return what the update with this index computes; called in another thread. Its `batches`
         are this rank's micro-batches.
         """
-
-    @abstractmethod
-    def loss(self, batch: Any, micro_batch: Any) -> Loss:
-        """Return the loss of one of the micro-batches."""
 
     @abstractmethod
     def rate(self) -> float:
@@ -95,7 +91,6 @@ def train(work: Work) -> bool:
                     work.updater.update(
                         work.step,
                         batch.batches,
-                        lambda micro_batch, batch=batch: work.loss(batch, micro_batch),
                         work.rate(),
                         stop_asked=work.stop.is_requested,
                         seconds=work.clock.elapsed(),

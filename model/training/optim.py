@@ -15,13 +15,18 @@ NO_CORRECTION_STEP = 2.0**24
 
 
 def make_optimizer(
-    model: nn.Module, weight_decay: float = 0.01, *, bias_correction: bool = False
+    model: nn.Module,
+    weight_decay: float = 0.01,
+    *,
+    bias_correction: bool = False,
+    capturable: bool = False,
 ) -> AdamW:
     """Return Adam with decoupled weight decay (none on biases and LayerNorm), in PyTorch's fused
     kernel.
 
     BERT's Adam has no bias correction. PyTorch's always has one, but it fades as steps are counted;
-    so without `bias_correction` the count starts so high that there is none.
+    so without `bias_correction` the count starts so high that there is none. If it is to be
+    `capturable` in CUDA graphs, the rate is a tensor beside the parameters.
     """
     decayed = []
     not_decayed = []
@@ -39,7 +44,11 @@ def make_optimizer(
         {"params": not_decayed, "weight_decay": 0.0},
     ]
     # The rate is set before each update.
-    optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
+    optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True, capturable=capturable)
+    if capturable:
+        rate = torch.zeros((), device=decayed[0].device)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
     if not bias_correction:
         # The state that the first update would make, but for the count. The fused kernel reads the
         # count on the parameter's device.
@@ -55,7 +64,10 @@ def make_optimizer(
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
     """Set the learning rate of all parameter groups."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def learning_rate(

@@ -15,7 +15,7 @@ Shapes: S sums that the caller wants over the global batch.
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,9 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
-from .device import autocast, send
-from .optim import MAX_GRADIENT_NORM, set_learning_rate
+from .device import autocast, send, sum_dtype
+from .graphs import CaptureError, Graphs
+from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, set_learning_rate
 from .ranks import GradientSum, Ranks
 
 
@@ -75,31 +76,41 @@ class Update(NamedTuple):
 
 
 class Updater:
-    """Updates a model's weights, and keeps each update's figures until `drain` asks for them."""
+    """Updates a model's weights, and keeps each update's figures until `drain` asks for them.
+
+    `loss` computes a micro-batch's. With `graphs`, whose optimiser `make_optimizer` has made
+    capturable, updates are captured and replayed.
+    """
 
     def __init__(
         self,
         model: nn.Module,
         optimizer: Optimizer,
         ranks: Ranks,
+        loss: Callable[[Any], Loss],
         *,
         dropout_seed: tuple[int | str, ...],
         dtype: torch.dtype = torch.float32,
+        graphs: Graphs | None = None,
     ):
         self.model = model
         self.optimizer = optimizer
+        self.graphs = graphs
         self._ranks = ranks
+        self._loss = loss
         self._dtype = dtype
         self._scaler = GradScaler(ranks.device.type, enabled=dtype == torch.float16)
         self._gradient_sum = GradientSum(model.parameters(), ranks)
         self._dropout_seed = dropout_seed
-        self._pending: list[tuple[int, Tensor, Tensor]] = []
+        self._rate = 0.0
+        self._gradients: dict[nn.Parameter, Tensor] = {}
+        """Where graphs add up the gradients of several micro-batches; zeros between updates."""
+        self._pending: list[tuple[int, Tensor]] = []
 
     def update(
         self,
         step: int,
         batches: Sequence[MicroBatch],
-        compute_loss: Callable[[Any], Loss],
         rate: float,
         *,
         stop_asked: bool = False,
@@ -108,16 +119,13 @@ class Updater:
         """Change the weights once, by the gradient of the batch that `batches` are a part of,
         without waiting for a GPU.
         """
-        sums_S = self._backward(step, batches, compute_loss)
-        self._gradient_sum.finish()
-        self._scaler.unscale_(self.optimizer)  # does nothing unless products are in fp16
-        # The whole global batch's gradient is clipped, so only after the sum; and the true one, so
-        # only without the scale.
-        gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
+        assert batches, "each rank computes at least one micro-batch"
+        self._rate = rate
         set_learning_rate(self.optimizer, rate)
-        self._scaler.step(self.optimizer)  # in fp16 only if the gradient is finite
-        self._scaler.update()
-        self.optimizer.zero_grad()
+        if self.graphs is None:
+            sums_S, norm_1 = self._compute(step, batches)
+        else:
+            sums_S, norm_1 = self._replay(step, batches, self.graphs)
 
         # Requests to stop and clocks differ between ranks; these two travel with the sums, so all
         # ranks decide alike.
@@ -128,32 +136,81 @@ class Updater:
         first_rank_seconds = 0.0
         if self._ranks.rank == 0:
             first_rank_seconds = seconds
-        shared = torch.tensor([stop_asked, first_rank_seconds], dtype=torch.float64)
+        shared = torch.tensor([stop_asked, first_rank_seconds], dtype=sums_S.dtype)
         shared = send(shared, self._ranks.device)
         sums = self._ranks.sum(torch.cat([sums_S, shared]))
-        # Tensors of the device: `drain` waits for their values.
-        self._pending.append((step, sums, gradient_norm))
+        # A tensor of the device: `drain` waits for its values.
+        self._pending.append((step, torch.cat([sums, norm_1])))
 
-    def _backward(
-        self, step: int, batches: Sequence[MicroBatch], compute_loss: Callable[[Any], Loss]
-    ) -> Tensor:
-        """Add up the micro-batches' gradients, and start to sum them over the ranks; return the
-        sums (S,) of this rank.
-        """
-        rank, _, device = self._ranks
-        micro_batch_sums: list[Tensor] = []
+    def _compute(self, step: int, batches: Sequence[MicroBatch]) -> tuple[Tensor, Tensor]:
+        """Update; return the sums (S,) of this rank, and the norm of the gradient (1,)."""
+        sums = []
         for index, batch in enumerate(batches):
-            torch.manual_seed(stable_hash(*self._dropout_seed, step, rank, index) >> 1)
-            with autocast(device, self._dtype):
-                loss = compute_loss(batch.to(device))
+            self._seed_dropout(step, index)
             if index + 1 == len(batches):
                 # From now on each gradient is sent as soon as the backward pass has computed it.
                 self._gradient_sum.start()
-            # Adds to the gradients of the micro-batches before.
-            self._scaler.scale(loss.share).backward()
-            micro_batch_sums.append(loss.sums_S)
-        assert micro_batch_sums, "each rank computes at least one micro-batch"
-        return functools.reduce(torch.add, micro_batch_sums)
+            sums.append(self._add_gradient(batch.to(self._ranks.device)))
+        return functools.reduce(torch.add, sums), self._step()
+
+    def _replay(
+        self, step: int, batches: Sequence[MicroBatch], graphs: Graphs
+    ) -> tuple[Tensor, Tensor]:
+        """Update by graphs; without them if they cannot be captured, or memory is short."""
+        try:
+            # One micro-batch is a graph with all of the update: its gradients take no memory of
+            # their own. Of several, each adds its gradients in a graph, and another one steps.
+            if len(batches) == 1:
+                self._seed_dropout(step, 0)
+                figures = graphs.run("update", self._update, batches[0])
+                return figures[:-1], figures[-1:]
+            for parameter, gradient in self._gradients.items():
+                parameter.grad = gradient
+            sums = []
+            for index, batch in enumerate(batches):
+                self._seed_dropout(step, index)
+                sums.append(graphs.run("gradient", self._add_gradient, batch))
+            norm_1 = graphs.run("step", lambda _: self._step(keeps_gradients=True), ())
+            for parameter in self.model.parameters():
+                if parameter.grad is not None:
+                    self._gradients[parameter] = parameter.grad
+                    parameter.grad = None
+            return functools.reduce(torch.add, sums), norm_1
+        except (CaptureError, torch.OutOfMemoryError) as error:
+            if not graphs.works:
+                raise
+            # No weight was changed yet: the optimiser's own step takes no memory.
+            graphs.drop(error)
+            self._gradients.clear()
+            self.optimizer.zero_grad()
+            return self._compute(step, batches)
+
+    def _seed_dropout(self, step: int, micro_batch: int) -> None:
+        # A graph reads the seed when it is replayed.
+        seed = stable_hash(*self._dropout_seed, step, self._ranks.rank, micro_batch)
+        torch.manual_seed(seed >> 1)
+
+    def _add_gradient(self, batch: Any) -> Tensor:
+        """Add a micro-batch's gradients to those of the micro-batches before; return its sums."""
+        with autocast(self._ranks.device, self._dtype):
+            loss = self._loss(batch)
+        self._scaler.scale(loss.share).backward()
+        return loss.sums_S
+
+    def _step(self, *, keeps_gradients: bool = False) -> Tensor:
+        """Change the weights by the gradients, and clear these; return their norm (1,)."""
+        self._gradient_sum.finish()
+        self._scaler.unscale_(self.optimizer)  # does nothing unless products are in fp16
+        # The whole global batch's gradient is clipped, so only after the sum; and the true one, so
+        # only without the scale.
+        norm = clip_gradients(self.model)
+        self._scaler.step(self.optimizer)  # in fp16 only if the gradient is finite
+        self._scaler.update()
+        self.optimizer.zero_grad(set_to_none=not keeps_gradients)
+        return norm[None]
+
+    def _update(self, batch: Any) -> Tensor:
+        return torch.cat([self._add_gradient(batch), self._step()])
 
     def drain(self) -> list[Update]:
         """Return the figures of the updates since the last call, oldest first.
@@ -162,16 +219,21 @@ class Updater:
         (see `device.drain_every`). A loss that is not finite is noticed that much later, but always
         before a checkpoint.
         """
+        updates: list[Update] = []
+        if not self._pending:
+            return updates
         scale = 0.0
         if self._scaler.is_enabled():
             scale = self._scaler.get_scale()
-        updates = []
-        for step, sums, gradient_norm in self._pending:
-            *values, num_stops, seconds = sums.tolist()
+        # One copy for all of them: a GPU waits during each.
+        figures = torch.stack([tensor for _, tensor in self._pending]).tolist()
+        for (step, _), (*values, num_stops, seconds, gradient_norm) in zip(
+            self._pending, figures, strict=True
+        ):
             update = Update(
                 step=step,
                 sums=values,
-                gradient_norm=gradient_norm.item(),
+                gradient_norm=gradient_norm,
                 stop_asked=num_stops > 0,
                 seconds=seconds,
                 loss_scale=scale,
@@ -183,6 +245,10 @@ class Updater:
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state, and with fp16 the loss scale."""
         state = self.optimizer.state_dict()
+        if self.graphs is not None:
+            # Checkpoints of all devices are alike: in a graph the rate is a tensor.
+            for group in state["param_groups"]:
+                group.update(lr=self._rate, capturable=False)
         if self._scaler.is_enabled():
             state["loss_scale"] = self._scaler.state_dict()
         return state
@@ -191,6 +257,40 @@ class Updater:
         """Restore what `state_dict` returned; other precisions leave the loss scale out."""
         optimizer_state = dict(state)
         loss_scale = optimizer_state.pop("loss_scale", None)
+        rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.load_state_dict(optimizer_state)
+        if self.graphs is not None:
+            self.graphs.clear()  # they know the tensors of before
+            for group in self.optimizer.param_groups:
+                group.update(lr=rate, capturable=True)
         if loss_scale and self._scaler.is_enabled():
             self._scaler.load_state_dict(loss_scale)
+
+    def start_over(self, model: nn.Module, seed: tuple[int | str, ...], *, corrects: bool) -> None:
+        """Begin another training, with the weights of `model`, in the same tensors, which graphs
+        know; `corrects` and `seed` are as `make_optimizer` and a new updater take them.
+        """
+        self._dropout_seed = seed
+        self.model.load_state_dict(model.state_dict())
+        for state in self.optimizer.state.values():
+            state["step"].fill_(0.0 if corrects else NO_CORRECTION_STEP)
+            state["exp_avg"].zero_()
+            state["exp_avg_sq"].zero_()
+
+
+def clip_gradients(model: nn.Module) -> Tensor:
+    """Scale the gradients down to `MAX_GRADIENT_NORM` at most; return their norm before.
+
+    It is summed in `sum_dtype`: in fp32 on a CPU, the norm of a large matrix is up to 1e-3 too low.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    gradients = [cast(Tensor, parameter.grad) for parameter in parameters]
+    dtype = sum_dtype(gradients[0].device)
+    if gradients[0].is_cuda:
+        # In a few kernels.
+        norms = torch._foreach_norm(gradients, 2, dtype)  # pyright: ignore[reportPrivateImportUsage]
+    else:
+        norms = [torch.linalg.vector_norm(gradient, dtype=dtype) for gradient in gradients]
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    nn.utils.clip_grads_with_norm_(parameters, MAX_GRADIENT_NORM, norm.float())
+    return norm

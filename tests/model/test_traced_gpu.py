@@ -38,6 +38,7 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
     num_graphs = {
         "dropout+ranks+recompute": [3] * 12,
         "modernbert+padded": [5] * 11 + [6],
+        "dropout": [3] * 12,
     }
     found = trace("runs", str(tmp_path), *num_graphs)
     for name, case in found.items():
@@ -45,12 +46,16 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
         # Two lengths, evaluations and checkpoints lie between.
         assert case["graphs"] == num_graphs[name]
         assert not any(case["waits"])
+    # The first update prepares what is then captured: three micro-batches of one shape, and a step.
+    assert not any(found["dropout+ranks+recompute"]["replays"])
+    assert found["dropout"]["replays"] == [2, *[4] * 10, 1]
 
 
 def test_fine_tuning_never_waits_in_an_update(trace):
     found = trace("task")
     assert not any(found["waits"])
     assert set(found["graphs"][2:]) == {2} and found["num_later_graphs"] == 0
+    assert found["replays"][0] == 0 and found["replays"][-1] == 3
     assert found["num_outputs"] == 120
     # In prediction the CPU waits once for each batch, and only after the next one has begun.
     counted = found["predicted"]

@@ -1,0 +1,168 @@
+"""Capture what a GPU computes for a batch as a CUDA graph, and replay it for later batches of the
+same shape: the GPU then never waits for Python.
+
+The first batch of a shape is computed as usual, which also prepares kernels: so nothing is computed
+that is not needed, and nothing has to be undone. The second one is captured. All graphs share one
+pool of memory, as none is replayed beside another and nothing that they leave there is used later,
+except for what `Graphs.run` copies.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..notices import print_notice
+from .ranks import Ranks
+
+MOST_GRAPHS = 12
+UNUSED_FOR = 200
+"""Runs after which a graph that was not replayed makes room for another."""
+
+
+class CaptureError(RuntimeError):
+    """What a GPU computes for a batch cannot be captured."""
+
+
+class Recorder:
+    """Captures the work that a function queues on a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)
+
+    def prepare(self, function: Callable[[], Tensor]) -> Tensor:
+        """Call a function before it is captured: on another stream than the usual one, as CUDA
+        wants it.
+        """
+        usual = torch.cuda.current_stream()
+        self._stream.wait_stream(usual)
+        with torch.cuda.stream(self._stream):
+            result = function()
+        usual.wait_stream(self._stream)
+        return result
+
+    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that queues the work of `function` again; nothing is computed yet."""
+        graph = torch.cuda.CUDAGraph()
+        # What fails within leaves the generator of dropout unusable: another one takes its place.
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        fresh = generator.clone_state()
+        try:
+            # Meanwhile other threads may pin memory for the next batches.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                function()
+        except Exception:
+            generator.graphsafe_set_state(fresh)
+            raise
+        return graph.replay
+
+
+def make_graphs(ranks: Ranks, dtype: torch.dtype, *, recomputes: bool) -> "Graphs | None":
+    """Return where updates are captured, None where they are not: on several ranks, with a loss
+    scale, with activation checkpointing, and on other devices than NVIDIA's.
+    """
+    is_cuda = ranks.device.type == "cuda" and torch.version.hip is None
+    if not is_cuda or ranks.num_ranks > 1 or dtype == torch.float16 or recomputes:
+        return None
+    return Graphs(Recorder(ranks.device), ranks.device)
+
+
+@dataclass
+class _Graph:
+    batch: Any
+    """On the device; each replay reads what was copied into it."""
+    result: Tensor | None = None
+    replay: Callable[[], None] = lambda: None
+    last_run: int = 0
+
+
+class Graphs:
+    """Graphs by what they compute and by the shapes that it is computed for."""
+
+    def __init__(self, recorder: Recorder, device: torch.device) -> None:
+        self.num_runs = 0
+        self.num_replays = 0
+        self._recorder = recorder
+        self._device = device
+        self._graphs: dict[Hashable, _Graph] = {}
+        self._num_seen: Counter[Hashable] = Counter()
+        self.works = True
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def run(self, name: str, compute: Callable[[Any], Tensor], batch: Any) -> Tensor:
+        """Return a copy of what `compute`, known as `name`, returns for a batch on the device.
+
+        `batch` is a tuple; each tensor in it is an input, anything else is part of the shape.
+        Raises `CaptureError` if the work cannot be captured; nothing has been computed then.
+        """
+        self.num_runs += 1
+        key = (name, *map(_shape, batch))
+        self._num_seen[key] += 1
+        graph = self._graphs.get(key)
+        if graph is None and self.works and self._num_seen[key] > 1 and self._has_room():
+            graph = self._capture(key, compute, batch)
+        if graph is None:
+            return self._recorder.prepare(lambda: compute(self._send(batch)))
+        for static, value in zip(graph.batch, batch, strict=True):
+            if isinstance(value, Tensor):
+                static.copy_(value, non_blocking=True)
+        graph.replay()
+        graph.last_run = self.num_runs
+        self.num_replays += 1
+        assert graph.result is not None
+        return graph.result.clone()
+
+    def drop(self, reason: BaseException) -> None:
+        """Free all graphs and capture no more; say why."""
+        self.works = False
+        self.clear()
+        torch.cuda.empty_cache()
+        text = str(reason).strip().partition("\n")[0] or type(reason).__name__
+        print_notice(f"Updates are no longer captured as CUDA graphs ({text}): they take longer.")
+
+    def figures(self) -> str:
+        """Say how many graphs there are, and how much of the work was a replay."""
+        share = self.num_replays / max(1, self.num_runs)
+        return f"{len(self)} kept, {share:.1%} replayed"
+
+    def clear(self) -> None:
+        """Free all graphs, which are captured again when they are needed."""
+        self._graphs.clear()
+
+    def _has_room(self) -> bool:
+        if len(self._graphs) < MOST_GRAPHS:
+            return True
+        oldest = min(self._graphs, key=lambda key: self._graphs[key].last_run)
+        if self.num_runs - self._graphs[oldest].last_run <= UNUSED_FOR:
+            return False
+        del self._graphs[oldest]
+        return True
+
+    def _send(self, batch: Any) -> Any:
+        return batch.to(self._device) if batch else batch
+
+    def _capture(self, key: Hashable, compute: Callable[[Any], Tensor], batch: Any) -> _Graph:
+        graph = _Graph(self._send(batch))
+
+        def function() -> None:
+            graph.result = compute(graph.batch)
+
+        try:
+            graph.replay = self._recorder.capture(function)
+        except Exception as error:  # of CUDA, or of a kernel
+            # Ending a capture that failed raises an error of its own.
+            raise CaptureError(error.__context__ or error) from error
+        self._graphs[key] = graph
+        return graph
+
+
+def _shape(value: object) -> Hashable:
+    if isinstance(value, Tensor):
+        return tuple(value.shape)
+    return value

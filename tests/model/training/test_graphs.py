@@ -1,0 +1,232 @@
+"""Updates as graphs: a recorder that calls what it recorded stands in for a GPU's, so that shapes,
+seeds, gradients and fall-backs are those of a GPU, and values those of a CPU.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import NamedTuple, Self
+
+import pytest
+import torch
+from clozeworks.model.training import graphs as graphs_module
+from clozeworks.model.training.graphs import Graphs, Recorder, make_graphs
+from clozeworks.model.training.optim import make_optimizer
+from clozeworks.model.training.ranks import Ranks
+from clozeworks.model.training.update import Loss, Update, Updater
+from torch import Tensor, nn
+
+CPU = torch.device("cpu")
+NUM_STEPS = 12
+
+
+class Calling(Recorder):
+    """Records functions, and calls them again; the one with the number `failing` fails midway."""
+
+    def __init__(self, failing: int = 0, spoil: Callable[[], None] = lambda: None) -> None:
+        self.num_prepared = 0
+        self.num_captured = 0
+        self.failing = failing
+        self.spoil = spoil
+
+    def prepare(self, function: Callable[[], Tensor]) -> Tensor:
+        self.num_prepared += 1
+        return function()
+
+    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+        self.num_captured += 1
+        if self.num_captured == self.failing:
+            self.spoil()
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+        return function
+
+
+class Rows(NamedTuple):
+    """A micro-batch: numbers, and how many the global batch has."""
+
+    values_BD: Tensor
+    total: Tensor
+    power: int = 1
+
+    def to(self, device: torch.device) -> Self:
+        return self._replace(values_BD=self.values_BD.to(device), total=self.total.clone())
+
+
+class Model(nn.Module):
+    """Two layers with dropout between, and one that nothing uses."""
+
+    def __init__(self, dropout: float = 0.3) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first = nn.Linear(4, 8)
+        self.dropout = nn.Dropout(dropout)
+        self.second = nn.Linear(8, 2)
+        self.unused = nn.Linear(4, 4)
+
+    def forward(self, rows: Rows) -> Loss:
+        hidden = self.dropout(self.first(rows.values_BD).tanh())
+        squares = self.second(hidden).square().sum()
+        sums = torch.stack([squares.detach().double(), torch.tensor(float(len(rows.values_BD)))])
+        return Loss(squares / rows.total, sums)
+
+
+def batches_of(step: int, several: bool) -> list[Rows]:
+    """Return one to three micro-batches, of two sizes."""
+    generator = torch.Generator().manual_seed(step)
+    sizes = [3, 5, 3] if several else [(3, 5)[step % 2]]
+    count = torch.tensor(float(sum(sizes) + step % 3))
+    return [Rows(torch.randn(size, 4, generator=generator), count) for size in sizes]
+
+
+def make_updater(graphs: Graphs | None, *, corrects: bool = True) -> Updater:
+    model = Model()
+    optimizer = make_optimizer(model, 0.1, bias_correction=corrects, capturable=graphs is not None)
+    return Updater(model, optimizer, Ranks(0, 1, CPU), model, dropout_seed=(3,), graphs=graphs)
+
+
+# Rates are exact in fp32, as which a graph reads them.
+def train(updater: Updater, steps: range, kinds: str) -> list[Update]:
+    for step in steps:
+        several = kinds[step % len(kinds)] == "m"
+        updater.update(step, batches_of(step, several), (step + 1) / 64, seconds=float(step))
+    return updater.drain()
+
+
+def assert_equal(one: Updater, other: Updater) -> None:
+    for name, weight in one.model.state_dict().items():
+        assert torch.equal(weight, other.model.state_dict()[name]), name
+
+
+# One micro-batch, several, and both by turns; "o" is one and "m" several.
+@pytest.mark.parametrize("kinds", ["o", "m", "om", "oom"])
+@pytest.mark.parametrize("corrects", [False, True])
+def test_replayed_updates_are_those_of_today(kinds: str, corrects: bool):
+    plain = make_updater(None, corrects=corrects)
+    recorder = Calling()
+    captured = make_updater(Graphs(recorder, CPU), corrects=corrects)
+    expected = train(plain, range(NUM_STEPS), kinds)
+    found = train(captured, range(NUM_STEPS), kinds)
+    assert found == expected
+    assert_equal(captured, plain)
+    assert captured.graphs is not None and captured.graphs.num_replays > NUM_STEPS // 2
+    # What each shape computes once before is an update, too: none was made up.
+    assert recorder.num_prepared + captured.graphs.num_replays == captured.graphs.num_runs
+    # What has no gradient is left alone, by weight decay, too.
+    assert torch.equal(captured.model.get_parameter("unused.weight"), Model().unused.weight)
+
+
+@pytest.mark.parametrize("kinds", ["o", "m"])
+def test_a_resumed_run_is_the_undisturbed_one_and_checkpoints_are_alike(kinds: str):
+    whole = make_updater(Graphs(Calling(), CPU))
+    train(whole, range(NUM_STEPS), kinds)
+    first = make_updater(Graphs(Calling(), CPU))
+    train(first, range(5), kinds)
+    plain = make_updater(None)
+    train(plain, range(5), kinds)
+    state = first.state_dict()
+    assert state["param_groups"] == plain.state_dict()["param_groups"]
+    for resumed in (make_updater(Graphs(Calling(), CPU)), first):  # first's graphs are stale
+        resumed.model.load_state_dict(plain.model.state_dict())
+        resumed.load_state_dict(deepcopy(plain.state_dict()))
+        train(resumed, range(5, NUM_STEPS), kinds)
+        assert_equal(resumed, whole)
+
+
+@pytest.mark.parametrize(("kinds", "failing"), [("o", 1), ("o", 2), ("m", 1), ("m", 2), ("m", 3)])
+def test_an_error_in_capturing_costs_a_line_and_no_bit(kinds: str, failing: int, capsys):
+    plain = make_updater(None)
+    expected = train(plain, range(NUM_STEPS), kinds)
+    recorder = Calling(failing)
+    captured = make_updater(Graphs(recorder, CPU))
+
+    def spoil() -> None:  # as a backward pass that was recorded, and not computed
+        for parameter in captured.model.parameters():
+            parameter.grad = torch.full_like(parameter, torch.nan)
+
+    recorder.spoil = spoil
+    found = train(captured, range(NUM_STEPS), kinds)
+    assert found == expected
+    assert_equal(captured, plain)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "Updates are no longer captured as CUDA graphs (operation not permitted when stream is "
+        "capturing): they take longer."
+    )
+    assert captured.graphs is not None and len(captured.graphs) == 0
+
+
+def test_without_memory_for_graphs_and_updates_the_graphs_go(capsys):
+    plain = make_updater(None)
+    captured = make_updater(Graphs(Calling(), CPU))
+    full = False
+
+    def scarce(rows: Rows) -> Loss:
+        assert captured.graphs is not None
+        loss = captured.model(rows)
+        if full and len(captured.graphs):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried")
+        return loss
+
+    captured._loss = scarce
+    for updater in (plain, captured):
+        train(updater, range(6), "m")
+        full = True
+        updater.update(6, [*batches_of(6, True), Rows(torch.ones(7, 4), torch.tensor(7.0))], 0.125)
+        train(updater, range(7, NUM_STEPS), "m")
+    assert_equal(captured, plain)
+    assert capsys.readouterr().err.startswith("Updates are no longer captured as CUDA graphs (CUDA")
+
+
+def test_few_graphs_are_kept_those_in_use(monkeypatch):
+    monkeypatch.setattr(graphs_module, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(graphs_module, "UNUSED_FOR", 6)
+    recorder = Calling()
+    graphs = Graphs(recorder, CPU)
+
+    def run(size: int) -> None:
+        result = graphs.run("sum", lambda rows: rows.values_BD.sum()[None], Rows(
+            torch.ones(size, 1), torch.tensor(1.0)))  # fmt: skip
+        assert result.tolist() == [size]
+
+    for size in (1, 1, 2, 2, 3, 3, 3, 1, 2):
+        run(size)
+    assert recorder.num_captured == 2 and len(graphs) == 2  # all are in use
+    for size in (1, 1, 1, 1, 1, 1, 3, 1):
+        run(size)
+    assert recorder.num_captured == 3 and len(graphs) == 2  # 2 was not
+    assert graphs.figures() == "2 kept, 70.6% replayed"
+
+
+def test_what_is_no_tensor_is_part_of_the_shape():
+    graphs = Graphs(Calling(), CPU)
+    for power in (1, 2, 1, 2, 1, 2):
+        rows = Rows(torch.full((2, 1), 3.0), torch.tensor(1.0), power)
+        result = graphs.run("sum", lambda rows: (rows.values_BD**rows.power).sum()[None], rows)
+        assert result.tolist() == [2 * 3**power]
+    assert len(graphs) == 2
+
+
+def test_a_second_training_uses_the_graphs_of_the_first():
+    shared = make_updater(Graphs(Calling(), CPU))
+    train(shared, range(6), "o")
+    for corrects in (True, False):
+        alone = make_updater(None, corrects=corrects)
+        alone._dropout_seed = (8,)
+        shared.start_over(Model(), (8,), corrects=corrects)
+        assert shared.graphs is not None
+        before = shared.graphs.num_runs - shared.graphs.num_replays
+        assert train(shared, range(6), "o") == train(alone, range(6), "o")
+        assert shared.graphs.num_runs - shared.graphs.num_replays == before  # none was prepared
+        for name in ("first.weight", "second.bias"):
+            one, other = shared.model.get_parameter(name), alone.model.get_parameter(name)
+            assert torch.equal(one, other)
+
+
+def test_only_a_gpu_of_nvidia_alone_captures():
+    for ranks, dtype, recomputes in (
+        (Ranks(0, 1, CPU), torch.bfloat16, False),
+        (Ranks(0, 1, torch.device("mps")), torch.float32, False),
+        (Ranks(0, 2, torch.device("cuda")), torch.bfloat16, False),
+        (Ranks(0, 1, torch.device("cuda")), torch.float16, False),
+        (Ranks(0, 1, torch.device("cuda")), torch.bfloat16, True),
+    ):
+        assert make_graphs(ranks, dtype, recomputes=recomputes) is None
