@@ -37,7 +37,7 @@ def evaluate(
     heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A
     fine-tuned model is measured on labelled examples with the metrics of its task. Beside each
     figure stands what the best constant answer reaches on the same rows: for masked words the one
-    that knows only how frequent each token is.
+    that knows only how frequent each token is. Accuracies have their 95% interval.
 
     A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
     JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first
@@ -105,12 +105,14 @@ def _evaluate_pairs(model: str, data: str, device: str) -> dict[str, Any]:
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in measured.items():
-        if name.startswith(BASELINE):
+        if name.startswith(BASELINE) or name.endswith(("_low", "_high")):
             continue
         if isinstance(value, dict):
             rows += _accuracies(name, value)
             continue
         shown = value if isinstance(value, str) else figure(value)
+        if f"{name}_low" in measured:
+            shown += f", {figure(measured[f'{name}_low'])} to {figure(measured[f'{name}_high'])}"
         if f"{BASELINE}{name}" in measured:
             by = "token frequencies" if name in UNIGRAM else "a constant answer"
             shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"

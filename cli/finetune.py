@@ -52,8 +52,8 @@ def _check(task: str, **values: object) -> None:
 def finetune(
     task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: object
 ) -> CommandSummary:
-    """Fine-tune an encoder on a TASK and keep the best run; exit with 1 if all runs are no better
-    than a constant answer, unless --random-weights is given.
+    """Fine-tune an encoder on a TASK and keep the best run; exit with 1 if all runs are within one
+    standard error of a constant answer, unless --random-weights is given.
 
     TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, ner
     (entities or any other tags of words), or classify for your own labelled data. DATA is a folder
@@ -90,7 +90,7 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
     examples = f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev"
     if summary["held_out"]:
         examples += ", held out from the training data"
-    degenerate = f"{summary['degenerate_runs']:,} degenerate: no better than a constant answer"
+    degenerate = f"{summary['degenerate_runs']:,} degenerate: as good as a constant answer"
     median = figure(summary["median"])
     lowest = figure(summary["lowest"])
     highest = figure(summary["highest"])

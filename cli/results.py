@@ -15,7 +15,7 @@ from .output import is_detail, make_console
 if TYPE_CHECKING:
     from ..model.finetuning.results import ResultLine
 
-NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "best", "spread", "degen.")
+NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "last", "best", "spread", "degen.")
 COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
 
 
@@ -27,8 +27,9 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
     """Print all fine-tuning results below DIR, in percent.
 
     Each output directory of `clozeworks finetune` has one line per metric: the learning rate of
-    its best run, the median, best and spread (best minus worst) of the seeds at that rate, and how
-    many of all runs are degenerate (no better than a constant answer).
+    its best run, the median, best and spread (best minus worst) of the seeds at that rate, each at
+    its best measurement, the median of their last ones, and how many of all runs are degenerate
+    (within one standard error of a constant answer).
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
@@ -85,6 +86,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
             "rate": f"{line.learning_rate:g}" if is_first else "",
             "seeds": f"{line.seeds}",
             "median": f"{line.median:.1f}",
+            "last": "" if line.last is None else f"{line.last:.1f}",
             "best": f"{line.best:.1f}",
             "spread": f"{line.spread:.1f}",
             "degen.": degenerate.pop(line.directory, ""),

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import binomtest
 
 from ..pipeline.errors import UserError
 from .checkpoint import Checkpoint
 from .copies import local_copy
+from .tasks.metrics import share_interval
 from .tasks.tables import read_rows
 from .training.device import find_device
 
@@ -80,9 +80,8 @@ def accuracy(is_right: Sequence[bool]) -> dict[str, float]:
     score, and the ends of its 95% interval (Wilson's), ``low`` and ``high``.
     """
     num_right, num_pairs = sum(is_right), len(is_right)
-    low, high = binomtest(num_right, num_pairs).proportion_ci(method="wilson")
-    share = num_right / num_pairs
-    return {"pairs": num_pairs, "accuracy": share, "low": float(low), "high": float(high)}
+    low, high = share_interval(num_right, num_pairs)
+    return {"pairs": num_pairs, "accuracy": num_right / num_pairs, "low": low, "high": high}
 
 
 def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, str]]]:

@@ -11,6 +11,8 @@ from ..checkpoint import files_digest
 from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
+from ..tasks.metrics import share_interval
+from ..tasks.ner import WordTagging
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.tables import is_hub
 from ..tasks.task import Task, prefixed, report_cut
@@ -20,6 +22,8 @@ from .results import read_summary
 
 BASELINE = "baseline_"
 """Begins the names of the metrics of a constant answer."""
+SHARES_OF_EXAMPLES = {"accuracy": 1, "exact_match": 100, "exact": 100}
+"""Metrics with an interval, and the figure if all examples are right."""
 
 
 def evaluate_task(
@@ -32,7 +36,8 @@ def evaluate_task(
     files in a folder.
 
     Metrics of MNLI's second dev set start with ``mismatched_``; those of the best constant answer
-    start with ``baseline_``. Files on which the model was trained are named in a notice. `task` is
+    start with ``baseline_``; ``accuracy_low`` and ``accuracy_high`` are the ends of an accuracy's
+    95% interval (Wilson's). Files on which the model was trained are named in a notice. `task` is
     needed if `finetune` was given an object. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device), task)
@@ -69,4 +74,11 @@ def evaluate_task(
         baseline = {name: constant[name] for name in scores if name in constant}
         figures[f"{prefix}examples"] = len(examples)
         figures |= prefixed(prefix, scores) | prefixed(f"{BASELINE}{prefix}", baseline)
+        for name, whole in SHARES_OF_EXAMPLES.items():
+            # Words of a sentence are no independent examples.
+            if name in scores and not isinstance(task, WordTagging):
+                num_right = round(scores[name] / whole * len(examples))
+                low, high = share_interval(num_right, len(examples))
+                interval = {f"{name}_low": whole * low, f"{name}_high": whole * high}
+                figures |= prefixed(prefix, interval)
     return figures

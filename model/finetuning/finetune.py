@@ -227,15 +227,16 @@ def _report_degenerate(runs: Sequence[RunSummary], summary: FinetuneSummary) -> 
     what to change.
     """
     constant = summary["baseline"][summary["metric"]]
-    degenerate = [run for run in runs if run.score <= constant]
-    if not degenerate:
-        return
     described = []
-    for run in degenerate:
-        first, last = run.losses
-        described.append(f"{run.in_words} (training loss {first:.3f} to {last:.3f})")
+    for run in runs:
+        if run.is_degenerate(constant, summary["dev_examples"]):
+            first, last = run.losses
+            described.append(f"{run.in_words} (training loss {first:.3f} to {last:.3f})")
+    if not described:
+        return
     print_notice(
-        f"{len(degenerate):,} of {len(runs):,} runs are no better than a constant answer: "
+        f"{len(described):,} of {len(runs):,} runs are within one standard error of a constant "
+        "answer: "
         f"{'; '.join(described)}. If the loss does not fall, lower "
         "`learning_rates`; if it falls, give more `epochs`."
     )
@@ -269,7 +270,9 @@ def summarise(setup: FinetuneSetup, runs: Sequence[RunSummary]) -> FinetuneSumma
         "median": statistics.median(scores_at_best),
         "lowest": min(scores_at_best),
         "highest": max(scores_at_best),
-        "degenerate_runs": sum(run.score <= baseline[metric] for run in runs),
+        "degenerate_runs": sum(
+            run.is_degenerate(baseline[metric], len(splits.dev[""])) for run in runs
+        ),
         "baseline": baseline,
         "word_baseline": word_baseline,
         "train_examples": len(splits.train),

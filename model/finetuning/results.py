@@ -6,6 +6,7 @@ This module does not import torch, so that ``clozeworks results`` is fast.
 
 import csv
 import io
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ RUNS = "runs"
 RESULTS = "results.csv"
 FIRST_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate", "batch_size", "epochs")
 LAST_COLUMN = "seconds"
+CORRELATIONS = ("matthews", "spearman", "pearson")
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
 NOT_SCORES = ("total", "_thresh")
@@ -77,11 +79,24 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
     losses: tuple[float, float]
     """The mean losses in the first and the last line of the log."""
     seconds: float
+    last_scores: dict[str, int | float] = {}
+    """Of the last measurement: `scores` are of the best, which luck has helped."""
 
     @property
     def score(self) -> float:
         """The one that chooses between runs."""
         return next(iter(self.scores.values()))
+
+    def is_degenerate(self, constant: float, num_examples: int) -> bool:
+        """Return whether the score is within one standard error of that of a constant answer."""
+        unit = 100 if self.task in IN_PERCENT else 1
+        share = constant / unit
+        variance = 0.0
+        if next(iter(self.scores)) in CORRELATIONS:
+            variance = 1.0  # about 1 / N for a correlation of 0
+        elif 0 < share < 1:
+            variance = share * (1 - share)
+        return self.score <= constant + unit * math.sqrt(variance / num_examples)
 
 
 class FinetuneSummary(TypedDict):
@@ -101,7 +116,7 @@ class FinetuneSummary(TypedDict):
     """Of these, as `highest`."""
     highest: float
     degenerate_runs: Count
-    """Runs no better than a constant answer, by the first metric."""
+    """Runs within one standard error of a constant answer, by the first metric."""
     baseline: dict[str, int | float]
     """Scores of a constant answer."""
     word_baseline: dict[str, int | float]
@@ -190,13 +205,13 @@ class ResultLine:
     finished: bool
     """Whether all runs of the search have ended."""
     median: float
+    last: float | None
+    """Median of the last measurements of these runs, the others being the best ones."""
     best: float
     spread: float
     """Best minus worst."""
     degenerate_runs: int | None
-    """Runs no better than a constant answer, by the first metric; None before the search is
-    finished.
-    """
+    """As in `FinetuneSummary`; None before the search is finished."""
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
@@ -234,6 +249,9 @@ def _lines(
     for metric in metrics:
         # Rounded so that 0.28 does not become 28.000000000000004.
         values = [round(factor * run.scores[metric], 6) for run in seeds]
+        last = None
+        if all(run.last_scores for run in seeds):
+            last = round(statistics.median(factor * run.last_scores[metric] for run in seeds), 6)
         # What is degenerate is judged by the first metric alone.
         degenerate_runs = None
         if summary is not None and metric == metrics[0]:
@@ -249,6 +267,7 @@ def _lines(
             seeds=len(seeds),
             finished=summary is not None,
             median=statistics.median(values),
+            last=last,
             best=max(values),
             spread=max(values) - min(values),
             degenerate_runs=degenerate_runs,

@@ -208,6 +208,8 @@ class FinetuneWork(Work):
         self.outputs: dict[str, list[np.ndarray]] = {}
         """The last ones, of each dev set."""
         self.scores: Scores = {}
+        self.last_scores: Scores = {}
+        """At the end of the training, when `scores` are those of the best weights."""
         features = self.setup.train
         self.steps_per_epoch = math.ceil(len(features) / self.run.batch_size)
         self.num_steps = max(1, round(self.run.epochs * self.steps_per_epoch))
@@ -417,6 +419,7 @@ class FinetuneWork(Work):
             if not train(self):
                 return False
         self.state.seconds = self.clock.elapsed()
+        self.last_scores = self.scores
         if self.best_weights and self.state.best_step < self.step:
             self.model.load_state_dict(self.best_weights)
             self.measure()
@@ -477,6 +480,7 @@ class FinetuneWork(Work):
             dev_classes=self.task.class_report(self.answers(""), self.setup.splits.dev[""]),
             losses=(self.state.first_loss or 0.0, self.state.last_loss),
             seconds=round(self.state.seconds, 3),
+            last_scores=self.last_scores,
         )
 
 

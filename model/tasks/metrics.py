@@ -85,3 +85,9 @@ def class_figures(
             "count": int(count),
         }
     return classes
+
+
+def share_interval(num_right: int, num_all: int) -> tuple[float, float]:
+    """Return the ends of the 95% interval (Wilson's) of a share."""
+    low, high = stats.binomtest(num_right, num_all).proportion_ci(method="wilson")
+    return float(low), float(high)

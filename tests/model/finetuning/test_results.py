@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from clozeworks.cli.results import results
-from clozeworks.model.finetuning.results import read_results
+from clozeworks.model.finetuning.results import RunSummary, read_results
+from clozeworks.model.tasks.options import ClassReport
 from clozeworks.pipeline.errors import UserError
 
 SUMMARY = {
@@ -59,7 +60,11 @@ def folder(tmp_path: Path) -> Path:
     # The best run is at 4e-5, where the median of three seeds is 85; at 5e-5 all are worse.
     write_results(
         tmp_path / "glue" / "mrpc",
-        {"task": "mrpc", "checkpoint": "runs/base"},
+        {
+            "task": "mrpc",
+            "checkpoint": "runs/base",
+            "last_scores": {"f1": 0.805, "accuracy": 0.67},
+        },
         [
             (4e-5, {"f1": 0.85, "accuracy": 0.8}),
             (4e-5, {"f1": 0.9, "accuracy": 0.86}),
@@ -101,6 +106,27 @@ def test_each_metric_of_each_directory_has_a_line(folder):
     assert own.median == 28.0
 
 
+@pytest.mark.parametrize(
+    ("task", "metric", "constant", "num_examples", "limit"),
+    [
+        ("sst2", "accuracy", 0.5, 100, 0.55),
+        ("squad", "exact", 20.0, 100, 24.0),
+        ("stsb", "spearman", 0.0, 400, 0.05),
+        ("ner", "f1", 0.0, 100, 0.0),
+    ],
+)
+def test_a_run_within_a_standard_error_of_a_constant_answer_is_degenerate(
+    task, metric, constant, num_examples, limit
+):
+    for score, is_degenerate in ((limit, True), (limit + 1e-6, False)):
+        run = RunSummary(
+            task=task, variant="", checkpoint="c", step=1, tuned={}, scores={metric: score},
+            dev_classes=ClassReport(), losses=(1.0, 1.0), seconds=1.0,
+            learning_rate=1e-4, batch_size=8, epochs=1.0, seed=0,
+        )  # fmt: skip
+        assert run.is_degenerate(constant, num_examples) == is_degenerate
+
+
 def test_the_table_says_what_is_not_finished(folder):
     text = CliRunner().invoke(results, [str(folder)]).output
     rows = [line.split() for line in text.splitlines()]
@@ -111,13 +137,14 @@ def test_the_table_says_what_is_not_finished(folder):
         "4e-05",
         "3",
         "85.0",
+        "80.5",
         "90.0",
         "9.0",
         "1",
         "glue/mrpc",
         "base",
     ] in rows
-    assert ["accuracy", "4", "3", "80.0", "86.0", "18.0"] in rows
+    assert ["accuracy", "4", "3", "80.0", "67.0", "86.0", "18.0"] in rows
     assert [
         "squad",
         "2.0",
