@@ -1,8 +1,11 @@
 """Define the commands ``clozeworks ingest``, ``vocab``, ``build``, and ``corpus`` for all three."""
 
+from pathlib import Path
+
 import click
 
 from ..pipeline.config import MAX_BAD, BuildConfig, IngestConfig, RunOptions, VocabConfig
+from ..pipeline.errors import UserError
 from .data_summary import (
     held_out_rows,
     summarize_documents,
@@ -58,8 +61,35 @@ def ingest(
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("documents", type=click.Path())
-@output_option("VOCAB", "Directory to write the vocabulary to.")
+@click.argument("documents", type=click.Path(), required=False)
+@click.option(
+    "--output", type=click.Path(), metavar="VOCAB", help="Directory to write the vocabulary to."
+)
+@click.option(
+    "--base",
+    type=click.Path(),
+    metavar="MODEL",
+    help="Learn nothing: take this model's vocabulary, for --add or --suggest.",
+    cls=GroupedOption,
+    group="Words of one's own",
+)
+@click.option(
+    "--add",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Write the vocabulary of --base with the words in FILE, one a line.",
+    cls=GroupedOption,
+    group="Words of one's own",
+)
+@click.option(
+    "--suggest",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print the N words of DOCUMENTS that the vocabulary of --base cuts into most pieces, as "
+    "often as they occur.",
+    cls=GroupedOption,
+    group="Words of one's own",
+)
 @click.option(
     "--compare",
     type=click.Path(),
@@ -70,12 +100,35 @@ def ingest(
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
 def vocab(
-    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: object
-) -> CommandSummary:
+    ctx: click.Context,
+    documents: str | None,
+    output: str | None,
+    base: str | None,
+    add: str | None,
+    suggest: int | None,
+    compare: tuple[str, ...],
+    **values: object,
+) -> CommandSummary | None:
     """Learn a vocabulary from the words in DOCUMENTS; every run gives the same one.
 
     Options after -- go to Apache Beam.
     """
+    if base and documents and suggest:
+        from ..pipeline.vocabulary.own_words import suggest_words
+
+        for word in suggest_words(documents, base, suggest):
+            click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
+        return None
+    if base and add and output:
+        return _add_words(base, add, output, overwrite=bool(values["overwrite"]))
+    if base or add or suggest:
+        raise click.UsageError(
+            "Give --base MODEL with --add FILE --output VOCAB, or with DOCUMENTS and --suggest N."
+        )
+    if not documents:
+        raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'DOCUMENTS'")
+    if not output:
+        raise click.MissingParameter(ctx=ctx, param_type="option", param_hint="'--output'")
     from ..pipeline.execution.runner import estimate_stage
     from ..pipeline.vocabulary.files import read_vocabulary
     from ..pipeline.vocabulary.pipeline import (
@@ -99,6 +152,28 @@ def vocab(
         summary.rows.append(("compared with", other))
         summary.rows.extend(held_out_rows(measured))
     return summary
+
+
+def _add_words(base: str, file: str, output: str, *, overwrite: bool) -> CommandSummary:
+    from ..pipeline.vocabulary.files import read_vocabulary, vocabulary_files
+    from ..pipeline.vocabulary.own_words import add_words
+
+    before = read_vocabulary(base)
+    words = Path(file).read_text(encoding="utf-8").split("\n")
+    after = add_words(before, [word for word in map(str.strip, words) if word])
+    folder = Path(output)
+    if folder.exists() and not overwrite:
+        raise UserError(f"{output} exists; give `overwrite` to replace its tokenizer.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in vocabulary_files(after).items():
+        (folder / name).write_bytes(content)
+    num_new = len(after) - len(before)
+    num_added = len(set(after.tokens) - set(before.tokens))
+    rows = [
+        ("tokens", f"{len(after):,}"),
+        ("added", f"{num_added:,}, {num_new:,} of them new rows"),
+    ]
+    return CommandSummary("vocab", output, rows)
 
 
 @click.command(cls=GroupedCommand)

@@ -1,0 +1,59 @@
+"""Words of one's own: their places, what `transformers` makes of them, and what costs most."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.model.pretraining.new_vocabulary import old_pieces
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
+from clozeworks.pipeline.vocabulary.own_words import add_words, suggest_words
+from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
+
+PIECES = ("[unused0]", "ate", "a", "##b", "##a", "##t", "##e", "t")
+BASE = Vocabulary((*SPECIAL_TOKENS, *PIECES), Normalization(True, True))
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    (tmp_path / "base").mkdir()
+    for name, content in vocabulary_files(BASE).items():
+        (tmp_path / "base" / name).write_bytes(content)
+    return str(tmp_path / "base")
+
+
+def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path):
+    from transformers import AutoTokenizer
+
+    (tmp_path / "words.txt").write_text("Abate\n\nate\nabba\nabate\n")
+    output = tmp_path / "vocab"
+    command = ["vocab", f"--base={base}", f"--add={tmp_path}/words.txt", f"--output={output}"]
+    main(command)
+    after = read_vocabulary(str(output))
+    assert after.tokens == (*SPECIAL_TOKENS, "abate", *PIECES[1:], "abba")
+    theirs = AutoTokenizer.from_pretrained(output)
+    assert theirs.tokenize("abate abba ab") == ["abate", "abba", "a", "##b"]
+    pieces = [BASE.ids[piece] for piece in ("a", "##b", "##a", "##t", "##e")]
+    assert old_pieces(BASE, after)[after.ids["abate"]] == pieces
+    with pytest.raises(SystemExit):
+        main(command)  # it exists
+
+
+def test_what_is_not_a_word_is_named():
+    with pytest.raises(UserError, match=r"`add` 'a-b': to this vocabulary it is 3 words \(a - b\)"):
+        add_words(BASE, ["a-b"])
+
+
+def test_the_costliest_words_come_first(base: str, tmp_path: Path, capsys):
+    texts = [("enwiki", "en", ["abate ab ab ab ate ate ate ate ate"])] * 2
+    documents = write_documents(tmp_path / "documents", {TRAIN: texts, VALIDATION: texts})
+    found = suggest_words(str(documents), base, 5)
+    # 2 x (5 - 1) is more than 6 x (2 - 1), and "ate" is one piece.
+    assert [tuple(word) for word in found] == [("abate", 2, 5), ("ab", 6, 2)]
+    assert np.all([word.num_pieces > 1 for word in found])
+    main(["vocab", str(documents), f"--base={base}", "--suggest=1"])
+    assert capsys.readouterr().out.splitlines()[0] == "abate\t2\t5"
