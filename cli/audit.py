@@ -1,6 +1,7 @@
 """Define the command ``clozeworks audit``."""
 
 import json
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,13 @@ MARKS = {
     help="First read every file and compare its digest with the manifest's; of documents and "
     "vocabularies nothing else is checked.",
 )
+@click.option(
+    "--against",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Look for the texts of a task's file in the documents, by 13 words in a row; repeatable.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 @click.pass_context
 def audit(
@@ -52,12 +60,14 @@ def audit(
     documents: str | None,
     report: str | None,
     verify: bool,
+    against: tuple[str, ...],
     as_json: bool,
 ) -> CommandSummary | None:
     """Judge instances in DIRECTORY against their build options.
 
     The exit code is 1 if anything is out of tolerance. Checksums of pages are always verified;
-    --verify compares whole files.
+    --verify compares whole files. With --against, DIRECTORY holds documents: test data are
+    looked for in them, and its README.md says what was found.
     """
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.storage.state import read_any_manifest, verify_files
@@ -66,6 +76,8 @@ def audit(
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
     if verify:
         verify_files(directory)
+    if against:
+        return _print_overlaps(directory, against, as_json)
     stage = read_any_manifest(directory).stage
     if stage != "build":
         if verify:
@@ -104,6 +116,23 @@ def _print_checks(measured: "Audit") -> None:
         mark = Text(*MARKS[check.verdict])
         rows.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
     print_table(["check", Column("measured", overflow="fold"), "expected", ""], rows)
+
+
+def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> CommandSummary | None:
+    from ..pipeline.auditing.overlap import add_to_card, find_overlaps
+
+    overlaps = find_overlaps(directory, files)
+    add_to_card(directory, overlaps)
+    if as_json:
+        click.echo(json.dumps([asdict(overlap) for overlap in overlaps], indent=1))
+        return None
+    rows = []
+    for overlap in overlaps:
+        shown = f"{overlap.file}: {overlap.in_words}"
+        for row, doc_ids in sorted(overlap.found.items())[:NUM_EXAMPLES]:
+            shown += f"\nrow {row:,} in {', '.join(doc_ids)}"
+        rows.append(("against", shown))
+    return CommandSummary("audit", directory, rows)
 
 
 def _write_report(path: str, directory: str, measured: "Audit") -> None:

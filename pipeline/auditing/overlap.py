@@ -1,0 +1,310 @@
+"""Find texts of task files in documents: test data that a model would have been trained on.
+
+A text is found if 13 of its words in a row stand in a document, or all words of a shorter one,
+whatever their case and the punctuation between them (after Brown et al. 2020, "Language Models are
+Few-Shot Learners", appendix C). Words are compared by 64-bit hashes of their letters: with sums
+over all letters so far, any stretch of words costs one difference (Karp and Rabin 1987)::
+
+    text            The cat, it sat.      h(c, a, t, i, t) = (S[8] - S[3]) / BASE ** 3
+    letters         t h e c a t i t s a t
+    starts          0     3     6   8     11
+    S               0, t, t + h BASE, t + h BASE + e BASE ** 2, ...      modulo 2 ** 64
+"""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .. import storage
+from ..data_card import CARD
+from ..errors import UserError
+from ..manifests import DocumentsManifest
+from ..storage.directory import write_file
+from ..storage.shards import open_shard
+from ..storage.state import read_manifest
+
+NUM_WORDS = 13
+LEAST_WORDS = 8
+"""Shorter texts, such as "the end of the world", stand in documents by chance: not judged."""
+NUM_PLACES = 3
+"""Documents that are named for a row."""
+HEADING = "## Test data in these documents"
+BATCH_ROWS = 64
+FILTER_BITS = 24
+BASE = 0x9E3779B97F4A7C15
+INVERSE = pow(BASE, -1, 1 << 64)
+_LETTERS = np.arange(256, dtype=np.uint8)
+_LETTERS[[code for code in range(128) if not chr(code).isalnum()]] = 0
+# Other punctuation by its first two bytes and its length in UTF-8: U+0080 to U+00BF, U+2000 to
+# U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
+_PUNCTUATION = (
+    (0xC2, range(0x80, 0xC0), 2),
+    (0xE2, (0x80, 0x81), 3),
+    (0xE3, (0x80,), 3),
+    (0xEF, (0xBC, 0xBD), 3),
+)
+
+
+@dataclass
+class Overlap:
+    """What documents hold of the rows of a task's file."""
+
+    file: str
+    num_rows: int = 0
+    num_judged: int = 0
+    """Rows with a text of `LEAST_WORDS` words or more."""
+    found: dict[int, list[str]] = field(default_factory=dict)
+    """The first documents with a text of the row, by number of the row, from 1 on."""
+
+    @property
+    def in_words(self) -> str:
+        """How many rows have a text that was found."""
+        share = len(self.found) / max(self.num_judged, 1)
+        shown = f"{len(self.found):,} of {self.num_judged:,} rows found ({share:.2%})"
+        if num_short := self.num_rows - self.num_judged:
+            shown += f", {num_short:,} too short to judge"
+        return shown
+
+
+def find_overlaps(documents: str, files: Sequence[str]) -> list[Overlap]:
+    """Look for the texts of task files in a directory of documents.
+
+    A file holds lines of text, or is a table (TSV, CSV, JSON Lines, JSON, Parquet), in which every
+    string is a text. Raises `UserError` if a file cannot be read or a shard is damaged.
+    """
+    manifest = read_manifest(documents, DocumentsManifest)
+    overlaps = [Overlap(file) for file in files]
+    texts = []
+    row_of_text: list[tuple[Overlap, int]] = []
+    for overlap in overlaps:
+        for row in rows_of_file(overlap.file):
+            overlap.num_rows += 1
+            texts += [[text] for text in row]
+            row_of_text += [(overlap, overlap.num_rows)] * len(row)
+    wanted = _Wanted(pa.array(texts, pa.list_(pa.string())))
+    judged = [row_of_text[text] for text in wanted.judged_texts.tolist()]
+    for overlap in overlaps:
+        overlap.num_judged = len({row for other, row in judged if other is overlap})
+    paths = [storage.join(documents, shard.name) for shard in manifest.shards]
+    # NumPy and Arrow release Python's lock while they compute.
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as executor:
+        # In the order of the shards, so that the same documents are named in each run.
+        for found in executor.map(wanted.find_in, paths):
+            for (length, text_hash), doc_ids in found.items():
+                for text in set(wanted.texts_with(length, text_hash)):
+                    overlap, row = row_of_text[text]
+                    places = overlap.found.setdefault(row, [])
+                    new = [each for each in doc_ids if each not in places]
+                    places += new[: NUM_PLACES - len(places)]
+    return overlaps
+
+
+def add_to_card(documents: str, overlaps: Sequence[Overlap]) -> None:
+    """Say in the card of the documents what was found, instead of what it said before."""
+    path = storage.join(documents, CARD)
+    if not storage.exists(path):
+        return
+    card = storage.read_bytes(path).decode().partition(f"\n{HEADING}\n")[0]
+    lines = [
+        f"- {'/'.join(PurePath(overlap.file).parts[-2:])}: {overlap.in_words}"
+        for overlap in overlaps
+    ]
+    explained = (
+        f"Found is a row with a text of which {NUM_WORDS} words in a row stand in a document."
+    )
+    with write_file(path) as file:
+        file.write("\n".join([card, HEADING, "", explained, "", *lines, ""]).encode())
+
+
+class _Wanted:
+    """The stretches of words to look for: their hashes by length, sorted, and the text of each."""
+
+    def __init__(self, texts: pa.ListArray) -> None:
+        words = words_of(texts)
+        num_words = np.diff(words.first_words, append=len(words.starts) - 1)
+        lengths = np.minimum(num_words, NUM_WORDS)
+        self.judged_texts = np.flatnonzero(lengths >= LEAST_WORDS)
+        is_short = (lengths >= LEAST_WORDS) & (lengths < NUM_WORDS)
+        firsts = words.hashes(words.first_words[is_short], LEAST_WORDS)
+        self._hashes: dict[int, np.ndarray] = {}
+        self._texts: dict[int, np.ndarray] = {}
+        for length in np.unique(lengths[self.judged_texts]).tolist():
+            first_words = words.first_words[lengths == length]
+            if length == NUM_WORDS:
+                first_words = words.stretches(length)
+                ends = words.texts_of(first_words + length - 1)
+                first_words = first_words[words.texts_of(first_words) == ends]
+            hashes = words.hashes(first_words, length)
+            order = np.argsort(hashes)
+            self._hashes[length] = hashes[order]
+            self._texts[length] = words.texts_of(first_words)[order]
+        self._long = _filter_of(self._hashes.get(NUM_WORDS, firsts[:0]))
+        self._short = _filter_of(firsts)
+
+    def texts_with(self, length: int, text_hash: int) -> list[int]:
+        """Return the texts that hold a stretch."""
+        hashes = self._hashes[length]
+        wanted = np.uint64(text_hash)
+        first = np.searchsorted(hashes, wanted)
+        end = np.searchsorted(hashes, wanted, side="right")
+        return self._texts[length][first:end].tolist()
+
+    def find_in(self, path: str) -> dict[tuple[int, int], list[str]]:
+        """Return the first documents of a shard that hold a stretch, by its length and hash."""
+        found: dict[tuple[int, int], list[str]] = {}
+        with open_shard(path, "ingest") as file:
+            columns = ["doc_id", "sentences"]
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+                words = words_of(batch["sentences"])
+                short = self._candidates(words, LEAST_WORDS, self._short)
+                long = self._candidates(words, NUM_WORDS, self._long)
+                for length, wanted in self._hashes.items():
+                    first_words = short[short < len(words.starts) - length]
+                    if length == NUM_WORDS:
+                        first_words = long
+                    hashes = words.hashes(first_words, length)
+                    places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+                    is_wanted = wanted[places] == hashes
+                    first_words = first_words[is_wanted]
+                    hashes = hashes[is_wanted]
+                    documents = words.texts_of(first_words)
+                    # Not from one document to the next.
+                    is_inside = documents == words.texts_of(first_words + length - 1)
+                    inside = hashes[is_inside].tolist()
+                    for stretch, document in zip(inside, documents[is_inside], strict=True):
+                        doc_ids = found.setdefault((length, stretch), [])
+                        doc_id = batch["doc_id"][int(document)].as_py()
+                        if len(doc_ids) < NUM_PLACES and doc_id not in doc_ids:
+                            doc_ids.append(doc_id)
+        return found
+
+    def _candidates(self, words: "Words", length: int, flags: np.ndarray) -> np.ndarray:
+        """Return the first words of the stretches that may be wanted: flags are quicker than a
+        search, and few pass.
+        """
+        first_words = words.stretches(length)
+        hashes = words.hashes(first_words, length)
+        return first_words[flags[hashes >> np.uint64(64 - FILTER_BITS)]]
+
+
+def _filter_of(hashes: np.ndarray) -> np.ndarray:
+    """Return flags by the first bits of a hash; without one a hash is not among these."""
+    flags = np.zeros(1 << FILTER_BITS, bool)
+    flags[hashes >> np.uint64(64 - FILTER_BITS)] = True
+    return flags
+
+
+class Words(NamedTuple):
+    """The words of texts: where each starts among the letters, and the end; the sum of the letters
+    before it; and the first word of each text.
+    """
+
+    starts: np.ndarray
+    sums: np.ndarray
+    first_words: np.ndarray
+
+    def stretches(self, length: int) -> np.ndarray:
+        """Return the first words of all stretches of this many words."""
+        return np.arange(max(len(self.starts) - length, 0))
+
+    def hashes(self, first_words: np.ndarray, length: int) -> np.ndarray:
+        """Return the hash of this many words from each of `first_words` on, uint64."""
+        sums = self.sums[first_words + length] - self.sums[first_words]
+        return sums * powers(INVERSE, self.starts[-1] + 1)[self.starts[first_words]]
+
+    def texts_of(self, words: np.ndarray) -> np.ndarray:
+        """Return the number of the text of each word."""
+        return np.searchsorted(self.first_words, words, side="right") - 1
+
+
+_POWERS = {base: np.ones(1, np.uint64) for base in (BASE, INVERSE)}
+
+
+def powers(base: int, number: int) -> np.ndarray:
+    """Return at least this many powers of `base` modulo 2 ** 64, from 1 on."""
+    found = _POWERS[base]
+    if len(found) < number:
+        factors = np.full(1 << int(number).bit_length(), base, np.uint64)
+        factors[0] = 1
+        found = np.cumprod(factors)
+        _POWERS[base] = found
+    return found
+
+
+def words_of(texts: pa.ListArray) -> Words:
+    """Return the words of texts, each a list of strings; a word ends where its string does."""
+    flat = pc.call_function("utf8_lower", [texts.flatten()])
+    _, offset_bytes, data = flat.buffers()
+    offsets = np.frombuffer(offset_bytes, np.int32)[: len(flat) + 1]
+    raw = np.zeros(0, np.uint8)
+    if data is not None:
+        raw = np.frombuffer(data, np.uint8)[: offsets[-1]]
+    letters = _LETTERS[raw]
+    for first, seconds, width in _PUNCTUATION:
+        at = np.flatnonzero(raw == first)
+        if seconds:
+            at = at[np.isin(raw[at + 1], seconds)]
+        for place in range(width):
+            letters[at + place] = 0
+    is_letter = letters != 0
+    is_start = is_letter.copy()
+    is_start[1:] &= ~is_letter[:-1]
+    begins = offsets[:-1][offsets[:-1] < offsets[1:]]
+    is_start[begins] = is_letter[begins]
+    # Letters of Chinese and Japanese, each of which is a word.
+    is_start |= (letters >= 0xE3) & (letters <= 0xE9)
+    begins_of_texts = offsets[texts.offsets.to_numpy()[:-1] - texts.offsets[0].as_py()]
+    first_words = np.searchsorted(np.flatnonzero(is_start), begins_of_texts)
+    letters = letters[is_letter]
+    starts = np.append(np.flatnonzero(is_start[is_letter]), len(letters))
+    sums = np.zeros(len(letters) + 1, np.uint64)
+    np.cumsum(letters * powers(BASE, len(letters))[: len(letters)], out=sums[1:])
+    return Words(starts, sums[starts], first_words)
+
+
+def rows_of_file(path: str) -> Iterator[list[str]]:
+    """Yield the strings in each row of a table, or in each line of a text."""
+    suffix = PurePath(path).suffix.lower()
+    content = storage.read_bytes(path)
+    try:
+        if suffix == ".parquet":
+            for row in pq.read_table(io.BytesIO(content)).to_pylist():
+                yield list(_strings(row))
+            return
+        text = content.decode("utf-8-sig")
+        if suffix == ".csv":
+            yield from csv.reader(io.StringIO(text))
+        elif suffix == ".tsv":
+            yield from csv.reader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
+        elif suffix == ".json":
+            for string in _strings(json.loads(text)):
+                yield [string]
+        elif suffix == ".jsonl":
+            for line in text.splitlines():
+                yield list(_strings(json.loads(line)))
+        else:
+            for line in text.splitlines():
+                yield [line]
+    except (ValueError, csv.Error, RecursionError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{path} cannot be read as a table of texts: {reason}.") from None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield all strings in JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)

@@ -1,0 +1,91 @@
+"""Texts of task files are found in documents whatever their case and marks, and no others; the
+oracle joins words with a regular expression.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.auditing.overlap import NUM_WORDS, find_overlaps, words_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fixtures.command_fixture import error_of
+from tests.fixtures.documents_fixture import TRAIN, write_documents
+
+LONG = "The quick brown fox — “so they say” — can't jump over 13 lazy dogs in one night, he said."
+SHORT = "Nine words are enough for a text to count."
+SENTENCES = [
+    "«Niemand» said: THE QUICK BROWN fox so they.",
+    "Say can’t jump over 13 lazy dogs",
+    "in",
+]
+
+
+def test_texts_are_found_across_sentences_and_not_across_documents(tmp_path: Path, capsys):
+    halves = SHORT.split(" for ")
+    shard = [
+        ("w", "en", SENTENCES),
+        ("w", "en", [halves[0]]),
+        ("w", "en", ["for " + halves[1], "吾輩は猫である。名前はまだ無い。"]),
+        ("w", "en", ["They said that", f"{SHORT.upper()}!"]),
+    ]
+    documents = write_documents(tmp_path / "documents", {TRAIN: shard})
+    table = tmp_path / "dev.tsv"
+    rows = [
+        "label\ttext",
+        f"0\t{LONG}",
+        f"1\t{SHORT}",
+        "1\ttoo short",
+        f"0\tNot {LONG[4:30]}, nor it",
+    ]
+    table.write_text("\n".join(rows) + "\n")
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text(json.dumps({"a": [{"b": "吾輩は、猫である 名前はまだ"}], "c": 3}) + "\n")
+    main(["audit", documents, "--against", str(table), "--against", str(texts), "--json"])
+    of_table, of_texts = json.loads(capsys.readouterr().out)
+    assert of_table["found"] == {"2": [f"{TRAIN}:0"], "3": [f"{TRAIN}:3"]}
+    assert (of_table["num_rows"], of_table["num_judged"]) == (5, 3)
+    assert of_texts["found"] == {"1": [f"{TRAIN}:2"]}
+
+
+def test_the_card_says_what_was_found(tmp_path: Path, capsys):
+    documents = write_documents(tmp_path / "documents", {TRAIN: [("w", "en", [SHORT])]})
+    card = tmp_path / "documents" / "README.md"
+    card.write_text("# Documents\n")
+    for text in ("Nothing like this is in the documents, it seems.", SHORT):
+        (tmp_path / "test.txt").write_text(f"{text}\n")
+        main(["audit", documents, "--against", str(tmp_path / "test.txt")])
+    assert "1 of 1 rows found (100.00%)\n" in capsys.readouterr().out.replace("  ", "")
+    assert card.read_text().startswith("# Documents\n\n## Test data")
+    assert (
+        card.read_text().count("test.txt: 1 of 1 rows found") == card.read_text().count("##") == 1
+    )
+    (tmp_path / "bad.jsonl").write_text("{\n")
+    error = error_of(capsys, "audit", documents, "--against", str(tmp_path / "bad.jsonl"))
+    assert "bad.jsonl cannot be read as a table of texts" in error
+
+
+@given(st.lists(st.text(st.sampled_from("abAB9 .-’“é"), max_size=30), max_size=5))
+def test_words_are_those_of_a_regular_expression(strings: list[str]):
+    expected = [word for text in strings for word in re.findall(r"[^\W_]+", text.lower())]
+    words = words_of(pa.array([strings], pa.list_(pa.string())))
+    assert len(words.starts) - 1 == len(expected)
+    alone = words_of(pa.array([expected], pa.list_(pa.string())))
+    for length in (1, 2, NUM_WORDS):
+        ours = words.hashes(words.stretches(length), length).tolist()
+        assert ours == alone.hashes(alone.stretches(length), length).tolist()
+        stretches = [tuple(expected[i : i + length]) for i in range(len(ours))]
+        assert len(set(ours)) <= len(set(stretches))
+
+
+@pytest.mark.parametrize("documents", [[], [("w", "en", [""])]])
+def test_nothing_is_found_in_nothing(documents: list, tmp_path: Path):
+    folder = write_documents(tmp_path / "documents", {TRAIN: documents})
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "a.txt").write_text(f"{LONG}\n")
+    files = [str(tmp_path / "empty.txt"), str(tmp_path / "a.txt")]
+    assert [overlap.found for overlap in find_overlaps(folder, files)] == [{}, {}]
