@@ -64,7 +64,8 @@ COUNTED = {
     ),
     "text_lines_with_invalid_utf8": (
         "line",
-        "{} of text with bytes that are not UTF-8: they became U+FFFD",
+        "{} of text with bytes that are not UTF-8: in ASCII their sentences are left out, "
+        "elsewhere they became U+FFFD; --encoding says what they are",
     ),
     "duplicate_texts": ("exact duplicate", "removed {}; for example {first}"),
     "near_duplicates": ("near-duplicate", "removed {}; for example {first}"),

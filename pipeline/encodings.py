@@ -86,8 +86,9 @@ def text_encoding(
     """Return the encoding of a text, by Python's name, from a sample of whole lines.
 
     A text with a byte order mark, or that is valid UTF-8, is that, whatever encoding is `given`.
-    So is UTF-8 with a few damaged characters, and what is not a text, which readers count. Raise
-    `UserError` if a text is in another encoding and none is given; `remedy` says what to do.
+    So are UTF-8 with a few damaged characters, ASCII with fewer than a foreign byte in a thousand,
+    and what is not a text, which readers count. Raise `UserError` if a text is in another encoding
+    and none is given; `remedy` says what to do.
     """
     for mark, marked in _MARKS.items():
         if sample.startswith(mark):
@@ -102,8 +103,10 @@ def text_encoding(
         return check_encoding(given)
     if is_utf_8 or b"\0" in sample:
         return UTF_8
-    decoded = sample.decode(UTF_8, "replace")
     num_ascii = len(sample.translate(None, bytes(range(0x80, 0x100))))
+    if len(sample) - num_ascii < len(sample) / CHARACTERS_PER_DAMAGE:
+        return UTF_8
+    decoded = sample.decode(UTF_8, "replace")
     # Few characters are damaged, and fewer than are valid and not ASCII.
     if is_damage(decoded) and len(decoded) - num_ascii > 2 * decoded.count("\ufffd"):
         return UTF_8

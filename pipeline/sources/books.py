@@ -59,11 +59,12 @@ def read_book(
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (always the whole file).
 
-    Text is in the range's encoding. In UTF-8 a few bad bytes become U+FFFD, and their lines are
-    counted; where there are many, the text is in another encoding, and its rest is left out
-    (``unknown_encoding``). A file that is not text, or has no prose, is skipped and counted. Ids
-    are the name without ``.txt``; if each line or block is a document, followed by ``#0``, ``#1``
-    and so on; if a file is cut into books, by ``#1`` from the second.
+    Text is in the range's encoding. In UTF-8 a few bad bytes become U+FFFD, or a `GAP` where all
+    else is ASCII, and their lines are counted; where there are many, the text is in another
+    encoding, and its rest is left out (``unknown_encoding``). A file that is not text, or has no
+    prose, is skipped and counted. Ids are the name without ``.txt``; if each line or block is a
+    document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by ``#1`` from the
+    second.
     """
     name = input_range.name
     stream = text_stream(file, name, input_range.encoding, counters)
@@ -196,6 +197,9 @@ def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> I
                 counters.skip("unknown_encoding", f"{name}, from about byte {num_bytes} on")
                 yield text[:num_readable]
                 return
+            # In ASCII nothing shows which letters they were: their sentences lack them.
+            if text.replace("\ufffd", "").isascii():
+                text = text.replace("\ufffd", GAP)
         yield text
         num_bytes += len(chunk)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.encodings import (
     SAMPLE_BYTES,
     check_encoding,
@@ -16,6 +18,8 @@ from clozeworks.pipeline.encodings import (
 )
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_documents
+
+from tests.fixtures.reading import Source
 
 # The first two articles of the Universal Declaration of Human Rights.
 TEXTS = {
@@ -84,6 +88,14 @@ def test_a_few_bad_bytes_do_not_make_another_encoding() -> None:
     # No character shows that it is UTF-8, and the few letters would be lost.
     with pytest.raises(UserError, match="is not UTF-8"):
         text_encoding("A café in a dull autumn.\n".encode("cp1252") * 3, "a.txt")
+    # In ASCII a thousandth may be foreign: those sentences are left out.
+    nearly_ascii = b"The man\xa1\xa6s house is his. " + b"We know what we want. " * 150
+    assert text_encoding(nearly_ascii, "a.txt") == "utf-8"
+    (document,) = Source("text", nearly_ascii, "a.txt").read(counters := Counters())
+    sentences = select_sentences(document, IngestConfig(), counters)
+    assert set(sentences) == {"We know what we want."}
+    assert counters.counts["sentences_with_gaps"] == 1
+    assert counters.counts["text_lines_with_invalid_utf8"] == 1
     # Bad bytes can be kept as U+FFFD by saying so.
     assert text_encoding(b"Plain.\n\x81\n", "a.txt", given="utf-8") == "utf-8"
 
