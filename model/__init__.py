@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .config import PretrainConfig
     from .encoders.bert import BertForPreTraining, BertModel
     from .encoders.bert_config import ModelConfig
+    from .encoders.config import EncoderConfig
     from .encoders.modernbert import ModernBertForMaskedLM
     from .encoders.modernbert_config import ModernBertConfig
     from .finetuning.config import FinetuneConfig
@@ -33,6 +34,7 @@ __all__ = [
     "BertForPreTraining",
     "BertModel",
     "Classification",
+    "EncoderConfig",
     "EntityRecognition",
     "Feature",
     "FinetuneConfig",
@@ -62,6 +64,7 @@ _MODULES = {
     "BertForPreTraining": "encoders.bert",
     "BertModel": "encoders.bert",
     "Classification": "tasks.classify",
+    "EncoderConfig": "encoders.config",
     "EntityRecognition": "tasks.ner",
     "Feature": "tasks.batches",
     "FinetuneConfig": "finetuning.config",

@@ -161,7 +161,7 @@ class Checkpoint:
         """
         tokenizer = TextTokenizer(self.name)
         self._check_vocabulary(tokenizer.vocab_size)
-        num_positions = self.shape.max_position_embeddings
+        num_positions = self.shape.num_positions
         if max_length > num_positions:
             raise UserError(
                 f"`max_length` is {max_length}, but the model in {self.name} has {num_positions} "
@@ -178,7 +178,7 @@ class Checkpoint:
 
     def trained_length(self) -> int:
         """Return how many of the model's positions are trained, as far as its tokenizer says."""
-        return int(min(model_max_length(self.name), self.shape.max_position_embeddings))
+        return int(min(model_max_length(self.name), self.shape.num_positions))
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights by their names in ``transformers`` today, on the CPU.
@@ -200,6 +200,11 @@ class Checkpoint:
                 raise UserError(
                     f"{name} in {self.name} is not a tensor: {OLD_WEIGHTS} must hold the weights "
                     "by name and nothing else, as `torch.save(model.state_dict(), …)` writes them."
+                )
+            if weight.is_floating_point() and weight.element_size() < 2:
+                raise UserError(
+                    f"{name} in {self.name} is stored as {weight.dtype}, too coarse to be trained; "
+                    "use the checkpoint in bf16 or fp32."
                 )
             # The integers that old checkpoints store; they are left out below.
             is_finite = weight.is_floating_point() and bool(weight.isfinite().all())

@@ -151,7 +151,7 @@ class SentenceScorer:
         return scores_N
 
     def _rows(self, sentences: Sequence[str]) -> Iterator[_MaskedRow]:
-        limit = self._model.config.max_position_embeddings
+        limit = self._model.config.num_positions
         for sentence, encoding in enumerate(self._tokenizer.encode_batch(list(sentences))):
             ids_L = np.array(encoding.ids, dtype=np.int64)
             if len(ids_L) > limit:

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from clozeworks.model import (
     Classification,
+    EncoderConfig,
     EntityRecognition,
     ModelConfig,
-    ModernBertConfig,
     SequenceClassifier,
     SpanClassifier,
     Squad,
@@ -45,7 +45,7 @@ ENCODER_ALONE = {"architectures": ["BertModel"]}
 """For ``config.json``: ``transformers`` knows the encoder of these models, but not their heads."""
 
 
-def of_bert(config: ModelConfig | ModernBertConfig) -> ModelConfig:
+def of_bert(config: EncoderConfig) -> ModelConfig:
     """Return the shape if it is a BERT's, as in the paper; raises `UserError` for another."""
     if not isinstance(config, ModelConfig):
         raise UserError(
@@ -165,7 +165,7 @@ class BiLstmClassification(Classification):
         """The variant in ``results.csv``."""
         return "bilstm"
 
-    def model(self, config: ModelConfig | ModernBertConfig) -> SequenceClassifier:
+    def model(self, config: EncoderConfig) -> SequenceClassifier:
         """Return the encoder with a new BiLSTM and linear layer."""
         num_outputs = len(self.labels) or 1
         return BiLstmForSequenceClassification(of_bert(config), num_outputs, self.lstm_size)
@@ -191,7 +191,7 @@ class BiLstmSquad(Squad):
         """The variant in ``results.csv``."""
         return f"{super().variant} bilstm"
 
-    def model(self, config: ModelConfig | ModernBertConfig) -> SpanClassifier:
+    def model(self, config: EncoderConfig) -> SpanClassifier:
         """Return the encoder with a new BiLSTM and linear layer."""
         return BiLstmForQuestionAnswering(of_bert(config), self.lstm_size)
 
@@ -335,7 +335,7 @@ class FeatureTagging(EntityRecognition):
         """The variant in ``results.csv``."""
         return self.features
 
-    def model(self, config: ModelConfig | ModernBertConfig) -> TaskModel:
+    def model(self, config: EncoderConfig) -> TaskModel:
         """Return the frozen encoder with a new BiLSTM."""
         return BiLstmTagger(of_bert(config), len(self.labels), self.features, self.lstm_size)
 

@@ -26,10 +26,9 @@ import click
 import numpy as np
 import torch
 from clozeworks.model import (
+    EncoderConfig,
     Feature,
     FinetuneConfig,
-    ModelConfig,
-    ModernBertConfig,
     SequenceClassifier,
     Task,
     TaskBatch,
@@ -56,7 +55,7 @@ class ChoiceModel(SequenceClassifier):
 
     hf_name = "ForMultipleChoice"
 
-    def __init__(self, config: ModelConfig | ModernBertConfig):
+    def __init__(self, config: EncoderConfig):
         super().__init__(config, 1)
 
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -144,7 +143,7 @@ class Swag(Task[Question]):
             features.append(Feature(TokenRow(joined, len(joined), num_cut), target, index))
         return features
 
-    def model(self, config: ModelConfig | ModernBertConfig) -> ChoiceModel:
+    def model(self, config: EncoderConfig) -> ChoiceModel:
         """Return the encoder with a new vector."""
         return ChoiceModel(config)
 

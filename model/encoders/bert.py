@@ -50,7 +50,9 @@ def stream_dtype(states: Tensor) -> torch.dtype:
 
 def segment_embeddings(token_type_ids: Tensor, weight_SD: Tensor) -> Tensor:
     """Return the embedding of each token's segment (..., D)."""
-    if token_type_ids.device.type not in HALF_STREAM_DEVICES:
+    # With one kind of segment, whatever the tokens' are.
+    has_one = len(weight_SD) == 1
+    if token_type_ids.device.type not in HALF_STREAM_DEVICES and not has_one:
         return F.embedding(token_type_ids, weight_SD)
     # A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands
     # of tokens share a row, as they do here. The gradient of `where` is a sum over the tokens.
@@ -73,13 +75,14 @@ class Embeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, size)
         self.LayerNorm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.first_position = config.first_position
         self.rate = config.hidden_dropout_prob
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Return the embedded tokens (..., D)."""
         words = self.word_embeddings(input_ids)
         segments = segment_embeddings(token_type_ids, self.token_type_embeddings.weight)
-        positions = self.position_embeddings(position_ids)
+        positions = self.position_embeddings(position_ids + self.first_position)
         # In the order of `transformers`: a sum of floats depends on it.
         embedded = self.LayerNorm(words + segments + positions)
         embedded = dropout(embedded, self.rate, self.training)
@@ -195,7 +198,8 @@ class BertModel(Encoder):
         self.embeddings = Embeddings(config)
         layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.encoder = nn.ModuleDict({"layer": layers})
-        self.pooler = Pooler(config)
+        if "pooler" in self.optional_modules:
+            self.pooler = Pooler(config)
 
     @property
     def word_embeddings(self) -> nn.Embedding:
@@ -258,6 +262,7 @@ class MaskedLMHead(nn.Module):
 class BertForPreTraining(PretrainModel):
     """BERT with its masked-LM and next-sentence heads."""
 
+    prefix = "bert"
     vocabulary_weights = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
     positions_weight = "bert.embeddings.position_embeddings.weight"
     untied_weight = "cls.predictions.decoder.weight"
@@ -289,32 +294,3 @@ class BertForPreTraining(PretrainModel):
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
         """Return logits (B, 2) of IsNext and NotNext."""
         return self.cls["seq_relationship"](self.bert.pooler(hidden_BLD))
-
-    @staticmethod
-    def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights of a checkpoint under the names of ``transformers`` today."""
-        # In the file                           today
-        # bert.embeddings.LayerNorm.gamma       bert.embeddings.LayerNorm.weight
-        # encoder.layer.0.output.dense.bias     bert.encoder.layer.0.output.dense.bias
-        # cls.predictions.decoder.weight        left out if it is the word embeddings again
-        # cls.predictions.decoder.bias          cls.predictions.bias, if that is missing
-        # bert.embeddings.position_ids          left out: 0, 1, 2, …
-        # bert.embeddings.token_type_ids        left out: 0, 0, 0, …
-        encoder_alone = not any(name.startswith("bert.") for name in weights)
-        renamed: dict[str, Tensor] = {}
-        for name, weight in weights.items():
-            if name.endswith(("position_ids", "token_type_ids")):
-                continue
-            name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-            name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-            if encoder_alone and not name.startswith(("cls.", "classifier.")):
-                name = f"bert.{name}"
-            renamed[name] = weight
-        bias = renamed.pop("cls.predictions.decoder.bias", None)
-        if bias is not None:
-            renamed.setdefault("cls.predictions.bias", bias)
-        words, _ = BertForPreTraining.vocabulary_weights
-        output = renamed.get(BertForPreTraining.untied_weight)
-        if output is not None and words in renamed and torch.equal(output, renamed[words]):
-            del renamed[BertForPreTraining.untied_weight]
-        return renamed

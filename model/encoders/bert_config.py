@@ -1,11 +1,12 @@
-"""The shape of a BERT, with the names and the defaults of ``transformers.BertConfig``."""
+"""The shapes of BERT and of its descendants that have the same layers: RoBERTa's family."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...pipeline.config import Count, NotNegative, Share
 from ...pipeline.errors import UserError
-from .config import PAPERS_WIDTH, EncoderConfig
+from .config import PAPERS_WIDTH, EncoderConfig, TokenId
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,3 +100,71 @@ class ModelConfig(EncoderConfig):
                 "read."
             )
         return super().from_hf(values, path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobertaConfig(ModelConfig):
+    """The shape of a RoBERTa (arXiv 1907.11692): BERT's layers without segments and pairs, and
+    with positions that are counted from the padding's id on.
+    """
+
+    model_type: ClassVar[str] = "roberta"
+    title: ClassVar[str] = "RoBERTa"
+    hf_prefix: ClassVar[str] = "Roberta"
+    pretrain_class: ClassVar[str] = "RobertaForMaskedLM"
+    objectives: ClassVar[tuple[str, ...]] = ("mlm",)
+    tokenizer_settings: ClassVar[Mapping[str, Any]] = {
+        "model_input_names": ["input_ids", "attention_mask"]
+    }
+    vocab_size: Count = 50265
+    type_vocab_size: Count = 1
+    max_position_embeddings: Count = 514
+    layer_norm_eps: NotNegative = 1e-5
+    pad_token_id: TokenId = 1
+    bos_token_id: TokenId = 0
+    eos_token_id: TokenId = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.is_decoder:
+            raise UserError(f"A {self.title} cannot be left to right; `is_decoder` is for a BERT.")
+        if self.num_positions < 1:
+            raise UserError(
+                f"max_position_embeddings is {self.max_position_embeddings}, but a {self.title} "
+                f"counts positions from {self.first_position} on."
+            )
+
+    @property
+    def first_position(self) -> int:
+        """See `EncoderConfig`; ``transformers`` gives all padding the position before it."""
+        return self.pad_token_id + 1
+
+    @staticmethod
+    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
+        """Return the fields that depend on a vocabulary and its special tokens."""
+        return {
+            "vocab_size": size,
+            "pad_token_id": pad_id,
+            "bos_token_id": cls_id,
+            "eos_token_id": sep_id,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class XlmRobertaConfig(RobertaConfig):
+    """The shape of an XLM-RoBERTa, which is a RoBERTa."""
+
+    model_type: ClassVar[str] = "xlm-roberta"
+    title: ClassVar[str] = "XLM-RoBERTa"
+    hf_prefix: ClassVar[str] = "XLMRoberta"
+    pretrain_class: ClassVar[str] = "XLMRobertaForMaskedLM"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CamembertConfig(RobertaConfig):
+    """The shape of a CamemBERT, which is a RoBERTa."""
+
+    model_type: ClassVar[str] = "camembert"
+    title: ClassVar[str] = "CamemBERT"
+    hf_prefix: ClassVar[str] = "Camembert"
+    pretrain_class: ClassVar[str] = "CamembertForMaskedLM"

@@ -111,9 +111,19 @@ class EncoderConfig(ABC):
         """Return the shape with one dropout rate everywhere."""
         return replace(self, **dict.fromkeys(self.dropout_fields, rate))
 
+    @property
+    def first_position(self) -> int:
+        """Row of the table of positions that the first token has."""
+        return 0
+
+    @property
+    def num_positions(self) -> int:
+        """Tokens of the longest rows."""
+        return self.max_position_embeddings - self.first_position
+
     def with_positions(self, num_positions: int) -> Self:
         """Return the shape for rows of up to `num_positions` tokens, more than before."""
-        return replace(self, max_position_embeddings=num_positions)
+        return replace(self, max_position_embeddings=num_positions + self.first_position)
 
     @property
     def corrects_bias(self) -> bool:
@@ -184,8 +194,17 @@ class EncoderConfig(ABC):
         names = [architecture or self.pretrain_class]
         return {"architectures": names, "model_type": self.model_type, **asdict(self)}
 
+    @property
+    def predicts_in_chunks(self) -> bool:
+        """Whether the logits of a few predicted tokens are computed at a time, and once more for
+        their gradient: those of 4,096 tokens and 256,000 words are 4 GB.
+        """
+        return self.vocab_size > 2**16
+
     def logit_bytes(self) -> float:
         """Return the bytes of a token's logits and their gradient, in half precision."""
+        if self.predicts_in_chunks:
+            return 0.0
         # Of masked tokens up to 30% are predicted, from left to right all.
         share = 1.0 if self.is_decoder else 0.3
         return share * 4 * self.vocab_size

@@ -65,6 +65,17 @@ class Encoder(nn.Module, ABC):
         real tokens.
         """
 
+    def task_head(self) -> nn.Module:
+        """Return new layers between hidden states, pooled or not, and a task's last layer.
+
+        BERT has none: what it does there is a part of its pooler.
+        """
+        return nn.Identity()
+
+    def row_classifier(self, num_outputs: int) -> nn.Module:
+        """Return a new last layer of a task that classifies rows."""
+        return linear(self.config.hidden_size, num_outputs, self.config.classifier_sigma)
+
     def forward(self, input_ids_BL: Tensor, *others: Tensor | None) -> Tensor:
         """Return the last hidden states (B, L, D); the arguments are those of `hidden_states`."""
         (last_BLD,) = self.hidden_states(input_ids_BL, *others)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ...pipeline.errors import UserError
 from .config import EncoderConfig
@@ -17,6 +18,12 @@ from .encoder import Encoder
 
 IGNORED = -100
 """Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
+
+
+HEADS = ("cls.", "classifier.", "head.", "decoder.", "lm_head.", "qa_outputs.")
+"""How the names of weights begin in checkpoints that belong to no encoder."""
+CHUNK_LOGITS = 2**26
+"""Logits computed at a time where `EncoderConfig.predicts_in_chunks`; 256 MB in fp32."""
 
 
 class PretrainBatch(NamedTuple):
@@ -110,8 +117,10 @@ def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multipl
 class PretrainModel(nn.Module, ABC):
     """An encoder with the heads of pre-training; parameter names as in ``transformers``."""
 
-    vocabulary_weights: ClassVar[tuple[str, ...]]
-    """Names of the weights with one row per token."""
+    prefix: ClassVar[str]
+    """Name of the encoder, and so before its weights' names."""
+    vocabulary_weights: ClassVar[tuple[str, str]]
+    """Names of the weights with one row per token: the embeddings, and the bias of the logits."""
     untied_weight: ClassVar[str]
     """Name of the output matrix in a checkpoint where it is not the word embeddings."""
     heads: ClassVar[Mapping[str, str]]
@@ -137,27 +146,58 @@ class PretrainModel(nn.Module, ABC):
         title = self.config.title
         raise UserError(f"A {title} has no next-sentence head; use `objective` mlm.")
 
-    @staticmethod
-    @abstractmethod
-    def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    @classmethod
+    def current_names(cls, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights of a checkpoint under the names of ``transformers`` today."""
+        # In the file, of a BERT                today
+        # bert.embeddings.LayerNorm.gamma       bert.embeddings.LayerNorm.weight
+        # encoder.layer.0.output.dense.bias     bert.encoder.layer.0.output.dense.bias
+        # cls.predictions.decoder.weight        left out if it is the word embeddings again
+        # cls.predictions.decoder.bias          cls.predictions.bias, if that is missing
+        # bert.embeddings.position_ids          left out: 0, 1, 2, …
+        # bert.embeddings.token_type_ids        left out: 0, 0, 0, …
+        encoder_alone = not any(name.startswith(f"{cls.prefix}.") for name in weights)
+        renamed: dict[str, Tensor] = {}
+        for name, weight in weights.items():
+            if name.endswith(("position_ids", "token_type_ids")):
+                continue
+            name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+            name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+            if encoder_alone and not name.startswith(HEADS):
+                name = f"{cls.prefix}.{name}"
+            renamed[name] = weight
+        words, bias = cls.vocabulary_weights
+        output_bias = renamed.pop(cls.untied_weight.replace(".weight", ".bias"), None)
+        if output_bias is not None:
+            renamed.setdefault(bias, output_bias)
+        output = renamed.get(cls.untied_weight)
+        if output is not None and words in renamed and torch.equal(output, renamed[words]):
+            del renamed[cls.untied_weight]
+        return renamed
 
     def with_positions(self, num_positions: int) -> Self:
-        """Return the model for rows of up to `num_positions` tokens, more than before: further
-        positions are copies of its first ones, in their order.
+        """Return the model for rows of up to `num_positions` tokens, more than before."""
+        longer = type(self)(self.config.with_positions(num_positions))
+        longer.load_state_dict(self.weights_for(longer.config))
+        return longer
+
+    def weights_for(self, config: EncoderConfig) -> dict[str, Tensor]:
+        """Return the weights with the positions of `config`: further ones are copies of the first
+        ones, in their order.
 
         So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
         tokens works at once.
         """
-        longer = type(self)(self.config.with_positions(num_positions))
         weights = self.state_dict()
         if self.positions_weight:
             table_PD = weights[self.positions_weight]
+            used_PD = table_PD[self.config.first_position :]
             # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
-            copied = torch.arange(num_positions) % len(table_PD)
-            weights[self.positions_weight] = table_PD[copied]
-        longer.load_state_dict(weights)
-        return longer
+            copied = torch.arange(config.num_positions) % len(used_PD)
+            # Padding, whose states nobody reads, has the rows before.
+            padding_PD = table_PD[:1].expand(config.first_position, -1)
+            weights[self.positions_weight] = torch.cat([padding_PD, used_PD[copied]])
+        return weights
 
     def forward(
         self,
@@ -233,6 +273,16 @@ class PretrainModel(nn.Module, ABC):
 
     def mlm_sums(self, hidden_MD: Tensor, masked_ids_M: Tensor) -> tuple[Tensor, Tensor]:
         """Return the summed masked-LM loss and the number of correct predictions."""
+        if not self.config.predicts_in_chunks:
+            return self._sums_of_chunk(hidden_MD, masked_ids_M)
+        size = max(1, CHUNK_LOGITS // self.config.vocab_size)
+        chunks = zip(hidden_MD.split(size), masked_ids_M.split(size), strict=True)
+        # Only a chunk's hidden states are kept for the backward pass, not its logits.
+        sums = [checkpoint(self._sums_of_chunk, *chunk, use_reentrant=False) for chunk in chunks]
+        losses, num_correct = zip(*sums, strict=True)
+        return torch.stack(losses).sum(), torch.stack(num_correct).sum()
+
+    def _sums_of_chunk(self, hidden_MD: Tensor, masked_ids_M: Tensor) -> tuple[Tensor, Tensor]:
         logits_MV = self.token_logits(hidden_MD)
         loss = _summed_loss(logits_MV, masked_ids_M)
         return loss, count_correct(logits_MV, masked_ids_M, exact=not self.training)
@@ -243,7 +293,7 @@ class PretrainModel(nn.Module, ABC):
         """
         self.encoder.compile_parts(**options)
         # With its loss, so that no logits are written in fp32: each would take 4 * V bytes.
-        self.mlm_sums = torch.compile(self.mlm_sums, dynamic=True, **options)
+        self._sums_of_chunk = torch.compile(self._sums_of_chunk, dynamic=True, **options)
 
 
 def _chosen(hidden: Tensor, index_M: Tensor) -> Tensor:

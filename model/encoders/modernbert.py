@@ -159,6 +159,7 @@ class ModernBertModel(Encoder):
         self.head_size = config.hidden_size // config.num_attention_heads
         self.thetas = [config.rope_theta(index) for index in range(config.num_hidden_layers)]
         self.pooling = config.classifier_pooling
+        self.shape = config
 
     @property
     def word_embeddings(self) -> nn.Embedding:
@@ -191,6 +192,10 @@ class ModernBertModel(Encoder):
         states[-1] = self.final_norm(states[-1])
         return states
 
+    def task_head(self) -> nn.Module:
+        """Return new layers as before the logits of words."""
+        return PredictionHead(self.shape)
+
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
         """Return the first state of each row (B, D), or the mean over its real tokens."""
         if self.pooling == "cls":
@@ -219,6 +224,7 @@ class PredictionHead(nn.Module):
 class ModernBertForMaskedLM(PretrainModel):
     """ModernBERT with its masked-LM head."""
 
+    prefix = "model"
     vocabulary_weights = ("model.embeddings.tok_embeddings.weight", "decoder.bias")
     untied_weight = "decoder.weight"
     heads: ClassVar[Mapping[str, str]] = {"head.": "masked-LM head", "decoder.": "masked-LM head"}
@@ -239,19 +245,3 @@ class ModernBertForMaskedLM(PretrainModel):
         """Return logits over the vocabulary (M, V)."""
         embeddings_VD = self.model.word_embeddings.weight
         return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder["bias"])
-
-    @staticmethod
-    def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights of a checkpoint under their names here."""
-        # In the file                       here
-        # layers.0.attn.Wqkv.weight         model.layers.0.attn.Wqkv.weight
-        # decoder.weight                    left out: the word embeddings again (see `from_hf`)
-        encoder_alone = not any(name.startswith("model.") for name in weights)
-        renamed: dict[str, Tensor] = {}
-        for name, weight in weights.items():
-            if name == "decoder.weight":
-                continue
-            if encoder_alone and name.startswith(("embeddings.", "layers.", "final_norm.")):
-                name = f"model.{name}"
-            renamed[name] = weight
-        return renamed

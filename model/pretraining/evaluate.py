@@ -51,7 +51,7 @@ def evaluate(
     # Before the weights are read, which takes longer.
     checkpoint = Checkpoint.open(run)
     config = checkpoint.shape
-    num_positions = config.max_position_embeddings
+    num_positions = config.num_positions
     if directory.max_length > num_positions:
         raise UserError(
             f"{directory.path} contains rows of up to {directory.max_length} tokens, but the model "

@@ -41,10 +41,10 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     masked_M = (ids[0] == vocabulary.mask_id).nonzero().squeeze(1)
     if not len(masked_M):
         raise UserError('The text has no [MASK]; for example: "The capital of France is [MASK]."')
-    if ids.shape[1] > model.config.max_position_embeddings:
+    if ids.shape[1] > model.config.num_positions:
         raise UserError(
             f"The text has {ids.shape[1]} tokens, but the model reads at most "
-            f"{model.config.max_position_embeddings}; shorten it."
+            f"{model.config.num_positions}; shorten it."
         )
     predicted_from_M = masked_M
     if model.config.is_decoder:

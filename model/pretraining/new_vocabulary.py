@@ -42,13 +42,14 @@ def move_to_vocabulary(
     """
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
-    weights = model.state_dict()
+    shape = replace(model.config, **shape_fields(model.config, new))
+    weights = model.weights_for(shape)
     for name in model.vocabulary_weights:
         before = weights[name]
         mean_of_all = before[represents_text].mean(0)
         rows = [before[pieces].mean(0) if pieces else mean_of_all for pieces in pieces_by_token]
         weights[name] = torch.stack(rows)
-    moved = make_pretrain_model(replace(model.config, **shape_fields(model.config, new)))
+    moved = make_pretrain_model(shape)
     moved.load_state_dict(weights)
     counts = MovedTokens(
         copied=sum(len(pieces) == 1 for pieces in pieces_by_token),

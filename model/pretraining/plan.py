@@ -303,7 +303,7 @@ def _make_shape(
     if config.vocabulary_from == "checkpoint":
         vocabulary = {}
     shape = replace(checkpoint.shape, **vocabulary, **decided)
-    if longest <= shape.max_position_embeddings:
+    if longest <= shape.num_positions:
         return shape
     return shape.with_positions(longest)
 

@@ -299,8 +299,8 @@ def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
             counts.append(f"{moved.without_pieces:,} over all tokens")
         sizes = f"from a vocabulary of {len(old):,} tokens to one of {len(new):,}"
         print_notice(f"Moved the model {sizes}: {', '.join(counts)}.")
-    before = model.config.max_position_embeddings
-    num_positions = plan.shape.max_position_embeddings
+    before = model.config.num_positions
+    num_positions = plan.shape.num_positions
     if num_positions > before:
         print_notice(f"Extended the model from {before} to {num_positions} positions.")
         model = model.with_positions(num_positions)

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..encoders.attention import dropout
-from ..encoders.catalogue import make_task_head
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import linear
 from ..notices import print_notice
@@ -58,7 +57,7 @@ class SpanClassifier(TaskModel):
         # Unused. Without a gradient they take no room in the optimiser.
         for name in self.encoder.optional_modules:
             self.encoder.get_submodule(name).requires_grad_(False)
-        self.head = make_task_head(config)
+        self.head = self.encoder.task_head()
         vectors = linear(config.hidden_size, 2, config.classifier_sigma)
         self.add_module(self.encoder.span_layer, vectors)
         self.rate = config.span_rate

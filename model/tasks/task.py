@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
 from ..encoders.attention import dropout
-from ..encoders.catalogue import make_encoder, make_task_head
+from ..encoders.catalogue import make_encoder
 from ..encoders.config import EncoderConfig
 from ..encoders.encoder import Encoder, linear
 from ..encoders.heads import IGNORED
@@ -99,14 +99,17 @@ class TaskModel(nn.Module, ABC):
 
 
 class LinearHead(TaskModel):
-    """An encoder, its own layers before a head, if any, and one linear layer; parameter names as in
+    """An encoder, its own layers before a head, if any, and a linear layer; parameter names as in
     ``transformers``.
     """
 
     def __init__(self, config: EncoderConfig, num_outputs: int):
         super().__init__(config)
-        self.head = make_task_head(config)
-        self.classifier = linear(config.hidden_size, num_outputs, config.classifier_sigma)
+        self.head = self.encoder.task_head()
+        if self.per_token:
+            self.classifier = linear(config.hidden_size, num_outputs, config.classifier_sigma)
+        else:
+            self.classifier = self.encoder.row_classifier(num_outputs)
         self.rate = config.classifier_rate
 
     def pooled(self, batch: TaskBatch) -> Tensor:

@@ -25,7 +25,7 @@ from ..storage import absolute, join
 from ..storage.directory import kept
 from ..storage.shards import SPLITS
 from ..storage.state import manifest_head, read_manifest, refuse_input
-from ..vocabulary.files import read_vocabulary, vocabulary_files
+from ..vocabulary.files import check_model_beside, read_vocabulary, vocabulary_files
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups, vocabulary_of
 
 # About, for estimates.
@@ -54,6 +54,7 @@ class InstancesStage(Stage):
         """Read the documents' manifest and the vocabulary."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
+        check_model_beside(self.vocab)
         vocabulary = read_vocabulary(self.vocab)
         refuse_input(self.output, self.documents, self.vocab)
         specials = vocabulary.specials

@@ -226,3 +226,36 @@ def _infer_normalization(tokens: Sequence[str]) -> Normalization:
         lowercase=True,
         strip_accents=leaves_tokens_unchanged(lowercase=False, strip_accents=True),
     )
+
+
+MODEL_TYPES = {
+    "bert": "BERT",
+    "modernbert": "ModernBERT",
+    "roberta": "RoBERTa",
+    "xlm-roberta": "XLM-RoBERTa",
+    "camembert": "CamemBERT",
+}
+"""The kinds of published models that are trained, by the ``model_type`` in ``config.json``."""
+
+
+def check_model_type(fields: Mapping[str, Any], path: object) -> str:
+    """Return the kind of the model that a ``config.json`` describes; raises `UserError` if it is
+    not one of `MODEL_TYPES`.
+    """
+    # Files of 2018 do not say; they are BERT's.
+    kind = fields.get("model_type", "bert")
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
+        raise UserError(
+            f"{path} describes a model of type {kind!r}, which cannot be trained here; those of "
+            f"{', '.join(MODEL_TYPES.values())} can (docs/models.md)."
+        )
+    return kind
+
+
+def check_model_beside(vocabulary: str) -> None:
+    """Raise `UserError` if the directory of a vocabulary is that of a model that cannot be trained,
+    so that nobody makes instances for it.
+    """
+    path = storage.join(vocabulary, "config.json")
+    if storage.exists(path):
+        check_model_type(parse_json(storage.read_bytes(path), dict[str, Any], path), path)

@@ -203,6 +203,14 @@ def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
+def test_weights_in_eight_bits_are_refused(saved):
+    weights = load_file(saved / "model.safetensors")
+    weights["bert.pooler.dense.bias"] = weights["bert.pooler.dense.bias"].to(torch.float8_e4m3fn)
+    save_file(weights, saved / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"is stored as torch\.float8_e4m3fn"):
+        Checkpoint.open(saved).weights()
+
+
 def save(output, model, step: int) -> None:
     tokenizer: dict[str, bytes] = dict.fromkeys(run.VOCABULARY_FILES, b"")
     files = ModelFiles(model.state_dict(), CONFIG.to_hf(), tokenizer)

@@ -54,6 +54,7 @@ MODEL = {
     "BertForPreTraining": "config",
     "BertModel": "config",
     "Classification": CLASS,
+    "EncoderConfig": CLASS,
     "EntityRecognition": CLASS,
     "Feature": CLASS,
     "FinetuneConfig": CLASS,
