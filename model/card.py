@@ -48,10 +48,11 @@ def render_card(
     usage: Literal["fill", "pipeline", "predict", ""],
     tables: Mapping[str, Mapping[str, object]],
     results: "list[EvalResult]",
+    example: str = "",
     **metadata: Any,
 ) -> str:
     """Return a card as Markdown; `tables` map headings to names and values, `metadata` are those
-    of the Hub that are not the same for all models.
+    of the Hub that are not the same for all models; `example` is a sentence with ``{mask}``.
     """
     from huggingface_hub import ModelCard, ModelCardData  # late: they import an HTTP client
 
@@ -63,7 +64,7 @@ def render_card(
         cells = {shown(in_words(name)): shown(value) for name, value in rows.items()}
         shown_tables[heading] = cells
     card = ModelCard.from_template(
-        data, str(_TEMPLATE), title=shown(title), usage=usage, tables=shown_tables
+        data, str(_TEMPLATE), title=shown(title), usage=usage, example=example, tables=shown_tables
     )
     return f"{card}\n"
 

@@ -13,6 +13,21 @@ from ..encoders.config import EncoderConfig
 from .setup import Summary
 
 TASK = "fill-mask"
+EXAMPLES = {
+    "de": "Die Hauptstadt von Frankreich ist {mask}.",
+    "en": "The capital of France is {mask}.",
+    "es": "La capital de Francia es {mask}.",
+    "fr": "La capitale de la France est {mask}.",
+    "it": "La capitale della Francia è {mask}.",
+    "ko": "프랑스의 수도는 {mask}이다.",
+    "lt": "Prancūzijos sostinė yra {mask}.",
+    "nl": "De hoofdstad van Frankrijk is {mask}.",
+    "pl": "Stolicą Francji jest {mask}.",
+    "pt": "A capital da França é {mask}.",
+    "ru": "Столица Франции — {mask}.",
+    "uk": "Столиця Франції — {mask}.",
+}
+"""By language; others have the mask alone."""
 
 
 def model_card(
@@ -30,7 +45,7 @@ def model_card(
     tables: dict[str, dict[str, object]] = {
         "Model": {"parameters": summary["parameters"], **asdict(shape)}
     }
-    languages = set()
+    languages = Counter[str]()
     sources = set()
     for number, manifest in enumerate(manifests, 1):
         heading = "Data" if len(manifests) == 1 else f"Data, phase {number}"
@@ -72,7 +87,8 @@ def model_card(
         "fill" if fills_masks else "",
         tables,
         results,
-        language=sorted(languages - {UNKNOWN}) or None,
+        EXAMPLES.get(max(languages, key=lambda name: languages[name], default=""), "{mask}"),
+        language=sorted(languages.keys() - {UNKNOWN}) or None,
         license=config.license,
         tags=[shape.model_type],
         pipeline_tag=TASK if fills_masks else None,

@@ -135,6 +135,20 @@ def test_what_is_measured_on_too_few_rows_is_no_figure():
     assert few_data.get("model-index") is None and few_data.get("eval_results") is None
 
 
+@pytest.mark.parametrize(
+    ("languages", "sentence"),
+    [
+        ({"en": 1, "de": 2}, "Die Hauptstadt von Frankreich ist {mask}."),
+        ({"xx": 5}, "{mask}"),
+        ({"und": 5}, "{mask}"),
+    ],
+)
+def test_the_example_is_in_the_language_of_most_documents(languages, sentence):
+    manifest = make_manifest("build", SHARDS, languages=languages)
+    card = model_card(PretrainConfig(), SHAPE, [parsed(manifest)], SUMMARY)
+    assert f'fill(f"{sentence}")' in card
+
+
 def test_only_options_that_were_given_are_stated():
     lines = lines_of(steps=2000)
     assert not any(line.startswith(("| hours |", "| mask split | none")) for line in lines)
