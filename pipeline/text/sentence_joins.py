@@ -197,17 +197,17 @@ def join(lines: str, rules: JoinRules) -> str:
 def _is_plain(lines: str, position: int, rules: JoinRules) -> bool:
     """Return whether no pattern can match at a break: "... a word.⏎Next ..."."""
     last = lines[position - 3]
-    # "12.⏎Next" may be a date, "II.⏎Next" an ordinal, and a short line an abbreviation.
-    if lines[position - 1] != " " or last.isdigit() or last in "IVX":
+    # "12.⏎Next" may be a date, and a short line an abbreviation.
+    if lines[position - 1] != " " or last.isdigit():
         return False
     if "\n" in lines[max(0, position - _SHORTEST_PLAIN) : position] or position < _SHORTEST_PLAIN:
-        return False
-    if lines[position - 4] == " ":  # "1930 r.⏎Next"
         return False
     first = lines[position + 1]
     if not first.isupper():
         return first > LAST_CASED and first.isalpha() and last.isalpha()
     if last in "?!" and lines[position - 2] not in "?!.":  # who said that may follow
+        return False
+    if last in "IVX" or lines[position - 4] == " ":  # "II.⏎Next", "1930 r.⏎Next"
         return False
     if not rules.before_capitals:
         return True
@@ -218,10 +218,10 @@ def _matches(before: str, following: str, lines: str, position: int, rules: Join
     """Return whether a pattern matches at a break; `position` is where it is in `lines`."""
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
     first = following[:1]
-    is_number = first.isdigit() or _ROMAN.match(following) is not None
+    is_number = first.isdigit() or (first in "IVXLC" and _ROMAN.match(following) is not None)
     listed = rules.before_numbers if is_number else rules.before_foreign
     if listed and first.isascii():
-        last_word = _LAST_WORD.search(before)
+        last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
         if last_word and last_word[1].lower() in listed:
             return True
     seen = f"{start}{before[-_SEEN_BEFORE:]}\n{following}"

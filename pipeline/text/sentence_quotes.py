@@ -57,7 +57,7 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     It pairs marks as they come. One that is typed without its partner must not pair with the next,
     which opens or closes another quotation: no sentence would end between them.
     """
-    if any("›" in text for text in texts):
+    if "›" in "\n".join(texts):
         texts = [_SINGLE_PAIR.sub(r"‘\1’", text) for text in texts]
     if code in GERSHAYIM:
         texts = [_TYPED_GERESH.sub("״", text) for text in texts]

@@ -53,14 +53,15 @@ _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"�
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
 _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
 # Not an item, but the last word in brackets: "Alpha (115 m) Tower, born (in 1950) Lee".
-_LAST_IN_BRACKETS = re.compile(r"(\([^()\n]*) (?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )")
+_LAST_IN_BRACKETS = re.compile(
+    r"\((?:[^()\n ]*+ )++(?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )"
+)
 # "I agree. (Applause) The debate": shown as "Qpplause."
 _BRACKET_OF_ITS_OWN = re.compile(
     rf"\((?<=[.!?…] \()([{UPPER_CASE}][{LOWER_CASE}]{{4,}})\)"
     rf"(?= [{UPPER_CASE}][{LOWER_CASE}]{{0,3}} )"
 )
-_BULLETS = "•◦▪■●"
-_BULLET = re.compile(f"^[{_BULLETS}](?= )", re.MULTILINE)
+_BULLET = re.compile("^[•◦▪■●](?= )", re.MULTILINE)
 # "Vite !… Il est parti": an ellipsis stays with its mark.
 _ELLIPSES = {"…": re.compile("…(?<=[!?]…)"), "..": re.compile(r"\.\.(?<=[!?]\.\.)\.*")}
 _MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
@@ -203,14 +204,15 @@ def _shown(text: str) -> str:
     """
     # Single characters first, which are found faster than any of a set.
     if "(" in text:
-        text = _LAST_IN_BRACKETS.sub(r"\1Q", _ITEM.sub("Q", text))
+        text = _LAST_IN_BRACKETS.sub(lambda words: f"{words[0][:-1]}Q", _ITEM.sub("Q", text))
         text = _BRACKET_OF_ITS_OWN.sub(r"Q\1.", text)
-    for dots, behind_mark in _ELLIPSES.items():
-        if dots in text:
-            text = behind_mark.sub(lambda ellipsis: "!" * len(ellipsis[0]), text)
-    if "//" in text:
-        text = _MARK_IN_URL.sub(r"\1_", text)
-    if not text.isascii() and any(bullet in text for bullet in _BULLETS):
+    if "!" in text or "?" in text:
+        for dots, behind_mark in _ELLIPSES.items():
+            if dots in text:
+                text = behind_mark.sub(lambda ellipsis: "!" * len(ellipsis[0]), text)
+        if "//" in text:
+            text = _MARK_IN_URL.sub(r"\1_", text)
+    if "•" in text or "◦" in text or "▪" in text or "■" in text or "●" in text:
         text = _BULLET.sub("Q", text)
     return text
 

@@ -286,7 +286,8 @@ class _Structures:
         if PARAGRAPH_BREAK in label:
             # A link ends with its paragraph: these brackets belong to two different links.
             return f"{target} {label}"
-        if address := _ADDRESS.match(target):  # "[[http://x.org the site]]": brackets are text
+        if "//" in target and (address := _ADDRESS.match(target)):
+            # "[[http://x.org the site]]": brackets are text.
             words = f"{target}{pipe}{label}"[address.end() :].strip()
             return f"&#91;{words}&#93;" if words else REMOVED
         shown = label
@@ -399,7 +400,7 @@ _DROPPED_LINE = re.compile(
 )
 # "[https://example.org the label]"; without a label it is a footnote. It ends at marks of italics.
 _ADDRESS = re.compile(
-    r"(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)(?:[^\s\[\]<>\"']|'(?!')){0,2000}+"
+    r"(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)(?:[^\s\[\]<>\"']++|'(?!')){0,200}+"
 )
 _EXTERNAL_LINK = re.compile(
     rf"\[{_ADDRESS.pattern}"
@@ -467,6 +468,8 @@ def _without_emphasis(text: str) -> str:
     for index, line in enumerate(lines):
         # Where both bold and italics are unbalanced, MediaWiki reads one of the bold marks as an
         # apostrophe and italics (its `doQuotes`).
+        if line.count("'''") % 2 == 0:
+            continue
         num_both = line.count("'''''")
         rest = line.replace("'''''", "")
         num_bold = num_both + rest.count("'''")
