@@ -53,6 +53,7 @@ def label_checks(measures: Measures) -> Iterator[Check]:
     yield _auc_check("length of A", measures.lengths_a, PART_AUC_TOLERANCE, part)
     yield _auc_check("length of B", measures.lengths_b, PART_AUC_TOLERANCE, part)
     yield _auc_check("B ending a sentence", measures.ends_of_b, PART_AUC_TOLERANCE, part)
+    yield _lengths_and_ends_check(measures, part)
     same_document = counts["not_next_same_document"]
     if pairing == "sop":
         across_swapped = counts["not_next"] - same_document
@@ -60,6 +61,22 @@ def label_checks(measures: Measures) -> Iterator[Check]:
     else:
         yield none("NotNext pairs within one document", same_document)
         yield none("IsNext pairs across documents", counts["is_next_other_document"])
+
+
+def _lengths_and_ends_check(measures: Measures, why_unjudged: str) -> Check:
+    """Judge what the lengths of A and B say together with whether they end a sentence: every other
+    row shows how often each combination is NotNext, which predicts the others.
+    """
+    seen, others = measures.lengths_and_ends
+    share_of_not_next = (seen[1] + 1) / (seen.sum(axis=0) + 2)
+    histogram = others[:, np.argsort(share_of_not_next, kind="stable")]
+    name = "lengths and ends of A and B"
+    check = _auc_check(name, histogram, PART_AUC_TOLERANCE, why_unjudged)
+    if check.verdict == "bad":
+        # A warning, as only the lengths of whole rows are balanced for each label.
+        reason = "many sentences are cut, as they are longer than half a row"
+        return check.explained(reason, "build with a larger `max_length`, 128 at least")
+    return check
 
 
 def origin_checks(

@@ -60,6 +60,9 @@ class Measures:
         self.lengths_a = np.zeros((2, num_lengths), np.int64)
         self.lengths_b = np.zeros((2, num_lengths), np.int64)
         self.ends_of_b = np.zeros((2, 2), np.int64)
+        # Of every other row each, by label: eighths of the row for A, then for B, and whether they
+        # end a sentence.
+        self.lengths_and_ends = np.zeros((2, 2, 8 * 8 * 2 * 2), np.int64)
         self.mask_positions = np.zeros(config.max_length, np.int64)
         self.tokens = np.zeros(len(vocabulary), np.int64)
         self.masked_tokens = np.zeros(len(vocabulary), np.int64)
@@ -130,10 +133,19 @@ class Measures:
         length_a = rows.segment_b_start - 2
         length_b = np.where(has_b, lengths - rows.segment_b_start - 1, 0)
         last_tokens = restored[rows.offsets[1:] - 2]  # before the last [SEP]
+        last_tokens_of_a = restored[rows.offsets[:-1] + rows.segment_b_start - 2]
         _count_by_label(self.row_lengths, labels, lengths)
         _count_by_label(self.lengths_a, labels, length_a)
         _count_by_label(self.lengths_b, labels, length_b)
         _count_by_label(self.ends_of_b, labels, self._ends_sentence[last_tokens])
+        cells = np.zeros(len(rows), np.int64)
+        for length in (length_a, length_b):
+            eighth = length * 8 // self.config.max_length
+            cells = 8 * cells + np.minimum(eighth, 7)
+        for last in (last_tokens_of_a, last_tokens):
+            cells = 2 * cells + self._ends_sentence[last]
+        for half in range(2):
+            _count_by_label(self.lengths_and_ends[half], labels[half::2], cells[half::2])
 
         is_next = labels == 0
         not_next = labels == 1
