@@ -37,7 +37,7 @@ from ..text.books import (
     split_blocks,
     wrap_width,
 )
-from ..text.sentences import compose
+from ..text.sentences import compose, ends_sentence
 from ..text.wikitext.repair import GAP
 from .records import InputRange, RawDocument
 from .streams import BOM, stem_of, text_stream
@@ -48,6 +48,7 @@ BOOK_CHARACTERS = 400_000
 HEAD_BYTES = 1 << 16
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 20
+_PAGE_HEAD = re.compile(r"\f\s*(?:\d+\s{2,}\S.{0,80}|\S.{0,80}\s{2,}\d+|\d+)\s*$")
 _PLACE_CHARACTERS = 1 << 14
 _LONGEST_WORD_BYTES = 1000
 # The bytes that follow the first one of a character in UTF-8.
@@ -74,9 +75,11 @@ def read_book(
     if b"\0" in first_chunk:  # no text has it, but nearly all other files
         counters.skip("not_text", name)
         return
-    texts = _decoded_chunks(chain([first_chunk], chunks), name, counters)
+    texts = _decoded_chunks(
+        _without_nul(chain([first_chunk], chunks), name, counters), name, counters
+    )
     head = next(texts, "")
-    stem = stem_of(name, ".txt")
+    stem = stem_of(name, ".txt.utf-8", ".txt")
     is_whole = config.documents in ("auto", "file")
     if input_range.format == "gutenberg" or (
         is_whole and gutenberg.is_gutenberg(head[:HEAD_BYTES])
@@ -103,6 +106,8 @@ def _text_documents(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a text; its form is judged by its `head`, which may be all of it."""
     lines = _lines(chain([head], rest))
+    if "\f" in head:
+        lines = _without_running_heads(lines, counters)
     head_lines = head.split("\n")
     width = wrap_width(head_lines)
     unit = config.documents
@@ -182,6 +187,40 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
             chunk = chunk[:end]
         yield chunk
         chunk = following
+
+
+def _without_nul(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[bytes]:
+    """Yield chunks without the zeros that a power failure left, which are counted once."""
+    num_bytes = 0
+    is_counted = False
+    for chunk in chunks:
+        if b"\0" in chunk and not is_counted:
+            offset = num_bytes + chunk.index(b"\0")
+            counters.skip("nul_bytes", f"{name}, from about byte {offset} on")
+            is_counted = True
+        num_bytes += len(chunk)
+        yield chunk.replace(b"\0", b"")
+
+
+def _without_running_heads(lines: Iterable[str], counters: Counters) -> Iterator[str]:
+    """Yield lines without those that begin a page and end with its number, and without the blank
+    ones that follow them within a sentence.
+
+        "... the chart again,"   "\\fTHE ISLAND    2"   ""   "though he knew ..."
+    """
+    before = ""
+    skips_blank = False
+    for line in lines:
+        if line.startswith("\f") and _PAGE_HEAD.match(line):
+            counters.leave_out("headings", [line])
+            counters.count("headings_left_out")
+            skips_blank = bool(before.strip()) and not ends_sentence(before)
+            continue
+        if skips_blank and not line.strip():
+            continue
+        skips_blank = False
+        before = line
+        yield line
 
 
 def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[str]:

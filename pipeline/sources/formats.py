@@ -65,6 +65,7 @@ _MARKER = re.compile(r"_(?:SUCCESS|metadata|common_metadata|(?:committed|started
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = {
     ".txt": "text",
+    ".utf-8": "text",  # Project Gutenberg's "pg11.txt.utf-8"
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",

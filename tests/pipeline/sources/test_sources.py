@@ -60,6 +60,7 @@ FILES = {
     "AA/wiki_01.bz2": (bz2.compress(DOC), "wikiextractor"),
     "AA/wiki_02": (LINE, "jsonl"),
     "Emma.TXT": (TEXT, "text"),
+    "pg11.txt.utf-8": (TEXT, "text"),
     "Emma.txt.gz": (gzip.compress(TEXT), "text"),
     "part.jsonl": (LINE, "jsonl"),
     "part.ndjson.gz": (gzip.compress(LINE), "jsonl"),
