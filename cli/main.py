@@ -2,13 +2,16 @@
 
 import gc
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from ..pipeline.errors import UserError
 from .audit import audit
 from .data_stages import build, corpus, ingest, vocab
 from .evaluate import evaluate
@@ -74,6 +77,10 @@ class CommandsInOrder(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
+        for arg in args:
+            if any("\ud800" <= character <= "\udfff" for character in arg):
+                shown = arg.encode("utf-8", "backslashreplace").decode()
+                raise UserError(f"{shown} is not UTF-8: rename the file, or correct the text.")
         # click itself would take what follows `--` for arguments of the command: more sources.
         command = next((arg for arg in args if arg in self.commands), None)
         if command in DATA_STAGES and "--" in args:
@@ -81,6 +88,17 @@ class CommandsInOrder(click.Group):
             ctx.obj = tuple(args[separator + 1 :])
             args = args[:separator]
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; it is no failure if nobody reads on, as ``head`` stops."""
+        try:
+            result = super().invoke(ctx)
+            # Now, where a full disk is still an error that is reported, and not at exit.
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        return result
 
 
 @click.group(
@@ -150,8 +168,6 @@ def main(args: Sequence[str] | None = None) -> None:
         exit_code = commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
         if exit_code:
             sys.exit(exit_code)
-        # Now, where a full disk is still an error that is reported, and not at exit.
-        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except (KeyboardInterrupt, click.Abort) as error:

@@ -80,6 +80,9 @@ def make_console(**settings: Any) -> "Console":
     from rich.text import Text
 
     class SafeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # where rich would exit with 1; see `cli.main`
+
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 

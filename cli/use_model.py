@@ -2,11 +2,11 @@
 
 import json
 import os
+import sys
 
 import click
 
 from ..model.features.config import FeaturesConfig
-from ..pipeline.errors import UserError
 from .options import (
     GroupedCommand,
     check_suffix,
@@ -33,10 +33,11 @@ from .progress import training_progress
     "--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON."
 )
 def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
-    """Print the most likely tokens for each [MASK] in TEXT, according to the model in RUN."""
-    # Bytes of an argument that are not UTF-8 come as halves of surrogate pairs.
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise UserError("TEXT is not UTF-8.")
+    """Print the most likely tokens for each [MASK] in TEXT (- for standard input), according to the
+    model in RUN.
+    """
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
     # Imported late, as in all commands: torch would make `clozeworks --help` take seconds.
     from ..model.pretraining.fill import fill as run_fill
 

@@ -145,7 +145,7 @@ def _find_files(
     if output:
         _refuse_output_within(source, root, output, absolute.values())
     if source not in bytes_of and unfinished_stage(source):
-        raise UserError(f"{source} is unfinished: rerun the command that writes it, which resumes.")
+        raise UserError(f"{source} is unfinished: rerun the command that writes it first.")
     if os.path.isdir(source):
         within = os.path.join(os.path.realpath(source), "")
         for path in list(bytes_of):

@@ -89,7 +89,10 @@ def read_any_manifest(
     if manifest is not None:
         return manifest
     if unfinished_stage(directory):
-        raise UserError(f"{directory} is unfinished: rerun the command that writes it; it resumes.")
+        raise UserError(
+            f"{directory} is unfinished: rerun the command that writes it; it resumes, or "
+            "says what is wrong."
+        )
     fault = describe_absence(directory)
     advice = f"give a directory written by {writer}"
     if not fault:

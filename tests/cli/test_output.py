@@ -69,9 +69,34 @@ def test_a_terminal_without_unicode_gets_escapes(sources, tmp_path):
     assert r"\u2588" in ended.stdout  # the bar
 
 
-def test_a_text_that_is_not_utf_8_is_refused(tmp_path, capsys):
-    text = os.fsdecode(b"caf\xe9 [MASK]")
-    assert error_of(capsys, "fill", str(tmp_path), text) == "Error: TEXT is not UTF-8.\n"
+@pytest.mark.parametrize("command", [["fill", "model"], ["audit"], ["vocab", "--output", "v"]])
+def test_a_name_or_text_that_is_not_utf_8_is_refused(command, capsys):
+    name = os.fsdecode(b"caf\xe9")
+    assert error_of(capsys, *command, name).startswith(r"Error: caf\udce9 is not UTF-8: rename")
+
+
+@pytest.mark.slow
+def test_a_reader_that_stops_is_no_failure(sources, tmp_path):
+    main(["ingest", *sources, "--output", str(tmp_path / "documents")])
+    command = [sys.executable, "-m", "clozeworks.cli", "show", tmp_path / "documents"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as shown:
+        assert shown.stdout is not None and shown.stderr is not None
+        shown.stdout.close()
+        assert (shown.stderr.read(), shown.wait()) == (b"", 0)
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_the_program_is_imported_is_one_line():
+    script = (
+        "import sys, importlib.abc, clozeworks.cli.__main__ as program\n"
+        "class Interrupt(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "program.start()"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.count("\n")) == (130, 1)
 
 
 @pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)"])
