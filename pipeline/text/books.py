@@ -25,7 +25,7 @@ FEW_HEADINGS = 2000
 
 # Share of the lines that end a sentence: nearly all if each is a sentence, few if they are wrapped.
 _MOST_ENDS_IN_WRAPPED = 0.6
-_MOST_ENDS_IN_UNEVEN = 0.3
+_MOST_ENDS_IN_UNEVEN = 0.45
 _SHORTEST_WRAPPING = 50
 
 _SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
@@ -89,7 +89,7 @@ def wrap_width(lines: Sequence[str]) -> int:
     if width <= WRAP_WIDTH:
         return width if share_of_ends <= _MOST_ENDS_IN_WRAPPED else 0
     # Some lines of an uneven wrapping, as of two lines joined where a page ends, are very long.
-    is_uneven = median <= WRAP_WIDTH and share_of_ends <= _MOST_ENDS_IN_UNEVEN
+    is_uneven = _MIN_WRAP_WIDTH <= median <= WRAP_WIDTH and share_of_ends <= _MOST_ENDS_IN_UNEVEN
     return median if is_uneven else 0
 
 

@@ -118,6 +118,13 @@ def test_lines_of_uneven_length_are_wrapped_all_the_same() -> None:
     assert not counters.counts["words_left_out_as_headings"]
 
 
+def test_lines_of_which_many_end_a_sentence_are_wrapped_all_the_same() -> None:
+    # 38% of them do: a book of short calls.
+    calls = ["— The old man came from the road to town.", "— The miller spoke of the hill."]
+    paragraphs = paragraphs_of("\n".join([*UNEVEN_LINES, *calls, calls[0], ""] * 20))
+    assert not any(paragraph.startswith("evening, he") for paragraph in paragraphs)
+
+
 def test_parts_of_a_book_are_wrapped_in_their_own_way() -> None:
     sentence = "The wind went on over the grey and empty fields of the north, and it was cold. "
     whole = [(sentence * 4).strip()] * 400
