@@ -16,11 +16,10 @@ from ..manifests import (
     DocumentsManifest,
     InstancesManifest,
     InstancesTokenizer,
-    MixtureGroup,
     StoredHead,
     manifest_fields,
 )
-from ..mixture import plan_mixture
+from ..mixture import plan_mixture, weights_of
 from ..storage import absolute, join
 from ..storage.directory import kept
 from ..storage.shards import SPLITS
@@ -90,8 +89,18 @@ class InstancesStage(Stage):
         """Estimate the tokens of all passes."""
         corpus = read_manifest(self.documents, DocumentsManifest)
         input_bytes = sum(unit.cost for unit in plan.units)
-        text_bytes = input_bytes / STORED_SHARE
-        text_bytes *= _times_read(corpus, plan.setup.mixture, self.config.duplicates)
+        # How often the passes read a document, averaged over the text; validation is read once.
+        weights = weights_of(plan.setup.mixture)
+        characters = 0
+        characters_read = 0.0
+        for shard in corpus.shards:
+            for group in shard.groups:
+                passes = 1.0
+                if shard.split == "train":
+                    passes = self.config.duplicates * weights.get((group.source, group.language), 1)
+                characters += group.characters
+                characters_read += passes * group.characters
+        text_bytes = input_bytes / STORED_SHARE * characters_read / max(characters, 1)
         num_tokens = text_bytes / TEXT_BYTES_PER_TOKEN
         shards = count_of(len(plan.units), "shard")
         return Needs(
@@ -149,20 +158,3 @@ def build(
     stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
     with kept(documents, vocab):
         return run_stage(stage, options, progress)
-
-
-def _times_read(
-    corpus: DocumentsManifest, mixture: Sequence[MixtureGroup], duplicates: int
-) -> float:
-    """Return how often the passes read a document, averaged over the text; those of validation are
-    read once.
-    """
-    weights = {(group.source, group.language): group.weight for group in mixture}
-    characters = sum(group.characters for shard in corpus.shards for group in shard.groups)
-    characters_read = float(characters)
-    for group in corpus.training_groups():
-        passes = duplicates * weights[group.source, group.language]
-        characters_read += group.characters * (passes - 1)
-    if not characters:
-        return duplicates
-    return characters_read / characters

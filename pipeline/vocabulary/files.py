@@ -113,7 +113,10 @@ def read_vocabulary(path: str) -> Vocabulary:
             f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; "
             "it resumes."
         )
-    files = read_files(path) or _read_single_file(path)
+    files = read_files(path)
+    for suffix, usual_name in ((".txt", "vocab.txt"), (".json", "tokenizer.json")):
+        if not files and path.endswith(suffix) and storage.exists(path):
+            files = {usual_name: storage.read_bytes(path)}
     if not files:
         fault = describe_absence(path)
         # Without a fault the directory exists, and `load_vocabulary` says what it lacks.
@@ -135,19 +138,6 @@ def vocabulary_of_instances(directory: str, fingerprint: str) -> Vocabulary:
             "recreate it with `clozeworks build … --overwrite`."
         )
     return vocabulary
-
-
-def _read_single_file(path: str) -> dict[str, bytes]:
-    """Return the content of a vocabulary's file, whatever its name, under its usual name."""
-    if path.endswith(".txt"):
-        usual_name = "vocab.txt"
-    elif path.endswith(".json"):
-        usual_name = "tokenizer.json"
-    else:
-        return {}
-    if not storage.exists(path):
-        return {}
-    return {usual_name: storage.read_bytes(path)}
 
 
 def read_files(directory: str) -> dict[str, bytes]:

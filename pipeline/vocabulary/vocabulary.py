@@ -162,7 +162,8 @@ class Vocabulary:
                 case "byte-level":
                     continues[index] = continues_word(text_of(token))
                 case "▁":
-                    continues[index] = _is_byte(token) or continues_word(token)
+                    is_byte = re.fullmatch("<0x[0-9A-F]{2}>", token) is not None
+                    continues[index] = is_byte or continues_word(token)
                 case prefix:
                     is_longer = len(token) > len(prefix)
                     continues[index] = prefix != "" and is_longer and token.startswith(prefix)
@@ -338,7 +339,3 @@ def spelling_of(tokenizer_json: str) -> Spelling:
     if '"ByteLevel"' in json.dumps([fields["normalizer"], fields["pre_tokenizer"]]):
         return "byte-level"
     return SHOWN_SPACE
-
-
-def _is_byte(token: str) -> bool:
-    return re.fullmatch("<0x[0-9A-F]{2}>", token) is not None
