@@ -45,6 +45,11 @@ COUNTED = {
         "row",
         "{} without a value in a column that is asked for, for example {first}",
     ),
+    "texts_without_sentences": (
+        "text",
+        "the sentences of {} have over 60 words on average, as in {first}: if each line is an item "
+        "of its own, give --documents line (a document each) or --keep-lines",
+    ),
     "tables_of_sentences": (
         "table",
         "the rows of {first} hold hardly more than a sentence each; --documents sentence joins "

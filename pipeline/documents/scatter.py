@@ -35,6 +35,11 @@ from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
 OTHER_LANGUAGES = "documents_in_other_languages"
 """The name of the counter of the documents left out."""
+MOST_MEAN_WORDS = 60
+"""Words a sentence of a text; above, lines are likely items that were joined."""
+# Characters: sentences of so many words are not shorter; shorter texts say too little.
+_LONG_SENTENCE = 2 * MOST_MEAN_WORDS
+_LONG_TEXT = 2000
 SAMPLE_SENTENCES = 20
 SAMPLE_CHARACTERS = 2000
 PART_TEXT_BYTES = 32 << 20
@@ -182,6 +187,11 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)
         return []
+    # A novel has up to 54 words a sentence; lists without marks of ends have no sentences.
+    if raw.source == "text" and num_characters > max(_LONG_SENTENCE * len(sentences), _LONG_TEXT):
+        num_words = sum(sentence.count(" ") + 1 for sentence in sentences)
+        if num_words > MOST_MEAN_WORDS * len(sentences):
+            counters.note("texts_without_sentences", doc_id)
     # Last, because it takes longest; and a text too short to keep is too short to identify.
     if config.keep_language:
         language = identify_language(sentences)

@@ -136,6 +136,22 @@ def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, nam
     assert counters.counts["sentences_with_gaps"] == 0
 
 
+@pytest.mark.parametrize(
+    ("line", "config", "is_noted"),
+    [
+        ("A click on a link opens window", IngestConfig(), True),
+        ("A click on a link opens window", IngestConfig(keep_lines=True), False),
+        ("A click on a link opens a window.", IngestConfig(), False),
+    ],
+)
+def test_a_text_with_an_item_on_each_line_is_noted(tmp_path, line, config, is_noted):
+    (tmp_path / "items.txt").write_text("\n".join("very " * (i % 9) + line for i in range(200)))
+    counters = Counters()
+    (raw,) = read_documents(str(tmp_path / "items.txt"), config, counters)
+    select_sentences(raw, config, counters)
+    assert counters.counts["texts_without_sentences"] == is_noted
+
+
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
 def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
     parts = list(cut_by_size([{"num_bytes": size} for size in sizes], part_bytes))
