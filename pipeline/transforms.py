@@ -43,6 +43,7 @@ class ReadDocuments(ReadParallel):
         config = config or IngestConfig()
         ranges = plan_reading(sources, config, Counters())
         super().__init__(ranges, partial(_read_as_dicts, config=config))
+        self.with_output_types(dict[str, Any])
 
 
 def _read_as_dicts(

@@ -30,11 +30,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from queue import Empty, SimpleQueue
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
@@ -79,6 +80,13 @@ class RunStage(beam.PTransform):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage.name.capitalize())
         self.stage = stage.absolute()
+        self.with_output_types(str)
+
+    def display_data(self) -> dict[str, str]:
+        """Return the paths and options of the stage, for the runner's page of the job."""
+        shown = {"output": self.stage.output, **asdict(cast(Any, self.stage))}
+        shown.update(shown.pop("config", {}))
+        return {name: str(value) for name, value in shown.items()}
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
