@@ -69,34 +69,18 @@ def _weight_files(folder: Path) -> list[Path]:
     """
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    if (folder / SHARDS).is_file():
-        return _shards(folder / SHARDS)
+    index_path = folder / SHARDS
+    if index_path.is_file():
+        index = parse_json(index_path.read_bytes(), _ShardIndex, index_path)
+        # Only what lies beside the index, whatever it says.
+        shards = [folder / Path(name).name for name in sorted(set(index.weight_map.values()))]
+        for shard in shards:
+            if not shard.is_file():
+                raise UserError(f"{shard} is missing, which {SHARDS} names.")
+        return shards
     if (folder / OLD_WEIGHTS).is_file():
         return [folder / OLD_WEIGHTS]
     return []
-
-
-def _shards(index_path: Path) -> list[Path]:
-    index = parse_json(index_path.read_bytes(), _ShardIndex, index_path)
-    shards = []
-    for name in sorted(set(index.weight_map.values())):
-        # Only what lies beside the index, whatever it says.
-        shard = index_path.with_name(Path(name).name)
-        if not shard.is_file():
-            raise UserError(f"{shard} is missing, which {index_path.name} names.")
-        shards.append(shard)
-    return shards
-
-
-def _describe_missing(directory: str, folder: Path) -> str:
-    if folder.exists():
-        return f"{directory} is not a model directory: {CONFIG} is missing."
-    if not HUB_NAME.fullmatch(directory):
-        return f"{directory} does not exist."
-    return (
-        f"{directory} does not exist. If it is a model on the Hugging Face Hub, download it: "
-        f"hf download {directory} --local-dir {directory}"
-    )
 
 
 @dataclass(frozen=True)
@@ -108,8 +92,6 @@ class Checkpoint:
     folder: Path
     """The directory; if it is remote, a local copy."""
     shape: EncoderConfig
-    hf_config: Mapping[str, Any]
-    """All fields of ``config.json``; `shape` has those that decide what is computed."""
 
     @classmethod
     def open(cls, directory: str | Path) -> Self:
@@ -121,7 +103,15 @@ class Checkpoint:
         folder = local_copy(directory)
         path = folder / CONFIG
         if not path.is_file():
-            raise UserError(_describe_missing(str(directory), folder))
+            if folder.exists():
+                raise UserError(f"{directory} is not a model directory: {CONFIG} is missing.")
+            advice = ""
+            if HUB_NAME.fullmatch(str(directory)):
+                advice = (
+                    " If it is a model on the Hugging Face Hub, download it: "
+                    f"hf download {directory} --local-dir {directory}"
+                )
+            raise UserError(f"{directory} does not exist.{advice}")
         fields = parse_json(path.read_bytes(), dict[str, Any], path)
         shape = read_hf(fields, path)
         files = _weight_files(folder)
@@ -132,7 +122,7 @@ class Checkpoint:
             raise UserError(
                 f"{path} describes a larger model than {names} holds; use files of one checkpoint."
             )
-        return cls(str(directory), folder, shape, fields)
+        return cls(str(directory), folder, shape)
 
     @property
     def is_finetuned(self) -> bool:
@@ -193,7 +183,14 @@ class Checkpoint:
             raise UserError(f"{self.name} has no weights: {WEIGHTS} is missing.")
         weights: dict[str, Any] = {}
         for path in files:
-            weights |= _read_weight_file(path)
+            advice = "Use another checkpoint."
+            if path.name == OLD_WEIGHTS:
+                weights |= load_tensors(path, advice)
+                continue
+            try:
+                weights |= load_file(path)
+            except (SafetensorError, OSError, RuntimeError, ValueError):
+                raise UserError(f"{path} is damaged. {advice}") from None
         for name, weight in weights.items():
             # An old file is a pickle, whose values may be anything.
             if not isinstance(weight, Tensor):
@@ -264,16 +261,6 @@ def read_model(directory: str | Path) -> PretrainModel:
     Raises `UserError` if there is none, or it is damaged.
     """
     return Checkpoint.open(directory).pretrain_model()
-
-
-def _read_weight_file(path: Path) -> dict[str, Any]:
-    advice = "Use another checkpoint."
-    if path.name == OLD_WEIGHTS:
-        return load_tensors(path, advice)
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, RuntimeError, ValueError):
-        raise UserError(f"{path} is damaged. {advice}") from None
 
 
 def save_model(

@@ -279,8 +279,10 @@ class PretrainModel(nn.Module, ABC):
         chunks = zip(hidden_MD.split(size), masked_ids_M.split(size), strict=True)
         # Only a chunk's hidden states are kept for the backward pass, not its logits. Nothing in it
         # is random, and a state that is looked at cannot be captured in a CUDA graph.
-        keeps = {"use_reentrant": False, "preserve_rng_state": False}
-        sums = [checkpoint(self._sums_of_chunk, *chunk, **keeps) for chunk in chunks]
+        sums = [
+            checkpoint(self._sums_of_chunk, *chunk, use_reentrant=False, preserve_rng_state=False)
+            for chunk in chunks
+        ]
         losses, num_correct = zip(*sums, strict=True)
         return torch.stack(losses).sum(), torch.stack(num_correct).sum()
 

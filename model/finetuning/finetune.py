@@ -111,7 +111,13 @@ def finetune(
     ):
         if ranks.rank == 0:
             report_oddities(setup)
-        if ranks.from_first(ranks.rank == 0 and not _is_finished(path, runs, setup)):
+        is_left = False
+        if ranks.rank == 0:
+            summary = read_summary(path)
+            tests = setup.splits.test_digest()
+            is_left = summary is None or summary["test_digest"] != tests
+            is_left |= not all((path / run.folder / SUMMARY).exists() for run in runs)
+        if ranks.from_first(is_left):
             if not _train_all(setup, runs, path, ranks, progress, stop or StopRequest()):
                 return cast(FinetuneSummary, {"status": "interrupted"})
             for updater in setup.updaters:
@@ -139,16 +145,6 @@ def _runs(task: Task, config: FinetuneConfig) -> list[Hyperparameters]:
         )
         runs.append(run)
     return runs
-
-
-def _is_finished(path: Path, runs: Sequence[Hyperparameters], setup: FinetuneSetup) -> bool:
-    """Return whether there are these runs, the summary of all, and predictions for these test
-    files.
-    """
-    summary = read_summary(path)
-    if summary is None or summary["test_digest"] != setup.splits.test_digest():
-        return False
-    return all((path / run.folder / SUMMARY).exists() for run in runs)
 
 
 def _train_all(

@@ -340,13 +340,22 @@ class FinetuneWork(Work):
         self.clock.start_interval()
 
     def evaluate(self) -> None:
-        """Measure the model on dev if that is due."""
-        if not self._is_evaluated:
+        """Measure the model on dev if that is due, and copy the weights if they are the best."""
+        # The first rank measures, and the others wait at their next sum.
+        if not self._is_evaluated or self.ranks.rank > 0:
             return
         with self.clock.evaluating():
-            # The first rank measures, and the others wait at their next sum.
-            if self.ranks.rank == 0:
-                self._keep_best(self.measure())
+            scores = self.measure()
+            if self.log:
+                self.log.add_columns(scores)
+                self.log.metrics(self.step, "dev", scores)
+            state = self.state
+            score = next(iter(scores.values()))
+            if state.best_score is None or score >= state.best_score:
+                state.best_score = score
+                state.best_step = self.step
+                weights = self.model.state_dict()
+                self.best_weights = {name: weight.cpu().clone() for name, weight in weights.items()}
 
     def measure(self) -> Scores:
         """Return the scores on dev of the model as it is now; the first chooses."""
@@ -364,19 +373,6 @@ class FinetuneWork(Work):
             scores |= prefixed(prefix, measured)
         self.scores = scores
         return scores
-
-    def _keep_best(self, scores: Scores) -> None:
-        """Log scores, and copy the weights if they are the best so far."""
-        if self.log:
-            self.log.add_columns(scores)
-            self.log.metrics(self.step, "dev", scores)
-        state = self.state
-        score = next(iter(scores.values()))
-        if state.best_score is None or score >= state.best_score:
-            state.best_score = score
-            state.best_step = self.step
-            weights = self.model.state_dict()
-            self.best_weights = {name: weight.cpu().clone() for name, weight in weights.items()}
 
     def save(self, *, stops: bool) -> None:
         """Write a checkpoint every so many minutes, and where the training stops."""

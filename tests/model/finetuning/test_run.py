@@ -27,7 +27,7 @@ from clozeworks.model.tasks.splits import TaskSplits
 from clozeworks.model.tasks.task import TaskModel
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training.ranks import Ranks
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from safetensors.torch import load_file
 
 from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS
@@ -389,7 +389,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(checkpoint, monkeypatch, e
         raise error
 
     monkeypatch.setattr(work.model, "forward", full)
-    with pytest.raises(UserError, match="lower `micro_batch_size`"):
+    with pytest.raises(RunError, match="lower `micro_batch_size`"):
         work.train()
 
 
