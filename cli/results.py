@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..pipeline.wording import in_words
+from ..pipeline.wording import in_words, without_formula
 from .output import is_detail, make_console
 
 if TYPE_CHECKING:
@@ -53,9 +53,8 @@ def _print_csv(lines: "list[ResultLine]") -> None:
     writer.writeheader()
     for record in records:
         for name, value in record.items():
-            # Which a spreadsheet would take for a formula.
-            if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
-                record[name] = f"'{value}"
+            if isinstance(value, str):
+                record[name] = without_formula(value)
         writer.writerow(record)
 
 

@@ -69,20 +69,26 @@ def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
     help="Write files in the form that the task's server or script takes (for GLUE, CoLA.tsv and "
     "so on) to the folder --output.",
 )
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    help="Write these columns of DATA and of the prediction alone, such as id,label.",
+)
 @device_option
 def predict(
-    model: str, data: str, output: str, official: bool, device: str
+    model: str, data: str, output: str, official: bool, columns: str | None, device: str
 ) -> CommandSummary | None:
     """Predict with the fine-tuned model in DIR: the text, its answer and probabilities for each
     example in DATA.
 
     DATA is a file in the format that the model was trained on (labels are not needed), or plain
     text with one example per line, even if it is empty (.txt, or - for standard input), and a tab
-    between the texts of a pair.
+    between the texts of a pair. The column id of a table is kept; .jsonl and .json keep all others
+    too, except those with the name of a part of the prediction.
     """
     from ..model.finetuning.predict import predict as run_predict
 
-    num_predicted = run_predict(model, data, output, device, official=official)
+    num_predicted = run_predict(model, data, output, device, official=official, columns=columns)
     if output == "-":
         return None  # a summary would follow the predictions
     return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])

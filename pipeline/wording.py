@@ -19,3 +19,14 @@ def with_commas(value: object) -> object:
     if type(value) is int:  # not `isinstance`, because a boolean is an int too
         return f"{value:,}"
     return value
+
+
+def without_formula(text: str) -> str:
+    """Return text for a CSV that a spreadsheet will not take for a formula.
+
+    >>> without_formula("=1+1")
+    "'=1+1"
+    """
+    if text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{text}"
+    return text

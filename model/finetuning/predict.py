@@ -7,18 +7,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
-from itertools import chain, islice, starmap
+from itertools import chain, islice, repeat, starmap
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
+from ...pipeline.wording import without_formula
 from ..copies import local_copy
 from ..tasks.batches import num_cut
+from ..tasks.classify import Classification
 from ..tasks.conll import has_columns
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import split_of
-from ..tasks.tables import check_file, open_text, text_lines
+from ..tasks.tables import check_file, is_hub, listed, open_text, read_rows, shown, text_lines
 from ..tasks.task import Answer, ExampleT, Task, report_cut
 from ..training.device import find_device
 from .model import Finetuned, infer, load_finetuned
@@ -34,6 +36,7 @@ def predict(
     device: str = "auto",
     *,
     official: bool = False,
+    columns: str | None = None,
     task: Task | None = None,
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
@@ -41,9 +44,11 @@ def predict(
     `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     text, its answer and the probability of each class, or the score: tab-separated with a header
-    line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
-    `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
-    was given an object. Raises `UserError` for bad input, and then writes nothing.
+    line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. The ``id``
+    of a table is kept, in JSON all columns whose names no prediction has; `columns`, such as
+    ``id,label``, names the only ones to write, of the table and of the prediction. With `official`,
+    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
+    an object. Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -62,8 +67,53 @@ def predict(
     answered = _answered(finetuned, _examples(task, data), _name(data))
     if official:
         return _write_official(task, list(answered), data, str(output))
+    predictions = _with_columns(
+        starmap(task.prediction, answered),
+        _rows(task, Path(data)),
+        columns.split(",") if columns else [],
+        has_all=suffix in (".json", ".jsonl"),
+    )
     with _open_output(str(output)) as file:
-        return write_answers(file, starmap(task.prediction, answered), suffix)
+        return write_answers(file, predictions, suffix)
+
+
+def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the values by column of each example's row; nothing in them if the file is no table."""
+    if not is_hub(path) and path.suffix.lower() not in task.tables:
+        return repeat({})
+    headerless: Sequence[str] = ()
+    if isinstance(task, Classification) and task.glue:
+        headerless = task.glue.headerless
+    return (row.values for row in read_rows(path, headerless))
+
+
+def _with_columns(
+    predictions: Iterable[Answer],
+    rows: Iterable[dict[str, Any]],
+    columns: Sequence[str],
+    has_all: bool,
+) -> Iterator[Answer]:
+    """Yield predictions with the columns of their rows that are kept: all, or the ``id``; of the
+    row, the classes' probabilities and the prediction only `columns`, if any are named.
+    """
+    keeps_id: bool | None = None  # as the first row has it, so that a table stays one
+    for prediction, row in zip(predictions, rows, strict=False):
+        # pandas writes gaps as NaN, which is not JSON.
+        values = {name: None if value != value else value for name, value in row.items()}
+        if keeps_id is None:
+            keeps_id = "id" in values
+        if columns:
+            named = values | prediction.get("probabilities", {}) | prediction
+            for column in columns:
+                if column not in named:
+                    raise UserError(f"There is no column {shown(column)}, only {listed(named)}.")
+            yield {column: named[column] for column in columns}
+        elif has_all:
+            yield values | prediction
+        elif keeps_id:
+            yield {"id": values.get("id")} | prediction
+        else:
+            yield prediction
 
 
 def _write_official(
@@ -173,18 +223,18 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
     return their number.
     """
     if suffix == ".json":
-        listed = list(answers)
-        json.dump(listed, file, ensure_ascii=False, indent=1)
+        answers = list(answers)
+        json.dump(answers, file, ensure_ascii=False, indent=1, default=str)
         file.write("\n")
-        return len(listed)
+        return len(answers)
     if suffix == ".jsonl":
         num_answers = 0
         for answer in answers:
             num_answers += 1
-            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            file.write(json.dumps(answer, ensure_ascii=False, default=str) + "\n")
         return num_answers
     if suffix == ".csv":
-        return _write_table(csv.writer(file, lineterminator="\n").writerow, answers, _cell)
+        return _write_table(csv.writer(file, lineterminator="\n").writerow, answers, _csv_cell)
     # TSV is unquoted, as `finetune` reads it.
     writer = csv.writer(
         file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
@@ -219,8 +269,12 @@ def _cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, default=str)
     return value
+
+
+def _csv_cell(value: object) -> object:
+    return without_formula(value) if isinstance(value, str) else _cell(value)
 
 
 def _tsv_cell(value: object) -> object:

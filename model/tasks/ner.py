@@ -27,7 +27,7 @@ from ..encoders.config import EncoderConfig
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
-from .conll import ANY_TAGS, ENTITY_TAGS, WORD_TAGS, TagForm, read_conll
+from .conll import ANY_TAGS, ENTITY_TAGS, TABLES, WORD_TAGS, TagForm, read_conll
 from .metrics import label_report
 from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
@@ -56,6 +56,7 @@ class WordTagging(Task[SentenceExample]):
 
     form: ClassVar[TagForm]
     suffixes = ()
+    tables = TABLES
     pipeline = "token-classification"
     labels: tuple[str, ...]
     """The classes of a word, in order."""

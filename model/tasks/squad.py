@@ -91,6 +91,7 @@ class Squad(Task[Question]):
     tau: float = 0.0
     """For 2.0: the margin by which an answer must outscore "no answer" (section 4.3)."""
     suffixes = (".json", *TABLES)
+    tables = TABLES
     pipeline = "question-answering"
     cut = "questions", "max_question_length"
     tuned_settings = ("tau",)

@@ -1,6 +1,7 @@
 """Read tables of examples: TSV as in GLUE, CSV, JSON Lines, Parquet, and data sets of the Hub."""
 
 import csv
+import json
 import math
 import re
 import shlex
@@ -24,6 +25,7 @@ from ..notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
+_JSON_NAN = re.compile(r"[:,\[]\s*NaN\b")
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -59,8 +61,8 @@ class TableRow(NamedTuple):
     def label(self, column: str) -> str:
         """Return the label in `column` as `class_name` writes it."""
         value = self.value(column)
-        is_nan = isinstance(value, float) and math.isnan(value)  # how pandas writes a gap
-        if value is None or not str(value).strip() or is_nan:
+        # pandas writes a gap as NaN.
+        if value is None or str(value).strip().lower() in ("", "nan"):
             raise UnusableRowError(
                 f"{self.where}: the label in {column} is empty.", "without a label"
             )
@@ -348,6 +350,8 @@ def _json_rows(path: Path) -> Iterator[TableRow]:
             if not line.strip():
                 continue
             try:
+                if _JSON_NAN.search(line):  # by pandas or Python, for what is missing
+                    line = json.dumps(json.loads(line, parse_constant=lambda _: None))
                 values = msgspec.json.decode(line)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{where} is not valid JSON: {describe_fault(error)}.") from None

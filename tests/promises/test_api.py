@@ -79,7 +79,7 @@ MODEL = {
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
     ),
     "make_task": "name, data, **options",
-    "predict": "directory, data, output, device='auto', *, official=False, task=None",
+    "predict": "directory, data, output, device='auto', *, official=False, columns=None, task=None",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
     "read_model": "directory",
 }

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from typing import Any
 
 import pytest
 from clozeworks.cli.evaluate import evaluate
@@ -90,6 +91,41 @@ def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
             "p(label)": "0.25",
             text: "1",
         }
+
+
+def test_predictions_keep_the_columns_of_their_rows(trained, tmp_path):
+    rows = [
+        {"id": f"r{i}", "sentence": text, "n": i, "label": 0}
+        for i, (text, _) in enumerate(sentences(3, 4))
+    ]
+    data = tmp_path / "new.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def written(name: str, columns: str | None = None) -> list[dict[str, Any]]:
+        predict(trained[0], data, tmp_path / name, "cpu", columns=columns)
+        text = (tmp_path / name).read_text()
+        if name.endswith(".csv"):
+            return list(csv.DictReader(io.StringIO(text)))
+        return [json.loads(line) for line in text.splitlines()]
+
+    kept = written("out.jsonl")
+    assert [(row["id"], row["n"]) for row in kept] == [("r0", 0), ("r1", 1), ("r2", 2)]
+    assert all(row["label"] in ("negative", "positive") for row in kept)
+    assert list(written("out.csv")[0]) == ["id", "text", "label", "negative", "positive"]
+    alone = written("out.csv", "id,label")
+    assert [list(row.values()) for row in alone] == [[row["id"], row["label"]] for row in kept]
+    assert list(written("out.csv", "n,positive")[0]) == ["n", "positive"]
+    with pytest.raises(UserError, match="There is no column 'day', only id, sentence, n, label"):
+        written("none.csv", "id,day")
+    assert not (tmp_path / "none.csv").exists()
+
+
+def test_a_csv_of_predictions_has_no_formulas(trained, tmp_path):
+    (tmp_path / "new.txt").write_text('=HYPERLINK("http://x")\n-good\n')
+    predict(trained[0], tmp_path / "new.txt", tmp_path / "out.csv", "cpu")
+    content = (tmp_path / "out.csv").read_text()
+    texts = [row["text"] for row in csv.DictReader(io.StringIO(content))]
+    assert texts == ['\'=HYPERLINK("http://x")', "'-good"]
 
 
 def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_official_form(

@@ -197,9 +197,20 @@ def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
 
 
 def test_scores_must_be_finite_numbers(tmp_path):
-    path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,4.5\na,b,nan\n")
-    with pytest.raises(UserError, match="line 3: the score in score is 'nan', not a number"):
+    path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,4.5\na,b,inf\n")
+    with pytest.raises(UserError, match="line 3: the score in score is 'inf', not a number"):
         read("stsb", path)
+
+
+def test_nan_is_a_missing_label_however_it_is_written(tmp_path, capsys):
+    labels = ("1.0", "NaN", "0", "1", "0")
+    lines = "".join(f'{{"text": "NaN: b", "label": {label}}}\n' for label in labels)
+    path = write(tmp_path / "a.jsonl", lines)
+    assert classify(path).labels == ("0", "1")
+    path = write(tmp_path / "a.csv", "text,label\na,x\nb,nan\nc,y\nd,NaN\n")
+    task, examples = read_classify([path], TaskOptions())
+    assert (task.labels, [example.text for example in examples]) == (("x", "y"), ["a", "c"])
+    assert "Left out 2 of 4 rows (without a label)" in capsys.readouterr().err
 
 
 def classify(path: Path, **options):
