@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -146,6 +147,8 @@ def _write_report(path: str, directory: str, measured: "Audit") -> None:
     manifest = read_manifest(directory, InstancesManifest)
     vocabulary = read_vocabulary(directory)
     rows = read_instances(shards_of_split(directory, manifest, "train"), vocabulary)
-    page = render_report(directory, measured, list(islice(rows, NUM_EXAMPLES)))
+    # Without the path, which is this machine's: a page is sent to others.
+    name = PurePath(directory).name
+    page = render_report(name, measured, list(islice(rows, NUM_EXAMPLES)))
     with write_file(path) as file:
-        file.write(page.encode())
+        file.write(with_flags(page).encode())

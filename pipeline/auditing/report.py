@@ -75,6 +75,7 @@ def _histograms(histograms: dict[str, list[int]]) -> str:
         # The first is filled, the second an outline, so that equal ones are both seen.
         fill = colour == "a"
         axes.stairs(shares, edges, label=name, color=COLOURS[colour], fill=fill, alpha=0.7, lw=1.8)
+    axes.set_ylabel("share of all")
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.1%}")
     axes.set_xlim(left=0)
     if len(histograms) > 1:
