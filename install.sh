@@ -74,6 +74,8 @@ install_torch() {
     fi
 }
 
+# Of setuptools, too, which builds the package on its own.
+export PIP_CONSTRAINT=$PWD/constraints.txt PIP_BUILD_CONSTRAINT=$PWD/constraints.txt UV_BUILD_CONSTRAINT=$PWD/constraints.txt
 UV=$(command -v uv || true)
 [ -x .venv/bin/python ] || make_environment
 installer=pip

@@ -33,26 +33,29 @@ from .progress import training_progress
     "--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON."
 )
 def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
-    """Print the most likely tokens for each [MASK] in TEXT (- for standard input), according to the
-    model in RUN.
+    """Print the most likely tokens for each [MASK] in TEXT, or in each line of standard input (-),
+    according to the model in RUN.
     """
+    texts = [text]
     if text == "-":
-        text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
+        lines = sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()
+        texts = [line for line in lines if line.strip()]
     # Imported late, as in all commands: torch would make `clozeworks --help` take seconds.
-    from ..model.pretraining.fill import fill as run_fill
+    from ..model.pretraining.fill import fill_all
 
-    masks = run_fill(run, text, top)
-    if as_json:
-        guesses_by_mask = [[guess._asdict() for guess in guesses] for guesses in masks]
-        click.echo(json.dumps(guesses_by_mask, indent=2))
-        return None
-    rows = [("text", text)]
-    for number, guesses in enumerate(masks, 1):
-        # A line each, the token last: it may be a comma itself.
-        shown = [f"{guess.probability:6.1%}  {guess.token}" for guess in guesses]
-        name = "[MASK]" if len(masks) == 1 else f"[MASK] {number}"
-        rows.append((name, "\n".join(shown)))
-    return CommandSummary("fill", run, rows)
+    rows = []
+    for line, masks in zip(texts, fill_all(run, texts, top), strict=True):
+        if as_json:
+            guesses_by_mask = [[guess._asdict() for guess in guesses] for guesses in masks]
+            click.echo(json.dumps(guesses_by_mask, indent=None if text == "-" else 2))
+            continue
+        rows.append(("text", line))
+        for number, guesses in enumerate(masks, 1):
+            # A line each, the token last: it may be a comma itself.
+            shown = [f"{guess.probability:6.1%}  {guess.token}" for guess in guesses]
+            name = "[MASK]" if len(masks) == 1 else f"[MASK] {number}"
+            rows.append((name, "\n".join(shown)))
+    return None if as_json else CommandSummary("fill", run, rows)
 
 
 @click.command()

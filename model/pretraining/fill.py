@@ -3,6 +3,7 @@
 Shapes: M masks, V tokens in the vocabulary.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,9 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.any_tokenizer import panics_reported
-from ...pipeline.vocabulary.vocabulary import MASK
+from ...pipeline.vocabulary.vocabulary import MASK, Vocabulary
 from ..checkpoint import Checkpoint
+from ..encoders.heads import PretrainModel
 
 
 class Guess(NamedTuple):
@@ -27,6 +29,11 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     Raises `UserError` without a model, a vocabulary or a mask, and for a text longer than the model
     reads.
     """
+    return next(fill_all(run, [text], top))
+
+
+def fill_all(run: str | Path, texts: Iterable[str], top: int = 5) -> Iterator[list[list[Guess]]]:
+    """Yield what `fill` returns for each text; the model is read once."""
     checkpoint = Checkpoint.open(run)
     if checkpoint.is_finetuned:
         raise UserError(
@@ -34,6 +41,13 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         )
     model = checkpoint.pretrain_model().eval()
     vocabulary = checkpoint.vocabulary()
+    for text in texts:
+        yield _fill_one(model, vocabulary, text, top)
+
+
+def _fill_one(
+    model: PretrainModel, vocabulary: Vocabulary, text: str, top: int
+) -> list[list[Guess]]:
     with panics_reported():
         # Whatever the model calls its mask.
         encoding = vocabulary.tokenizer().encode(text.replace(MASK, vocabulary.specials.mask))

@@ -1,11 +1,14 @@
 """The encoder in examples/model: small, its own, and of use."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from click.testing import CliRunner
+from clozeworks.cli.main import commands
 from clozeworks.model.pretraining.fill import fill
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +20,13 @@ def test_it_is_small_and_the_one_that_was_measured():
     assert sum(path.stat().st_size for path in MODEL.iterdir()) < 12_000_000
     digest = hashlib.sha256((MODEL / "model.safetensors").read_bytes()).hexdigest()
     assert digest in RESULTS.read_text(encoding="utf-8")
+
+
+def test_lines_of_standard_input_are_filled():
+    lines = "The dogs [MASK] barking.\n\nShe gave him a cup of [MASK].\n"
+    command = ["fill", str(MODEL), "-", "--json", "--top", "1"]
+    printed = CliRunner().invoke(commands, command, input=lines).stdout.splitlines()
+    assert [json.loads(line)[0][0]["token"] for line in printed] == ["were", "tea"]
 
 
 @pytest.mark.parametrize(
