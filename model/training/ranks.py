@@ -1,7 +1,10 @@
 """Join the processes that train together, one per GPU, as torchrun starts them."""
 
 import os
+import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import timedelta
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.rendezvous import rendezvous
 
 from ...pipeline.errors import RunError, UserError
 from .device import UNTESTED, find_device
@@ -21,6 +25,8 @@ SHARED = (
     "Run the same command on all machines, on directories that all of them share; a remote "
     "`output` works only with one torchrun on one machine."
 )
+MEETING = timedelta(minutes=10)
+TELL_AFTER_S = 10.0
 TIMEOUT = timedelta(hours=2)
 """How long ranks wait for the first one, which alone predicts the test files."""
 
@@ -132,11 +138,38 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     # NCCL gathers objects through the current GPU, which is GPU 0 in every process by default.
     is_gpu = device.type == "cuda"
     with torch.cuda.device(device) if is_gpu else nullcontext():
-        dist.init_process_group("nccl" if is_gpu else "gloo", timeout=TIMEOUT)
+        _meet("nccl" if is_gpu else "gloo", num_ranks)
         try:
             yield Ranks(dist.get_rank(), num_ranks, device)
         finally:
             dist.destroy_process_group()
+
+
+def _meet(backend: str, num_ranks: int) -> None:
+    """Wait until all ranks are there; raise `RunError` if they are not within `MEETING`."""
+    address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    waited_for = f"{num_ranks} processes to meet at {address}"
+    line = f"Rank {os.environ.get('RANK')} is waiting for {waited_for}."
+    timer = threading.Timer(TELL_AFTER_S, lambda: print(line, file=sys.stderr))
+    timer.daemon = True
+    timer.start()
+    # Python's handlers of signals would run only once the ranks have met.
+    handlers: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handlers[number] = signal.signal(number, signal.SIG_DFL)
+    try:
+        store, rank, _ = next(rendezvous("env://", timeout=MEETING))
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=num_ranks, timeout=TIMEOUT
+        )
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RunError(f"Waited in vain for {waited_for} ({reason}).") from None
+    finally:
+        timer.cancel()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 class GradientSum:
