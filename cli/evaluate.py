@@ -41,7 +41,8 @@ def evaluate(
 
     A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
     JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first
-    has the higher pseudo-log-likelihood, with its 95% interval.
+    has the higher pseudo-log-likelihood, with its 95% interval; beside it is BabyLM's, which masks
+    each token alone, and counts a tie as right. Means are over the paradigms (UID, or files).
     """
     from ..pipeline import storage
 
@@ -124,5 +125,8 @@ def _accuracies(name: str, value: dict[str, Any]) -> list[tuple[str, str]]:
     """Return a row for the accuracy on pairs, or on those of each kind."""
     if "accuracy" not in value:
         return [row for kind, its in value.items() for row in _accuracies(f"… {kind}", its)]
-    interval = f"{value['low']:.1%} to {value['high']:.1%}"
-    return [(in_words(name), f"{value['accuracy']:.1%} ({interval}), {value['pairs']:,} pairs")]
+    low, high = 100 * value["low"], 100 * value["high"]
+    shown = f"{value['accuracy']:.1%} ({low:.1f} to {high:.1f}), alone {value['token_alone']:.1%}"
+    if value["ties"]:
+        shown += f" ({value['ties']:,} ties)"
+    return [(in_words(name), f"{shown}, {value['pairs']:,} pairs")]

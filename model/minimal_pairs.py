@@ -12,6 +12,8 @@ the same word to its right are masked too (PLL-word-l2r, arXiv 2305.10588):
                 [CLS] the sou [M]   [M]  [SEP]      -> ##ven
                 [CLS] the sou ##ven [M]  [SEP]      -> ##ir
 
+BabyLM's evaluation masks each token alone, which is reported beside it (``token_alone``).
+
 A left-to-right encoder needs a single row: a token's probability given those before it.
 
 Shapes: R rows, L tokens of a row, V tokens in the vocabulary.
@@ -20,6 +22,7 @@ Shapes: R rows, L tokens of a row, V tokens in the vocabulary.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +38,8 @@ from .training.device import find_device
 COLUMNS = ("sentence_good", "sentence_bad")
 GROUPS = ("field", "linguistics_term", "phenomenon")
 """Columns by which accuracy is reported, where a file has them; BLiMP has the first two."""
+PARADIGM = "UID"
+"""BLiMP's column; without it each file is a paradigm."""
 SENTENCES_AT_ONCE = 1000
 TOKENS_AT_ONCE = (2048, 65536)
 """On a CPU, and on a GPU."""
@@ -47,7 +52,8 @@ def evaluate_minimal_pairs(
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return the `accuracy` over ``all`` pairs, and for each column of `GROUPS` in the data that of
-    each of its values.
+    each of its values; and the means over the paradigms, ``mean_accuracy`` and
+    ``mean_token_alone``.
 
     `data` is a table with the columns `COLUMNS`, or a folder of JSON Lines. `progress` is called
     with the number of sentences scored and that of all. Raises `UserError` if a column is missing,
@@ -58,30 +64,49 @@ def evaluate_minimal_pairs(
         raise UserError(f"{data} has no pairs.")
     scorer = SentenceScorer(run, device)
     sentences = [sentence for good, bad, _ in pairs for sentence in (good, bad)]
-    scores = np.zeros(len(sentences))
+    scores_2N = np.zeros((2, len(sentences)))
     for first in range(0, len(sentences), SENTENCES_AT_ONCE):
         some = sentences[first : first + SENTENCES_AT_ONCE]
-        scores[first : first + len(some)] = scorer.scores(some)
+        scores_2N[:, first : first + len(some)] = scorer.scores(some)
         if progress:
             progress(first + len(some), len(sentences))
-    is_right_N = (scores[::2] > scores[1::2]).tolist()
-    by_group: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for (_, _, groups), is_right in zip(pairs, is_right_N, strict=True):
+    by_group: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, (_, _, groups) in enumerate(pairs):
         for column, value in groups.items():
-            by_group[column][value].append(is_right)
-    measured: dict[str, Any] = {"all": accuracy(is_right_N)}
-    for column, answers in by_group.items():
-        measured[column] = {value: accuracy(answers[value]) for value in sorted(answers)}
+            by_group[column][value].append(number)
+    differences_2N = scores_2N[:, ::2] - scores_2N[:, 1::2]
+    measured: dict[str, Any] = {"all": accuracy(differences_2N)}
+    for column, numbers in by_group.items():
+        measured[column] = {
+            value: accuracy(differences_2N[:, numbers[value]]) for value in sorted(numbers)
+        }
+    # As BabyLM's evaluation has it: each paradigm counts as much as any other.
+    paradigms = list(measured.pop(PARADIGM).values())
+    measured["paradigms"] = len(paradigms)
+    for name in ("accuracy", "token_alone"):
+        measured[f"mean_{name}"] = fmean(paradigm[name] for paradigm in paradigms)
     return measured
 
 
-def accuracy(is_right: Sequence[bool]) -> dict[str, float]:
+def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
     """Return the number of ``pairs``, the share in which the acceptable sentence has the higher
-    score, and the ends of its 95% interval (Wilson's), ``low`` and ``high``.
+    score, the ends of its 95% interval (Wilson's), ``low`` and ``high``; and as BabyLM's evaluation
+    has it: the share with each token masked alone, ``token_alone``, ``ties`` being right.
+
+    `differences_2N` is the acceptable sentence's score less the other's: with each token masked
+    alone, and with those to its right in its word.
     """
-    num_right, num_pairs = sum(is_right), len(is_right)
+    token_alone_N, whole_word_N = differences_2N
+    num_right, num_pairs = int((whole_word_N > 0).sum()), len(whole_word_N)
     low, high = share_interval(num_right, num_pairs)
-    return {"pairs": num_pairs, "accuracy": num_right / num_pairs, "low": low, "high": high}
+    return {
+        "pairs": num_pairs,
+        "accuracy": num_right / num_pairs,
+        "low": low,
+        "high": high,
+        "token_alone": float((token_alone_N >= 0).mean()),
+        "ties": int((token_alone_N == 0).sum()),
+    }
 
 
 def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -103,10 +128,16 @@ def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, s
                         "model that is fine-tuned."
                     )
             good, bad = map(row.text, COLUMNS)
-            yield good, bad, {name: row.text(name) for name in GROUPS if row.values.get(name)}
+            groups = {name: row.text(name) for name in GROUPS if row.values.get(name)}
+            if "field" in groups:  # one field of BLiMP is written in two ways
+                groups["field"] = groups["field"].replace("/", "_")
+            groups[PARADIGM] = str(row.values.get(PARADIGM) or file.stem)
+            yield good, bad, groups
 
 
 class _MaskedRow(NamedTuple):
+    kind: int
+    """0 if the token is masked alone, 1 with those to its right in its word."""
     sentence: int
     ids_L: np.ndarray
     position: int
@@ -130,8 +161,9 @@ class SentenceScorer:
         self._mask_id = vocabulary.mask_id
 
     def scores(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (N,); 0 for a
-        sentence without tokens.
+        """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with
+        each token masked alone, and with those to its right in its word; 0 for a sentence without
+        tokens.
 
         Raises `UserError` for a sentence that is longer than the model reads.
         """
@@ -141,14 +173,14 @@ class SentenceScorer:
         for row in self._rows(sentences):
             equal_rows = rows_by_length[len(row.ids_L)].setdefault(row.ids_L.tobytes(), [])
             equal_rows.append(row)
-        scores_N = np.zeros(len(sentences))
+        scores_2N = np.zeros((2, len(sentences)))
         most_tokens = TOKENS_AT_ONCE[self._device.type == "cuda"]
         for length, groups_by_ids in rows_by_length.items():
             groups = list(groups_by_ids.values())
             rows_at_once = max(1, most_tokens // length)
             for first in range(0, len(groups), rows_at_once):
-                self._add_scores(groups[first : first + rows_at_once], scores_N)
-        return scores_N
+                self._add_scores(groups[first : first + rows_at_once], scores_2N)
+        return scores_2N
 
     def _rows(self, sentences: Sequence[str]) -> Iterator[_MaskedRow]:
         limit = self._model.config.num_positions
@@ -163,21 +195,22 @@ class SentenceScorer:
             for position, word in enumerate(words):
                 if word is None:  # a special token
                     continue
-                row_L = ids_L
-                if not self._model.config.is_decoder:
+                word_end = position
+                while words[word_end] == word:
+                    word_end += 1
+                for kind, end in enumerate((position + 1, word_end)):
                     row_L = ids_L.copy()
-                    end = position
-                    while words[end] == word:
-                        end += 1
-                    row_L[position:end] = self._mask_id
-                yield _MaskedRow(sentence, row_L, position, int(ids_L[position]))
+                    if not self._model.config.is_decoder:
+                        row_L[position:end] = self._mask_id
+                    yield _MaskedRow(kind, sentence, row_L, position, int(ids_L[position]))
 
     @torch.inference_mode()
-    def _add_scores(self, groups: Sequence[list[_MaskedRow]], scores_N: np.ndarray) -> None:
+    def _add_scores(self, groups: Sequence[list[_MaskedRow]], scores_2N: np.ndarray) -> None:
         """Add the tokens' log-probabilities, for groups of equal rows of one length, to the scores
         of their sentences.
         """
         ids_RL = torch.from_numpy(np.stack([group[0].ids_L for group in groups]))
+        kinds: list[int] = []
         sentences: list[int] = []
         index: list[int] = []
         token_ids: list[int] = []
@@ -185,6 +218,7 @@ class SentenceScorer:
             for row in group:
                 # A left-to-right model predicts a token from the one before.
                 position = row.position - int(self._model.config.is_decoder)
+                kinds.append(row.kind)
                 sentences.append(row.sentence)
                 index.append(number * ids_RL.shape[1] + position)
                 token_ids.append(row.token_id)
@@ -192,4 +226,4 @@ class SentenceScorer:
         logits_MV = self._model.mlm_logits(hidden_RLD, torch.tensor(index, device=self._device))
         token_ids_M1 = torch.tensor(token_ids, device=self._device)[:, None]
         chosen_M1 = logits_MV.float().log_softmax(-1).gather(1, token_ids_M1)
-        np.add.at(scores_N, sentences, chosen_M1.squeeze(1).cpu().numpy())
+        np.add.at(scores_2N, (kinds, sentences), chosen_M1.squeeze(1).cpu().numpy())

@@ -39,8 +39,8 @@ def speller(tmp_path_factory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("speller") / "model", words)
 
 
-def loop_over_tokens(run: Path, sentence: str) -> float:
-    """Return the PLL-word-l2r of a sentence, a forward pass a token."""
+def loop_over_tokens(run: Path, sentence: str, whole_words: bool) -> float:
+    """Return the PLL (of `whole_words`, PLL-word-l2r) of a sentence, a forward pass a token."""
     model = BertForMaskedLM.from_pretrained(run).eval()
     tokenizer = Tokenizer.from_file(str(run / "tokenizer.json"))
     encoding = tokenizer.encode(sentence)
@@ -52,7 +52,7 @@ def loop_over_tokens(run: Path, sentence: str) -> float:
         ids = torch.tensor([encoding.ids])
         ids[0, position] = mask
         for later in range(position + 1, len(encoding.ids)):
-            if not encoding.tokens[later].startswith("##"):
+            if not whole_words or not encoding.tokens[later].startswith("##"):
                 break
             ids[0, later] = mask
         with torch.no_grad():
@@ -62,7 +62,11 @@ def loop_over_tokens(run: Path, sentence: str) -> float:
 
 def test_scores_are_those_of_a_plain_loop(run):
     assert "##s" in Tokenizer.from_file(str(run / "tokenizer.json")).encode("films").tokens
-    wanted = [loop_over_tokens(run, sentence) for sentence in SENTENCES]
+    wanted = [
+        [loop_over_tokens(run, sentence, whole_words) for sentence in SENTENCES]
+        for whole_words in (False, True)
+    ]
+    assert wanted[0][1] != wanted[1][1]  # "films" is two tokens
     np.testing.assert_allclose(SentenceScorer(run, "cpu").scores(SENTENCES), wanted, atol=1e-4)
 
 
@@ -70,13 +74,13 @@ def test_a_score_depends_on_neither_batch_nor_order(run, monkeypatch):
     scorer = SentenceScorer(run, "cpu")
     together = scorer.scores(SENTENCES)
     monkeypatch.setattr("clozeworks.model.minimal_pairs.TOKENS_AT_ONCE", (1, 1))
-    np.testing.assert_allclose(scorer.scores(SENTENCES[::-1])[::-1], together, atol=1e-5)
+    np.testing.assert_allclose(scorer.scores(SENTENCES[::-1])[:, ::-1], together, atol=1e-5)
 
 
 def test_a_mask_in_a_sentence_is_text_and_an_empty_one_scores_0(run):
     scorer = SentenceScorer(run, "cpu")
-    assert scorer.scores(["the [MASK]"]) != scorer.scores(["the film"])
-    assert scorer.scores([""]) == [0.0]
+    assert (scorer.scores(["the [MASK]"]) != scorer.scores(["the film"])).all()
+    assert (scorer.scores([""]) == 0.0).all()
 
 
 def test_a_sentence_that_is_too_long_is_refused(run):
@@ -87,12 +91,17 @@ def test_a_sentence_that_is_too_long_is_refused(run):
 def test_accuracy_is_that_of_the_scores_by_group(speller, monkeypatch):
     pairs = list(read_minimal_pairs(SAMPLE))
     scorer = SentenceScorer(speller, "cpu")
-    good = scorer.scores([good for good, _, _ in pairs])
-    bad = scorer.scores([bad for _, bad, _ in pairs])
+    alone_good, good = scorer.scores([good for good, _, _ in pairs])
+    alone_bad, bad = scorer.scores([bad for _, bad, _ in pairs])
     monkeypatch.setattr("clozeworks.model.minimal_pairs.SENTENCES_AT_ONCE", 100)
     measured = evaluate_minimal_pairs(speller, SAMPLE, "cpu")
     assert measured["all"]["pairs"] == len(pairs) == 120
     assert measured["all"]["accuracy"] == np.mean(good > bad)
+    assert measured["all"]["token_alone"] == np.mean(alone_good >= alone_bad)
+    assert (measured["paradigms"], measured["mean_token_alone"]) == (
+        1,
+        measured["all"]["token_alone"],
+    )
     for column in ("field", "phenomenon"):
         assert sum(group["pairs"] for group in measured[column].values()) == 120
     binding = np.array([groups["phenomenon"] == "binding" for _, _, groups in pairs])
@@ -101,16 +110,35 @@ def test_accuracy_is_that_of_the_scores_by_group(speller, monkeypatch):
 
 @pytest.mark.parametrize(("right", "pairs"), [(0, 10), (7, 10), (680, 1000), (10, 10)])
 def test_the_interval_is_wilsons(right: int, pairs: int):
-    measured = accuracy([True] * right + [False] * (pairs - right))
+    difference = [1.0] * right + [-1.0] * (pairs - right)
+    measured = accuracy(np.array([difference, difference]))
     low, high = binomtest(right, pairs).proportion_ci(method="wilson")
     assert (measured["low"], measured["high"]) == pytest.approx((low, high), abs=1e-6)
 
 
+def test_ties_are_right_for_babylm_and_counted():
+    measured = accuracy(np.array([[0.0, 1.0, -1.0], [0.0, 1.0, -1.0]]))
+    assert (measured["accuracy"], measured["token_alone"], measured["ties"]) == (1 / 3, 2 / 3, 1)
+
+
+def test_paradigms_count_alike_and_questions_with_answers_are_pairs(speller, tmp_path):
+    good, bad = "Who did you see? Ann.", "Who did you see? Bread."
+    for name, pairs in (("one", [(good, bad)]), ("two", [(bad, good)] * 3)):
+        rows = [{"sentence_good": first, "sentence_bad": second} for first, second in pairs]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    measured = evaluate_minimal_pairs(speller, tmp_path, "cpu")
+    assert measured["all"]["accuracy"] in (0.25, 0.75)
+    assert (measured["paradigms"], measured["mean_accuracy"]) == (2, 0.5)
+
+
 def test_a_folder_is_read_and_a_missing_column_is_named(tmp_path):
     pair = {"sentence_good": "a", "sentence_bad": "b"}
-    (tmp_path / "b.jsonl").write_text(json.dumps({**pair, "field": "x"}) + "\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps({**pair, "field": "x/y", "UID": "u"}) + "\n")
     (tmp_path / "a.jsonl").write_text(json.dumps(pair) + "\n")
-    assert list(read_minimal_pairs(tmp_path)) == [("a", "b", {}), ("a", "b", {"field": "x"})]
+    assert list(read_minimal_pairs(tmp_path)) == [
+        ("a", "b", {"UID": "a"}),
+        ("a", "b", {"field": "x_y", "UID": "u"}),
+    ]
     with pytest.raises(UserError, match=r"has no \.jsonl files"):
         list(read_minimal_pairs(tmp_path.parent))
     (tmp_path / "a.jsonl").write_text('{"yes": "a", "no": "b"}\n')
