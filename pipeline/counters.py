@@ -35,10 +35,10 @@ class Counters:
     `num_words_left_out` sums what `leave_out` counts.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
-    bad: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=dict)
-    num_words_left_out: int = 0
+    counts: Counter[str] = field(default_factory=Counter, init=False)
+    bad: Counter[str] = field(default_factory=Counter, init=False)
+    examples: dict[str, list[str]] = field(default_factory=dict, init=False)
+    num_words_left_out: int = field(default=0, init=False)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""
