@@ -217,7 +217,6 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     assert f"| tokens seen | {summary['tokens']:,} |" in lines
     assert {
         "| learning rate | 0.002 |",
-        "| warm-up | 0 steps |",
         "| dynamic masking | token |",
     } <= set(lines)
     # Few held-out rows make no figures; test_card.py has the card of enough.
