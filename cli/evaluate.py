@@ -126,7 +126,8 @@ def _accuracies(name: str, value: dict[str, Any]) -> list[tuple[str, str]]:
     if "accuracy" not in value:
         return [row for kind, its in value.items() for row in _accuracies(f"… {kind}", its)]
     low, high = 100 * value["low"], 100 * value["high"]
-    shown = f"{value['accuracy']:.1%} ({low:.1f} to {high:.1f}), alone {value['token_alone']:.1%}"
+    shown = f"{value['accuracy']:.1%} of {value['pairs']:,} ({low:.1f} to {high:.1f}), "
+    shown += f"alone {value['token_alone']:.1%}"
     if value["ties"]:
         shown += f" ({value['ties']:,} ties)"
-    return [(in_words(name), f"{shown}, {value['pairs']:,} pairs")]
+    return [(in_words(name), shown)]

@@ -149,6 +149,6 @@ def test_a_folder_is_read_and_a_missing_column_is_named(tmp_path):
 def test_the_command_prints_accuracy_by_kind(speller, capsys):
     main(["evaluate", str(speller), str(SAMPLE), "--device", "cpu"])
     shown = capsys.readouterr().out
-    assert "120 pairs" in shown and "… subject-verb agreement" in shown
+    assert "% of 120 (" in shown and "… subject-verb agreement" in shown
     main(["evaluate", str(speller), str(SAMPLE), "--device", "cpu", "--json"])
     assert json.loads(capsys.readouterr().out)["field"]["morphology"]["pairs"] == 40
