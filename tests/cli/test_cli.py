@@ -156,11 +156,12 @@ def test_mistakes_are_one_line(
         (
             PretrainConfig,
             "micro_batch_size evaluate_every checkpoint_every checkpoint_minutes archive_every "
-            " license compile activation_checkpointing device",
+            " license compile activation_checkpointing deterministic device",
         ),
         (
             FinetuneConfig,
-            "micro_batch_size compile device learning_rates batch_size epochs seeds seed",
+            "micro_batch_size compile deterministic device learning_rates batch_size epochs seeds "
+            "seed",
         ),
         (FeaturesConfig, "device batch_tokens"),
     ],
