@@ -41,6 +41,8 @@ def main(vocabulary_path: str, *paths: str) -> None:
     pa.set_cpu_count(1)
     vocabulary = read_vocabulary(vocabulary_path)
     ours = vocabulary.text_tokenizer()
+    if not isinstance(ours, DictionaryTokenizer):
+        raise SystemExit(f"{vocabulary_path}: tokenizers itself encodes it")
     if vocabulary.byte_level:
         peer = vocabulary.tokenizer()
         peer.encode_special_tokens = True
