@@ -79,7 +79,7 @@ def predict(
 
 def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the values by column of each example's row; nothing in them if the file is no table."""
-    if not is_hub(path) and path.suffix.lower() not in task.tables:
+    if not task.tables or not (is_hub(path) or path.suffix.lower() in task.tables):
         return repeat({})
     headerless: Sequence[str] = ()
     if isinstance(task, Classification) and task.glue:

@@ -31,7 +31,16 @@ from .batches import Feature, TaskBatch
 from .metrics import class_figures, label_report, measure
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
-from .tables import TableRow, UnusableRowError, class_name, listed, read_rows, shown, usable
+from .tables import (
+    SUFFIXES,
+    TableRow,
+    UnusableRowError,
+    class_name,
+    listed,
+    read_rows,
+    shown,
+    usable,
+)
 from .task import Answer, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")
@@ -109,6 +118,7 @@ class Classification(Task[TextExample]):
     """Tokens from the start of a text's window to the start of the next; None cuts long texts."""
     glue: GlueForm | None = None
     """For the tasks of GLUE only."""
+    tables = SUFFIXES
 
     @property
     def metrics(self) -> tuple[str, ...]:
