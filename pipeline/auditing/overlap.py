@@ -135,22 +135,19 @@ class _Wanted:
         num_words = np.diff(words.first_words, append=len(words.starts) - 1)
         lengths = np.minimum(num_words, NUM_WORDS)
         self.judged_texts = np.flatnonzero(lengths >= LEAST_WORDS)
-        is_short = (lengths >= LEAST_WORDS) & (lengths < NUM_WORDS)
-        firsts = words.hashes(words.first_words[is_short], LEAST_WORDS)
         self._hashes: dict[int, np.ndarray] = {}
         self._texts: dict[int, np.ndarray] = {}
+        # Flags by the first bits of the hash of a stretch's first words: quicker than a search.
+        self._may_begin = np.zeros(1 << FILTER_BITS, bool)
         for length in np.unique(lengths[self.judged_texts]).tolist():
             first_words = words.first_words[lengths == length]
             if length == NUM_WORDS:
-                first_words = words.stretches(length)
-                ends = words.texts_of(first_words + length - 1)
-                first_words = first_words[words.texts_of(first_words) == ends]
+                first_words = words.inside(words.stretches(length), length)
+            self._may_begin[_first_bits(words.hashes(first_words, LEAST_WORDS))] = True
             hashes = words.hashes(first_words, length)
             order = np.argsort(hashes)
             self._hashes[length] = hashes[order]
             self._texts[length] = words.texts_of(first_words)[order]
-        self._long = _filter_of(self._hashes.get(NUM_WORDS, firsts[:0]))
-        self._short = _filter_of(firsts)
 
     def texts_with(self, length: int, text_hash: int) -> list[int]:
         """Return the texts that hold a stretch."""
@@ -167,42 +164,28 @@ class _Wanted:
             columns = ["doc_id", "sentences"]
             for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
                 words = words_of(batch["sentences"])
-                short = self._candidates(words, LEAST_WORDS, self._short)
-                long = self._candidates(words, NUM_WORDS, self._long)
+                candidates = words.stretches(LEAST_WORDS)
+                hashes = words.hashes(candidates, LEAST_WORDS)
+                candidates = candidates[self._may_begin[_first_bits(hashes)]]
                 for length, wanted in self._hashes.items():
-                    first_words = short[short < len(words.starts) - length]
-                    if length == NUM_WORDS:
-                        first_words = long
+                    first_words = candidates[candidates < len(words.starts) - length]
+                    first_words = words.inside(first_words, length)
                     hashes = words.hashes(first_words, length)
                     places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
                     is_wanted = wanted[places] == hashes
-                    first_words = first_words[is_wanted]
-                    hashes = hashes[is_wanted]
-                    documents = words.texts_of(first_words)
-                    # Not from one document to the next.
-                    is_inside = documents == words.texts_of(first_words + length - 1)
-                    inside = hashes[is_inside].tolist()
-                    for stretch, document in zip(inside, documents[is_inside], strict=True):
-                        doc_ids = found.setdefault((length, stretch), [])
-                        doc_id = batch["doc_id"][int(document)].as_py()
+                    documents = words.texts_of(first_words[is_wanted]).tolist()
+                    for text_hash, document in zip(
+                        hashes[is_wanted].tolist(), documents, strict=True
+                    ):
+                        doc_ids = found.setdefault((length, text_hash), [])
+                        doc_id = batch["doc_id"][document].as_py()
                         if len(doc_ids) < NUM_PLACES and doc_id not in doc_ids:
                             doc_ids.append(doc_id)
         return found
 
-    def _candidates(self, words: "Words", length: int, flags: np.ndarray) -> np.ndarray:
-        """Return the first words of the stretches that may be wanted: flags are quicker than a
-        search, and few pass.
-        """
-        first_words = words.stretches(length)
-        hashes = words.hashes(first_words, length)
-        return first_words[flags[hashes >> np.uint64(64 - FILTER_BITS)]]
 
-
-def _filter_of(hashes: np.ndarray) -> np.ndarray:
-    """Return flags by the first bits of a hash; without one a hash is not among these."""
-    flags = np.zeros(1 << FILTER_BITS, bool)
-    flags[hashes >> np.uint64(64 - FILTER_BITS)] = True
-    return flags
+def _first_bits(hashes: np.ndarray) -> np.ndarray:
+    return hashes >> np.uint64(64 - FILTER_BITS)
 
 
 class Words(NamedTuple):
@@ -217,6 +200,11 @@ class Words(NamedTuple):
     def stretches(self, length: int) -> np.ndarray:
         """Return the first words of all stretches of this many words."""
         return np.arange(max(len(self.starts) - length, 0))
+
+    def inside(self, first_words: np.ndarray, length: int) -> np.ndarray:
+        """Return those from which this many words on are of one text."""
+        last_words = first_words + length - 1
+        return first_words[self.texts_of(first_words) == self.texts_of(last_words)]
 
     def hashes(self, first_words: np.ndarray, length: int) -> np.ndarray:
         """Return the hash of this many words from each of `first_words` on, uint64."""
@@ -291,10 +279,11 @@ def rows_of_file(path: str) -> Iterator[list[str]]:
             for string in _strings(json.loads(text)):
                 yield [string]
         elif suffix == ".jsonl":
-            for line in text.splitlines():
+            # Not splitlines(): a string may contain U+2028, which it takes for a line end.
+            for line in io.StringIO(text):
                 yield list(_strings(json.loads(line)))
         else:
-            for line in text.splitlines():
+            for line in io.StringIO(text):
                 yield [line]
     except (ValueError, csv.Error, RecursionError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]

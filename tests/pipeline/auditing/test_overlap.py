@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline.auditing.overlap import NUM_WORDS, find_overlaps, words_of
+from clozeworks.pipeline.auditing.overlap import NUM_WORDS, find_overlaps, rows_of_file, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,3 +89,9 @@ def test_nothing_is_found_in_nothing(documents: list, tmp_path: Path):
     (tmp_path / "a.txt").write_text(f"{LONG}\n")
     files = [str(tmp_path / "empty.txt"), str(tmp_path / "a.txt")]
     assert [overlap.found for overlap in find_overlaps(folder, files)] == [{}, {}]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])
+def test_a_row_ends_at_a_line_feed_alone(name: str, tmp_path: Path):
+    (tmp_path / name).write_text('"A \u2028 B \x85 C"\n"D"\n')
+    assert len(list(rows_of_file(str(tmp_path / name)))) == 2
