@@ -12,6 +12,7 @@ Every measure is a sum over rows, so memory is bounded by a slice. Arrays are fl
 Of packed instances each sequence is measured as a row without B; only their fill is that of rows.
 """
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -31,6 +32,8 @@ MAX_HASHES = 20_000_000
 """Of more rows only a sample is hashed, so that memory is bounded."""
 MIN_MASKED_SPANS = 4
 """In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
+CELLS = (8, 8, 2, 2)
+"""Eighths of a row in A, then in B, and whether A, then B, ends a sentence."""
 
 
 def read_batch(batch: pa.RecordBatch, vocab_size: int) -> Rows:
@@ -46,7 +49,8 @@ class Measures:
 
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate). Histograms
     by label are int64 [2, values]: the lengths of rows, of A and of B without [CLS] and [SEP], and
-    whether B ends like a sentence. `tokens`, `masked_tokens` and `random_tokens`, int64
+    whether B ends like a sentence. `lengths_and_ends` has two, by `CELLS`: of every other row, and
+    of the rest. `tokens`, `masked_tokens` and `random_tokens`, int64
     [vocabulary], count all tokens before masking, the masked ones, and the random ones.
     """
 
@@ -55,26 +59,32 @@ class Measures:
         self.config = config
         self.counts: Counter[str] = Counter()
         self.passes: dict[tuple[str, int], list[int]] = {}
+
         num_lengths = config.max_length + 1  # from 0 on
-        self.row_lengths = np.zeros((2, num_lengths), np.int64)
-        self.lengths_a = np.zeros((2, num_lengths), np.int64)
-        self.lengths_b = np.zeros((2, num_lengths), np.int64)
+        by_length = (2, num_lengths)
+        self.row_lengths = np.zeros(by_length, np.int64)
+        self.lengths_a = np.zeros(by_length, np.int64)
+        self.lengths_b = np.zeros(by_length, np.int64)
         self.ends_of_b = np.zeros((2, 2), np.int64)
-        # Of every other row each, by label: eighths of the row for A, then for B, and whether they
-        # end a sentence.
-        self.lengths_and_ends = np.zeros((2, 2, 8 * 8 * 2 * 2), np.int64)
+        by_half = (2, 2, math.prod(CELLS))
+        self.lengths_and_ends = np.zeros(by_half, np.int64)
         self.mask_positions = np.zeros(config.max_length, np.int64)
-        self.tokens = np.zeros(len(vocabulary), np.int64)
-        self.masked_tokens = np.zeros(len(vocabulary), np.int64)
-        self.random_tokens = np.zeros(len(vocabulary), np.int64)
+
+        vocab_size = len(vocabulary)
+        self.tokens = np.zeros(vocab_size, np.int64)
+        self.masked_tokens = np.zeros(vocab_size, np.int64)
+        self.random_tokens = np.zeros(vocab_size, np.int64)
+        ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
+        self._ends_sentence = np.array(ends_sentence, np.int64)
+
         # Hashes up to this one are kept. All copies of a row have one hash, so what is kept is a
         # sample of the distinct rows, each with all its copies. As a float 2**64 - 1 would become
         # 2**64, which uint64 cannot hold.
         share = min(1.0, MAX_HASHES / max(num_rows, 1))
         self._highest_hash = np.uint64(share * (2**64 - 2**12))
         self._hashes: list[np.ndarray] = []
-        self._ends_sentence = np.array([each in SENTENCE_ENDS for each in vocabulary.readable])
-        rng = rng_for(0, "row hashes")  # the same in each audit, so that its figures are the same
+        # The same in each audit, so that its figures are the same.
+        rng = rng_for(0, "row hashes")
         self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
 
     def add(self, shard: str, stored: Rows) -> Rows:
@@ -132,18 +142,17 @@ class Measures:
         has_b = rows.segment_b_start < lengths
         length_a = rows.segment_b_start - 2
         length_b = np.where(has_b, lengths - rows.segment_b_start - 1, 0)
-        last_tokens = restored[rows.offsets[1:] - 2]  # before the last [SEP]
-        last_tokens_of_a = restored[rows.offsets[:-1] + rows.segment_b_start - 2]
+        # The tokens before [SEP].
+        ends_of_a = self._ends_sentence[restored[rows.offsets[:-1] + length_a]]
+        ends_of_b = self._ends_sentence[restored[rows.offsets[1:] - 2]]
         _count_by_label(self.row_lengths, labels, lengths)
         _count_by_label(self.lengths_a, labels, length_a)
         _count_by_label(self.lengths_b, labels, length_b)
-        _count_by_label(self.ends_of_b, labels, self._ends_sentence[last_tokens])
-        cells = np.zeros(len(rows), np.int64)
-        for length in (length_a, length_b):
-            eighth = length * 8 // self.config.max_length
-            cells = 8 * cells + np.minimum(eighth, 7)
-        for last in (last_tokens_of_a, last_tokens):
-            cells = 2 * cells + self._ends_sentence[last]
+        _count_by_label(self.ends_of_b, labels, ends_of_b)
+        eighths_a = length_a * 8 // self.config.max_length
+        eighths_b = length_b * 8 // self.config.max_length
+        of_row = (eighths_a, eighths_b, ends_of_a, ends_of_b)
+        cells = np.ravel_multi_index(of_row, CELLS, mode="clip")
         for half in range(2):
             _count_by_label(self.lengths_and_ends[half], labels[half::2], cells[half::2])
 
