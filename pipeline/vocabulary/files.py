@@ -163,8 +163,7 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
     ``tokenizer_config.json``. Without the latter, the normalisation follows from the tokens: if
     none has upper case or accents, text must lose them too. Raise `UserError` if there is neither
-    file, or if it is neither WordPiece nor byte-level BPE with BERT's special tokens, or its
-    tokenizer does not split text as BERT's does.
+    file, or if it cannot be used (see `vocabulary_of_json`, `checked_tokens`).
     """
     if "tokenizer.json" in files:
         return vocabulary_of_json(files, _file_path(where, "tokenizer.json"))

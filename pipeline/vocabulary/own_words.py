@@ -35,7 +35,7 @@ def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
     Raise `UserError` if it is not BERT's WordPiece, which has a token for a word, or if something
     is not one word to it.
     """
-    if base.file or base.byte_level:
+    if base.file:
         raise UserError(
             "`add` takes a checkpoint with BERT's WordPiece; this one has another kind."
         )

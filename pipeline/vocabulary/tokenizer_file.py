@@ -99,10 +99,12 @@ def _open(content: bytes, path: str) -> Tokenizer:
     for part in _parts(fields):
         pattern = part.get("pattern")
         if isinstance(pattern, dict):
-            text = pattern.get("String", "x")
-            if part.get("type") == "Replace" and len(part.get("content", "")) > len(text):
+            # Strings, if it is a tokenizer's file; `tokenizers` refuses others below.
+            text = str(pattern.get("String", "x"))
+            content_of_part = str(part.get("content", ""))
+            if part.get("type") == "Replace" and len(content_of_part) > len(text):
                 num_lengthening += 1
-            needs_trial |= pattern.get("Regex") not in _KNOWN_PATTERNS
+            needs_trial |= str(pattern.get("Regex")) not in _KNOWN_PATTERNS
         needs_trial |= "precompiled_charsmap" in part
     if num_lengthening > 1:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A vocabulary, WordPiece or byte-level BPE."""
+"""A vocabulary: WordPiece, byte-level BPE, or whatever else ``tokenizers`` loads."""
 
 import json
 import re
@@ -90,7 +90,6 @@ class TokenizerFile:
     added: frozenset[str]
     """Other tokens that were added to the model's: they are found anywhere in a text."""
     is_foreign: bool
-    """Whether only ``tokenizers`` can cut text, because it is neither BERT's nor GPT-2's way."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +116,11 @@ class Vocabulary:
         """The special tokens."""
         return self.file.specials if self.file else Specials()
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether only ``tokenizers`` can cut text: neither BERT's nor GPT-2's way would do."""
+        return self.file is not None and self.file.is_foreign
+
     pad_id = _id_of("pad")
     cls_id = _id_of("cls")
     sep_id = _id_of("sep")
@@ -138,7 +142,7 @@ class Vocabulary:
         """Bool [vocab_size]: tokens that represent text, unlike [MASK] or [unused7]."""
         if self.byte_level:
             return np.array([token in self.byte_level.pieces for token in self.tokens])
-        if self.file and self.file.is_foreign:
+        if self.is_foreign:
             is_special = np.array([token in self.specials.names for token in self.tokens])
             return ~is_special & ~self.is_added
         return np.array([is_ordinary(token) for token in self.tokens]) & ~self.is_added
@@ -148,7 +152,7 @@ class Vocabulary:
         """How tokens say where they stand in a word."""
         if self.byte_level:
             return "byte-level"
-        if self.file and self.file.is_foreign:
+        if self.file and self.is_foreign:
             return spelling_of(self.file.content)
         return "##"
 
@@ -228,7 +232,7 @@ class Vocabulary:
         """Whether a word has the same tokens at the start of a text as after a space."""
         if self.byte_level:
             return self.byte_level.adds_space
-        if not (self.file and self.file.is_foreign):
+        if not self.is_foreign:
             return True
         tokenizer = self.tokenizer()
         alone, twice = (
@@ -254,7 +258,7 @@ class Vocabulary:
         fast = None
         if self.byte_level:
             fast = ByteLevelTokenizer(self.tokenizer(), adds_space=self.adds_space)
-        elif not (self.file and self.file.is_foreign):
+        elif not self.is_foreign:
             fast = DictionaryTokenizer(self.tokens, self.normalization)
         # Not those of several spaces: in sentences, single ones separate words.
         added = [token for token in self.file.added if not token.isspace()] if self.file else []
@@ -270,7 +274,7 @@ class Vocabulary:
         """
         if self.byte_level:
             return ByteLevelSplitter(self.tokenizer())
-        if self.file and self.file.is_foreign:
+        if self.is_foreign:
             raise UserError("Only WordPiece and byte-level vocabularies can be compared.")
         return Speller(self.normalization)
 

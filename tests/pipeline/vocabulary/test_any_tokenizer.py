@@ -187,3 +187,10 @@ def test_a_tokenizer_without_special_tokens_around_a_text_is_refused(tmp_path: P
     tokenizer.post_processor = processors.ByteLevel()
     with pytest.raises(UserError, match="does not put one special token before a text"):
         read_vocabulary(str(save(tokenizer, tmp_path / "model")))
+
+
+def test_a_replacement_without_strings_is_one_error(tmp_path: Path):
+    replacement = {"type": "Replace", "pattern": {"String": 1, "Regex": []}, "content": None}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": replacement}))
+    with pytest.raises(UserError, match="cannot be read by tokenizers"):
+        read_vocabulary(str(tmp_path))
