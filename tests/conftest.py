@@ -18,6 +18,8 @@ from clozeworks.cli.output import NoticeHandler
 ROOT = str(Path(__file__).parents[1])
 sys.path.insert(0, ROOT)  # for `tests.fixtures`, in subprocesses as well
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+from tests.fixtures.object_stores import s3 as s3  # noqa: E402 (a fixture of several folders)
+
 os.environ["OMP_NUM_THREADS"] = "1"
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")

@@ -1,24 +1,10 @@
 """Local copies of remote files and folders, on an emulated S3."""
 
-from collections.abc import Iterator
-
 import pytest
 from clozeworks.model.copies import local_copy, refuse_remote
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.storage.directory import write_file
 
-from tests.fixtures.object_stores import object_store
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with object_store("s3") as bucket:
-        yield bucket
-
-
-def write(path: str, content: bytes) -> None:
-    with write_file(path) as file:
-        file.write(content)
+from tests.fixtures.object_stores import write
 
 
 @pytest.mark.slow
@@ -27,16 +13,16 @@ def test_local_paths_are_left_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_copies_of_a_file_and_of_a_folder_follow_the_remote(bucket):
+def test_copies_of_a_file_and_of_a_folder_follow_the_remote(s3):
     for name, content in (("a", b"1"), ("b", b"2"), ("sub/a", b"3"), ("sub/c", b"4")):
-        write(f"{bucket}/copied/{name}", content)
-    folder = local_copy(f"{bucket}/copied")
+        write(f"{s3}/copied/{name}", content)
+    folder = local_copy(f"{s3}/copied")
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
-    assert local_copy(f"{bucket}/copied/sub/c").read_bytes() == b"4"
-    assert (local_copy(f"{bucket}/copied", "a") / "sub" / "a").read_bytes() == b"3"
-    write(f"{bucket}/copied/a", b"changed")
-    assert (local_copy(f"{bucket}/copied/") / "a").read_bytes() == b"changed"
-    assert not local_copy(f"{bucket}/copied/nothing").exists()
+    assert local_copy(f"{s3}/copied/sub/c").read_bytes() == b"4"
+    assert (local_copy(f"{s3}/copied", "a") / "sub" / "a").read_bytes() == b"3"
+    write(f"{s3}/copied/a", b"changed")
+    assert (local_copy(f"{s3}/copied/") / "a").read_bytes() == b"changed"
+    assert not local_copy(f"{s3}/copied/nothing").exists()
 
 
 def test_what_writes_models_refuses_an_object_store(tmp_path):

@@ -108,12 +108,6 @@ def test_an_error_names_the_file_that_the_user_asked_for(tmp_path: Path):
         pass
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with object_store("s3") as bucket:
-        yield bucket
-
-
 def write_a_file(path: Path) -> None:
     OutputDirectory(str(path)).write_bytes("shard", b"whole")
 

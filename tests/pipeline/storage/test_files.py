@@ -19,7 +19,7 @@ from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.storage import remote
 from clozeworks.pipeline.storage.directory import SPOOL_BYTES, write_file
 
-from tests.fixtures.object_stores import object_store
+from tests.fixtures.object_stores import object_store, write
 
 
 @pytest.fixture(scope="module", params=["local", "s3", "gs"])
@@ -34,17 +34,6 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def folder(root: str) -> str:
     return f"{root}/{uuid.uuid4().hex}"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with object_store("s3") as bucket:
-        yield bucket
-
-
-def write(path: str, content: bytes) -> None:
-    with write_file(path) as file:
-        file.write(content)
 
 
 @pytest.mark.slow
