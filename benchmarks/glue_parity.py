@@ -121,7 +121,7 @@ def predict_ours(
     task: str, train: list[Feature], dev: list[Feature], checkpoint: Path, seed: int, precision: Any
 ) -> np.ndarray:
     """Return logits (N, 2) for the dev examples after training by `clozeworks`."""
-    config = FinetuneConfig(device="cpu", precision=precision, warmup_share=WARMUP_SHARE)
+    config = FinetuneConfig(device="cpu", precision=precision)
     opened = Checkpoint.open(checkpoint)
     setup = FinetuneSetup(
         splits=TaskSplits(GLUE[task], [], {}, {}, False),

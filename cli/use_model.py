@@ -23,28 +23,22 @@ from .progress import training_progress
 @click.argument("run", type=click.Path())
 @click.argument("text")
 @click.option(
-    "--top",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Number of candidates per [MASK].",
-)
-@click.option(
     "--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON."
 )
-def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
-    """Print the most likely tokens for each [MASK] in TEXT, or in each line of standard input (-),
-    according to the model in RUN.
+def fill(run: str, text: str, as_json: bool) -> CommandSummary | None:
+    """Print the five likeliest tokens for each [MASK] in TEXT, or in each line of standard input
+    (-), according to the model in RUN.
     """
     texts = [text]
     if text == "-":
-        lines = sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()
-        texts = [line for line in lines if line.strip()]
+        # As bytes: of a text, `splitlines` would also cut at form feeds and U+2028.
+        lines = sys.stdin.buffer.read().splitlines()
+        texts = [line.decode("utf-8", "replace") for line in lines if line.strip()]
     # Imported late, as in all commands: torch would make `clozeworks --help` take seconds.
     from ..model.pretraining.fill import fill_all
 
     rows = []
-    for line, masks in zip(texts, fill_all(run, texts, top), strict=True):
+    for line, masks in zip(texts, fill_all(run, texts), strict=True):
         if as_json:
             guesses_by_mask = [[guess._asdict() for guess in guesses] for guesses in masks]
             click.echo(json.dumps(guesses_by_mask, indent=None if text == "-" else 2))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...pipeline.config import Count, check, check_ranges, option
+from ...pipeline.config import check, check_ranges, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,6 @@ class FeaturesConfig:
         None,
         "Longest row in tokens; longer texts are cut. The default is the length used in "
         "pre-training.",
-    )
-    batch_tokens: Count = option(
-        4096, "Tokens per batch, including padding.", group="Hardware", identity=False
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",

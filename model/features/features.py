@@ -53,6 +53,8 @@ METADATA = b"clozeworks"
 """The key of what a file was made from, in its footer."""
 TEXTS_AT_ONCE = 1000
 """Texts of a row group; bounds the memory."""
+BATCH_TOKENS = 4096
+"""Including padding."""
 
 
 class _Row(NamedTuple):
@@ -108,7 +110,7 @@ def extract_features(
             pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
             ) as writer,
-            oom_as_run_error("batch_tokens"),
+            oom_as_run_error("max_length"),
         ):
             clock = Clock()
             texts = read_texts(data, config)
@@ -245,7 +247,7 @@ class Extractor:
         dtype = product_dtype(self.config.precision, self.device)
         start = 0
         while start < len(order):
-            num_rows = max(1, self.config.batch_tokens // lengths[order[start]])
+            num_rows = max(1, BATCH_TOKENS // lengths[order[start]])
             chosen = order[start : start + num_rows]
             start += num_rows
             rows_of_batch = [rows[index] for index in chosen]

@@ -13,7 +13,6 @@ from ...pipeline.config import (
     DropoutRate,
     NotNegative,
     Positive,
-    Share,
     check,
     option,
 )
@@ -59,11 +58,6 @@ class FinetuneConfig(TaskOptions):
         None,
         "Updates between measurements on the dev examples; the default is an epoch. The best "
         "weights on dev are kept.",
-        group="Optimisation",
-    )
-    warmup_share: Share = option(
-        0.1,
-        "Share of the steps during which the learning rate rises; then it falls to 0.",
         group="Optimisation",
     )
     weight_decay: NotNegative = option(

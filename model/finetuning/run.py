@@ -65,6 +65,8 @@ from .setup import FinetuneSetup
 
 METRICS = ("step", "split", "learning_rate", "loss", "gradient_norm")
 SPEED = ("step", "examples_per_second", "tokens_per_second", "data_wait", "peak_memory_gb")
+WARMUP_SHARE = 0.1
+"""Of the steps: the learning rate rises; then it falls to 0."""
 CORRECTED_FROM = 1e-4
 """Learning rate from which Adam's moments are corrected for their start at 0: uncorrected updates
 are up to 6.5 times as large, and a published encoder learns nothing at 3e-4.
@@ -278,7 +280,7 @@ class FinetuneWork(Work):
         return self._rate_at(self.step)
 
     def _rate_at(self, step: int) -> float:
-        warmup_steps = round(self.config.warmup_share * self.num_steps)
+        warmup_steps = round(WARMUP_SHARE * self.num_steps)
         return learning_rate(step, self.run.learning_rate, warmup_steps, self.num_steps)
 
     def count(self, batch: FinetuneBatch) -> None:

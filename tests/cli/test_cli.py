@@ -163,7 +163,7 @@ def test_mistakes_are_one_line(
             "micro_batch_size compile deterministic device learning_rates batch_size epochs seeds "
             "seed",
         ),
-        (FeaturesConfig, "device batch_tokens"),
+        (FeaturesConfig, "device"),
     ],
 )
 def test_some_options_may_change_when_work_is_resumed(config: type, names: str):

@@ -23,8 +23,8 @@ def test_it_is_small_and_the_one_that_was_measured():
 
 
 def test_lines_of_standard_input_are_filled():
-    lines = "The dogs [MASK] barking.\n\nShe gave him a cup of [MASK].\n"
-    command = ["fill", str(MODEL), "-", "--json", "--top", "1"]
+    lines = "The dogs\u2028[MASK] barking.\n\nShe gave him a cup of [MASK].\n"
+    command = ["fill", str(MODEL), "-", "--json"]
     printed = CliRunner().invoke(commands, command, input=lines).stdout.splitlines()
     assert [json.loads(line)[0][0]["token"] for line in printed] == ["were", "tea"]
 

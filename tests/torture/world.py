@@ -27,7 +27,7 @@ COMMANDS = {
     "finetune": "finetune classify word-order --checkpoint run --output OUT"
     " --learning-rates 1e-3,2e-3 --epochs 2 --batch-size 8 --max-length 24"
     " --device cpu",
-    "features": "features run lines.txt --output OUT --batch-tokens 256 --device cpu",
+    "features": "features run lines.txt --output OUT --device cpu",
     "predict": "predict task lines.txt --output OUT --device cpu",
     "audit": "audit instances --report OUT",
 }

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +211,7 @@ def test_finished_work_is_left_and_an_interrupted_command_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
     written = output.read_bytes()
     live.clear()
-    again = extract_features(
-        checkpoint, texts, output, replace(config, batch_tokens=64), live.append
-    )
+    again = extract_features(checkpoint, texts, output, config, live.append)
     assert (again, live, output.read_bytes()) == (whole, [], written)
 
 
@@ -270,7 +267,8 @@ def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, mo
         return batch
 
     monkeypatch.setattr(module, "make_batch", watched)
-    extract(checkpoint, texts, tmp_path / "f.parquet", batch_tokens=40)
+    monkeypatch.setattr(module, "BATCH_TOKENS", 40)
+    extract(checkpoint, texts, tmp_path / "f.parquet")
     assert len(sizes) > 1
     assert max(sizes) <= 40
 

@@ -183,9 +183,9 @@ def test_fill_names_no_more_tokens_than_there_are(run):
 
 
 def test_fill_and_evaluate_print_json(run, instances, capsys: pytest.CaptureFixture[str]):
-    main(["fill", str(run), "w7 [MASK]", "--top", "2", "--json"])
+    main(["fill", str(run), "w7 [MASK]", "--json"])
     assert json.loads(capsys.readouterr().out) == [
-        [guess._asdict() for guess in fill(run, "w7 [MASK]", top=2)[0]]
+        [guess._asdict() for guess in fill(run, "w7 [MASK]")[0]]
     ]
     main(["evaluate", str(run), instances, "--device", "cpu", "--json"])
     assert json.loads(capsys.readouterr().out) == {
