@@ -97,11 +97,6 @@ class PretrainConfig:
         "(a ModernBERT's), or left to right (BERT only).",
         group="Objective and masking",
     )
-    phase_shares: tuple[float, float] = option(
-        (0.9, 0.1),
-        "Shares of the steps for the first and the second directory, if two are given.",
-        group="Objective and masking",
-    )
     dynamic_masking: Literal["none", "token", "whole-word"] | None = option(
         None,
         "Draw new masks for each epoch, of single tokens or whole words; none uses the stored "
@@ -250,10 +245,6 @@ class PretrainConfig:
         is_used = share == PretrainConfig.decay_share or self.schedule == "constant-with-decay"
         must = "it has no effect without `schedule` constant-with-decay"
         check(is_used, "decay_share", share, must)
-        shares = self.phase_shares
-        # Shares such as 0.1 + 0.9 need not sum to 1 exactly in floating point.
-        shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
-        check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
         self._check_masking()
 
     @property

@@ -329,11 +329,6 @@ class BuildConfig:
         "are widened, and counted.",
         group="Pairs",
     )
-    short_share: Share = option(
-        0.1,
-        "Share of rows with a shorter, random target length; packed documents are not cut short.",
-        group="Pairs",
-    )
     weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
     language_exponent: Share = option(1.0, EXPONENT_HELP, group="Languages and sources")
     seed: int = option(0, "Seed for the pairs and the masks.")

@@ -22,7 +22,7 @@ from ..training.device import host_memory
 from .data import InstanceDirectory, open_instances
 from .evaluate import check_vocabulary_fits
 from .new_vocabulary import shape_fields
-from .schedule import Schedule, make_schedule
+from .schedule import PHASE_SHARES, Schedule, make_schedule
 from .sequence import Masks, RowSequence
 
 PAPERS_RATE = 1e-4
@@ -212,11 +212,6 @@ def _open_directories(
             "`hours` takes one directory of instances, because the number of steps is unknown; "
             "train on the second one afterwards, in a run of its own with `checkpoint`."
         )
-    if len(instances) == 1 and config.phase_shares != PretrainConfig.phase_shares:
-        raise UserError(
-            f"`phase_shares` is {config.phase_shares}, but there is one directory of instances; "
-            "leave it out."
-        )
     directories = [open_instances(path) for path in instances]
     batch_size = config.batch_size
     for directory in directories:
@@ -261,7 +256,7 @@ def instance_defaults(
     first = directories[0]
     changes: dict[str, Any] = {}
     if not (config.steps or config.tokens or config.hours):
-        share = config.phase_shares[0] if len(directories) == 2 else 1.0
+        share = PHASE_SHARES[0] if len(directories) == 2 else 1.0
         rows_per_pass = first.num_rows / first.manifest.config.duplicates
         steps = PAPERS_PASSES * rows_per_pass / (share * config.batch_size)
         changes["steps"] = min(PAPERS_STEPS, max(1, round(steps)))

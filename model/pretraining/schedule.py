@@ -11,6 +11,8 @@ from ..training.optim import default_warmup, learning_rate
 # steps between two lines of the log.
 WARMUP_SHARE = 0.1
 TIMED_LOG_EVERY = 10
+PHASE_SHARES = (0.9, 0.1)
+"""Of the steps, for the first and the second of two directories, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         return Schedule(config.peak_rate, budget_s=budget_s, decay_share=decay_share)
     num_steps = config.steps
     if config.tokens is not None:
-        shares = (1.0,)
+        shares: tuple[float, ...] = (1.0,)
         if len(mean_lengths) == 2:
-            shares = config.phase_shares
+            shares = PHASE_SHARES
         # Real tokens, without padding; a row of the second phase usually has several times more.
         row_tokens = sum(share * mean for share, mean in zip(shares, mean_lengths, strict=True))
         num_steps = max(1, round(config.tokens / (config.batch_size * row_tokens)))
@@ -106,8 +108,8 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         raise UserError(
             "Two directories of instances need at least two steps, but the budget is one; raise it."
         )
-    first_phase = round(num_steps * config.phase_shares[0])
-    first_phase = min(max(1, first_phase), num_steps - 1)  # each phase has a step at least
+    # Each phase has a step at least.
+    first_phase = min(round(num_steps * PHASE_SHARES[0]), num_steps - 1)
     return Schedule(
         config.peak_rate,
         num_steps,

@@ -51,6 +51,8 @@ IS_NEXT = 0
 NOT_NEXT = 1
 PAIR_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 SINGLE_SPECIALS = 2  # [CLS] A [SEP]
+SHORT_SHARE = 0.1
+"""Of rows: with a shorter, random target length, as BERT saw rows of all lengths."""
 
 _ROW_ARRAYS = ("a_start", "a_stop", "b_start", "b_stop", "label", "document_a", "document_b")
 
@@ -117,8 +119,8 @@ class Pairs:
         if length_gives_label_away or 2 * self.forced > len(self):
             return (
                 f"{self.forced} of {len(self)} pairs are single sentences, which can only be "
-                "NotNext, so their number or length gives away the label; lower `short_share`, or "
-                "build single-sentence documents with `pairing` none"
+                "NotNext, so their number or length gives away the label; build single-sentence "
+                "documents with `pairing` none"
             )
         return None
 
@@ -145,7 +147,7 @@ def make_pairs(
     limit = config.max_length - num_specials
     segments = cut_segments(corpus, continues, limit)
     # Packed documents are of all lengths anyway.
-    short_share = 0.0 if config.packs else config.short_share
+    short_share = 0.0 if config.packs else SHORT_SHARE
     chunks = make_chunks(segments, limit, short_share, rng)
     if config.pairing == "none":
         # RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
@@ -361,7 +363,7 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
     rows: list[_BertRow] = []
     for document in documents:
         target = limit
-        if rng.random() < config.short_share:
+        if rng.random() < SHORT_SHARE:
             target = int(rng.integers(2, limit + 1))
         rows.extend(_bert_rows(sentence_bounds, documents, document, target, rng))
     return _truncate(np.array(rows, np.int64), limit, rng)

@@ -13,7 +13,7 @@ from clozeworks.cli.main import main
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.pretraining import work
+from clozeworks.model.pretraining import schedule, work
 from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
@@ -107,7 +107,8 @@ def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatc
         return original(updates, phase)
 
     monkeypatch.setattr(work.PretrainWork, "evaluate_phase", watch)
-    config = make_config(phase_shares=(0.5, 0.5), evaluate_every=3)
+    monkeypatch.setattr(schedule, "PHASE_SHARES", (0.5, 0.5))
+    config = make_config(evaluate_every=3)
     summary = pretrain(config, [instances, longer], tmp_path / "run")
     # The first is on the rows of the last, so that before and after compare.
     assert seen == [(0, 1), (3, 0), (6, 0), (9, 1), (12, 1)]
@@ -198,7 +199,7 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
 
 def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     summary = pretrain(
-        make_config(steps=2, dynamic_masking="token", phase_shares=(0.5, 0.5)),
+        make_config(steps=2, dynamic_masking="token"),
         [instances, instances],
         tmp_path,
     )
@@ -235,7 +236,8 @@ def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tm
 @pytest.mark.slow
 def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
-    config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
+    monkeypatch.setattr(schedule, "PHASE_SHARES", (0.75, 0.25))
+    config = make_config(objective="mlm")
     seen = {}
     original = PretrainSetup.global_batch
 

@@ -20,8 +20,8 @@ def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | 
 def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
     assert number_of_steps(options(steps=7), [100.0]) == 7
     assert number_of_steps(options(tokens=1_000_000, batch_size=20), [100.0]) == 500
-    two = options(tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25))
-    assert number_of_steps(two, [100.0, 500.0]) == 250
+    two = options(tokens=1_400_000, batch_size=20)
+    assert number_of_steps(two, [100.0, 500.0]) == 500
     assert number_of_steps(options(hours=2), [100.0]) is None
 
 
@@ -48,17 +48,15 @@ def test_with_hours_the_rate_follows_the_clock():
 
 
 def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
-    def ends(steps: int, first: float, second: float) -> tuple[int, ...]:
-        return make_schedule(
-            options(steps=steps, phase_shares=(first, second)), [100.0, 500.0]
-        ).phase_ends
+    def ends(steps: int) -> tuple[int, ...]:
+        return make_schedule(options(steps=steps), [100.0, 500.0]).phase_ends
 
-    assert (ends(3, 0.9, 0.1), ends(3, 0.1, 0.9)) == ((2,), (1,))
+    assert (ends(2), ends(3), ends(8)) == ((1,), (2,), (7,))
     with pytest.raises(UserError, match="need at least two steps"):
-        ends(1, 0.9, 0.1)
-    schedule = make_schedule(options(steps=8, phase_shares=(0.75, 0.25)), [100.0, 500.0])
-    assert [schedule.phase(step) for step in range(8)] == [
-        *((0, step) for step in range(6)),
+        ends(1)
+    schedule = make_schedule(options(steps=20), [100.0, 500.0])
+    assert [schedule.phase(step) for step in range(20)] == [
+        *((0, step) for step in range(18)),
         (1, 0),
         (1, 1),
     ]

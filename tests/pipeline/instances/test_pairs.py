@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances import pairs as module
 from clozeworks.pipeline.instances.chunks import Corpus, cut_segments
 from clozeworks.pipeline.instances.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.seeding import rng_for
@@ -188,11 +189,13 @@ def test_every_sentence_is_used_once_in_every_duplicate_and_duplicates_differ():
     assert same.mean() < 0.3
 
 
-def test_short_rows_are_drawn_for_the_asked_share():
+def test_short_rows_are_drawn_for_the_asked_share(monkeypatch: pytest.MonkeyPatch):
     corpus = generate("articles", 2000)
-    pairs = pairs_of(corpus, short_share=0.0)
+    monkeypatch.setattr(module, "SHORT_SHARE", 0.0)
+    pairs = pairs_of(corpus)
     assert np.mean(pairs.a_length + pairs.b_length < 60) < 0.06
-    pairs = pairs_of(corpus, short_share=1.0)
+    monkeypatch.setattr(module, "SHORT_SHARE", 1.0)
+    pairs = pairs_of(corpus)
     assert np.mean(pairs.a_length + pairs.b_length < 60) > 0.3
 
 
@@ -337,7 +340,9 @@ def google_research_rows(
 @pytest.mark.parametrize(
     ("kind", "num_documents", "short"), [("articles", 400, 0.0), ("stubs", 4000, 0.1)]
 )
-def test_bert_pairing_matches_google_research_in_distribution(kind, num_documents, short):
+def test_bert_pairing_matches_google_research_in_distribution(
+    kind, num_documents, short, monkeypatch
+):
     corpus = generate(kind, num_documents)
     sentences = np.split(corpus.token_ids, corpus.sentence_offsets[1:-1])
     lists = [sentence.tolist() for sentence in sentences]
@@ -346,7 +351,8 @@ def test_bert_pairing_matches_google_research_in_distribution(kind, num_document
         for a, b in zip(corpus.document_offsets, corpus.document_offsets[1:], strict=False)
     ]
     rows = google_research_rows(documents, 128, short, seed=0)
-    pairs = pairs_of(corpus, pairing="bert", short_share=short)
+    monkeypatch.setattr(module, "SHORT_SHARE", short)
+    pairs = pairs_of(corpus, pairing="bert")
     labels = np.array([random_next for _, _, random_next in rows])
     assert len(pairs) == pytest.approx(len(rows), rel=0.03)
     assert pairs.label.mean() == pytest.approx(labels.mean(), abs=0.02)
@@ -380,9 +386,10 @@ def test_sop_swaps_half_of_the_pairs_at_every_length():
     assert len(corpus.token_ids) - times_used(corpus, pairs).sum() == pairs.tokens_cut
 
 
-def test_none_packs_whole_sentences_of_one_document():
+def test_none_packs_whole_sentences_of_one_document(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "SHORT_SHARE", 0.0)
     corpus = generate("articles", 300)
-    pairs = pairs_of(corpus, pairing="none", short_share=0.0)
+    pairs = pairs_of(corpus, pairing="none")
     assert pairs.b_length.max() == 0
     assert pairs.a_length.max() <= 126
     assert (times_used(corpus, pairs) == 1).all()
