@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import click
 
+from ..model.config import DEVICE_HELP, Device
 from ..pipeline import storage
 from ..pipeline.errors import UserError
 
@@ -20,11 +21,10 @@ COMMON = "Options"
 
 device_option = click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "cuda", "mps", "xpu"]),
+    type=click.Choice(typing.get_args(Device)),
     default="auto",
     show_default=True,
-    help="Device to compute on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
-    "xpu (Intel) are untested.",
+    help=DEVICE_HELP.format("compute on"),
 )
 """For commands without a config; elsewhere it is a field."""
 overwrite_option = click.option(

@@ -7,7 +7,7 @@ of the encoders. This module imports nothing heavy, to keep ``--help`` fast.
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -28,8 +28,38 @@ from ..pipeline.errors import UserError
 # https://huggingface.co/docs/hub/repositories-licenses
 _LICENSE = re.compile(r"[a-z0-9]+([.+-]+[a-z0-9]+)*\+*")
 SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
+Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
+DEVICE_HELP = (
+    "Device to {}; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and xpu (Intel) are "
+    "untested."
+)
 EVALUATION_ROWS = 4000
 """Of an evaluation during training: the first of the validation split, which is shuffled."""
+
+
+# Options that several commands have.
+
+
+def device_option(purpose: str) -> Any:
+    """Declare the field ``device``, of a command that needs one to ``train on``, for example."""
+    return option("auto", DEVICE_HELP.format(purpose), group="Hardware", identity=False)
+
+
+def deterministic_option() -> Any:
+    """Declare the field ``deterministic``."""
+    return option(
+        False,
+        "On a GPU, compute the same weights in every run, which takes longer; on a CPU they always "
+        "are.",
+        group="Hardware",
+        identity=False,
+    )
+
+
+def weight_decay_option() -> Any:
+    """Declare the field ``weight_decay``."""
+    text = "Weight decay (not applied to biases and LayerNorm)."
+    return option(0.01, text, group="Optimisation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +164,7 @@ class PretrainConfig:
         "ones. 0 leaves it constant, 1 falls from the start.",
         group="Optimisation",
     )
-    weight_decay: NotNegative = option(
-        0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
-    )
+    weight_decay: NotNegative = weight_decay_option()
     dropout: DropoutRate | None = option(
         None,
         "Dropout rate, in hidden states and attention; by default 0.1, in a ModernBERT 0.",
@@ -197,13 +225,7 @@ class PretrainConfig:
         group="Hardware",
         identity=False,
     )
-    deterministic: bool = option(
-        False,
-        "On a GPU, compute the same weights in every run, which takes longer; on a CPU they always "
-        "are.",
-        group="Hardware",
-        identity=False,
-    )
+    deterministic: bool = deterministic_option()
     activation_checkpointing: bool = option(
         False,
         "Keep only each layer's input for the backward pass and compute the layer again: a third "
@@ -211,13 +233,7 @@ class PretrainConfig:
         group="Hardware",
         identity=False,
     )
-    device: Literal["auto", "cpu", "cuda", "mps", "xpu"] = option(
-        "auto",
-        "Device to train on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
-        "xpu (Intel) are untested.",
-        group="Hardware",
-        identity=False,
-    )
+    device: Device = device_option("train on")
 
     def __post_init__(self) -> None:
         check_license(self.license)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ...pipeline.config import check, check_ranges, option
+from ..config import Device, device_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +38,7 @@ class FeaturesConfig:
         "or T4, else fp32.",
         group="Hardware",
     )
-    device: Literal["auto", "cpu", "cuda", "mps", "xpu"] = option(
-        "auto",
-        "Device to compute on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
-        "xpu (Intel) are untested.",
-        group="Hardware",
-        identity=False,
-    )
+    device: Device = device_option("compute on")
 
     def __post_init__(self) -> None:
         # That 12 and -1 are the same layer shows only with the model (`resolve_layers`).

@@ -16,6 +16,7 @@ from ...pipeline.config import (
     check,
     option,
 )
+from ..config import Device, deterministic_option, device_option, weight_decay_option
 from ..tasks.options import TaskOptions
 
 Rate = Annotated[float, Meta(gt=0, lt=1)]
@@ -60,9 +61,7 @@ class FinetuneConfig(TaskOptions):
         "weights on dev are kept.",
         group="Optimisation",
     )
-    weight_decay: NotNegative = option(
-        0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
-    )
+    weight_decay: NotNegative = weight_decay_option()
     dropout: DropoutRate = option(
         0.1,
         "Dropout rate, in hidden states, attention and before the new layer.",
@@ -87,26 +86,14 @@ class FinetuneConfig(TaskOptions):
         group="Hardware",
         identity=False,
     )
-    deterministic: bool = option(
-        False,
-        "On a GPU, compute the same weights in every run, which takes longer; on a CPU they always "
-        "are.",
-        group="Hardware",
-        identity=False,
-    )
+    deterministic: bool = deterministic_option()
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "Number format of matrix products in training. auto is bf16 on a GPU that supports it, "
         "fp16 on a V100 or T4, else fp32; dev and test examples are always computed with auto.",
         group="Hardware",
     )
-    device: Literal["auto", "cpu", "cuda", "mps", "xpu"] = option(
-        "auto",
-        "Device to train on; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and "
-        "xpu (Intel) are untested.",
-        group="Hardware",
-        identity=False,
-    )
+    device: Device = device_option("train on")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -181,7 +181,6 @@ class FinetuneWork(Work):
     Without a `directory` nothing is logged and saved, without dev examples nothing measured.
     """
 
-    memory_option = "micro_batch_size"
     setup: FinetuneSetup
     run: Hyperparameters
     model: TaskModel
