@@ -70,6 +70,7 @@ def predict(
     predictions = _with_columns(
         starmap(task.prediction, answered),
         _rows(task, Path(data)),
+        _name(data),
         columns.split(",") if columns else [],
         has_all=suffix in (".json", ".jsonl"),
     )
@@ -78,7 +79,7 @@ def predict(
 
 
 def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the values by column of each example's row; nothing in them if the file is no table."""
+    """Yield the values by column of each example's row; empty ones if the file is not a table."""
     if not task.tables or not (is_hub(path) or path.suffix.lower() in task.tables):
         return repeat({})
     headerless: Sequence[str] = ()
@@ -89,15 +90,21 @@ def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
 
 def _with_columns(
     predictions: Iterable[Answer],
-    rows: Iterable[dict[str, Any]],
+    rows: Iterator[dict[str, Any]],
+    where: str,
     columns: Sequence[str],
     has_all: bool,
 ) -> Iterator[Answer]:
     """Yield predictions with the columns of their rows that are kept: all, or the ``id``; of the
     row, the classes' probabilities and the prediction only `columns`, if any are named.
+
+    Raises `UserError` if `where` does not have a row for each.
     """
     keeps_id: bool | None = None  # as the first row has it, so that a table stays one
-    for prediction, row in zip(predictions, rows, strict=False):
+    for prediction in predictions:
+        row = next(rows, None)
+        if row is None:
+            raise _not_a_row_each(where)
         # pandas writes gaps as NaN, which is not JSON.
         values = {name: None if value != value else value for name, value in row.items()}
         if keeps_id is None:
@@ -114,6 +121,16 @@ def _with_columns(
             yield {"id": values.get("id")} | prediction
         else:
             yield prediction
+    # Without a table there is no end to empty rows.
+    if next(rows, None):
+        raise _not_a_row_each(where)
+
+
+def _not_a_row_each(where: str) -> UserError:
+    return UserError(
+        f"{where} does not have a row for each example, so no columns can be kept; set `tables` of "
+        "the task to ()."
+    )
 
 
 def _write_official(

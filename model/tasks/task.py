@@ -133,7 +133,7 @@ class Task(ABC, Generic[ExampleT]):
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     """Of its files; empty for any."""
     tables: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of files with a row for each example, whose columns predictions keep."""
+    """Suffixes of files with a row for each example, in order, whose columns predictions keep."""
     pipeline: ClassVar[str] = "text-classification"
     """The Hub's name for such tasks."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from clozeworks.cli.evaluate import evaluate
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict, write_answers
+from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
 
@@ -118,6 +121,21 @@ def test_predictions_keep_the_columns_of_their_rows(trained, tmp_path):
     with pytest.raises(UserError, match="There is no column 'day', only id, sentence, n, label"):
         written("none.csv", "id,day")
     assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.parametrize("chosen", [(1, 2), (0, 1), (0, 0, 1, 2)])
+def test_columns_are_never_those_of_another_row(chosen, trained, tmp_path, monkeypatch):
+    data = write_table(tmp_path / "new.tsv", [("good", "a"), ("bad", "b"), ("good", "c")])
+    read = Classification.read
+
+    def read_others(task: Classification, path: Path, labelled: bool) -> Iterator[TextExample]:
+        examples = list(read(task, path, labelled))
+        return (examples[index] for index in chosen)
+
+    monkeypatch.setattr(Classification, "read", read_others)
+    with pytest.raises(UserError, match=r"new\.tsv does not have a row for each example"):
+        predict(trained[0], data, tmp_path / "out.jsonl", "cpu")
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_a_csv_of_predictions_has_no_formulas(trained, tmp_path):
