@@ -5,14 +5,13 @@ from typing import Any
 
 import click
 
+from ..model.config import BASELINE
 from ..pipeline.errors import UserError
 from ..pipeline.wording import in_words
 from .options import device_option
 from .output import CommandSummary, figure, warn
 from .progress import training_progress
 
-BASELINE = "baseline_"
-"""Begins the names of what constant answers reach."""
 UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 
 

@@ -33,6 +33,8 @@ DEVICE_HELP = (
     "Device to {}; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and xpu (Intel) are "
     "untested."
 )
+BASELINE = "baseline_"
+"""Begins the names of the metrics of the best constant answers."""
 EVALUATION_ROWS = 4000
 """Of an evaluation during training: the first of the validation split, which is shuffled."""
 

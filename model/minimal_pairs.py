@@ -29,6 +29,7 @@ import numpy as np
 import torch
 
 from ..pipeline.errors import UserError
+from ..pipeline.vocabulary.any_tokenizer import panics_reported
 from .checkpoint import Checkpoint
 from .copies import local_copy
 from .tasks.metrics import share_interval
@@ -184,7 +185,9 @@ class SentenceScorer:
 
     def _rows(self, sentences: Sequence[str]) -> Iterator[_MaskedRow]:
         limit = self._model.config.num_positions
-        for sentence, encoding in enumerate(self._tokenizer.encode_batch(list(sentences))):
+        with panics_reported():
+            encodings = self._tokenizer.encode_batch(list(sentences))
+        for sentence, encoding in enumerate(encodings):
             ids_L = np.array(encoding.ids, dtype=np.int64)
             if len(ids_L) > limit:
                 raise UserError(

@@ -126,8 +126,6 @@ class RobertaConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.is_decoder:
-            raise UserError(f"A {self.title} cannot be left to right; `is_decoder` is for a BERT.")
         if self.num_positions < 1:
             raise UserError(
                 f"max_position_embeddings is {self.max_position_embeddings}, but a {self.title} "

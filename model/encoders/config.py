@@ -73,6 +73,8 @@ class EncoderConfig(ABC):
     def __post_init__(self) -> None:
         # A config.json may come from anywhere.
         check_ranges(self)
+        if self.is_decoder and "ltr" not in self.objectives:
+            raise UserError(f"A {self.title} cannot be left to right; `is_decoder` is for a BERT.")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"A hidden size of {self.hidden_size} cannot be split over "

@@ -99,8 +99,6 @@ class ModernBertConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.is_decoder:
-            raise UserError("A ModernBERT cannot be left to right; `is_decoder` is for a BERT.")
         if self.hidden_activation != "gelu":
             raise UserError(
                 f"hidden_activation is {self.hidden_activation!r}, but only 'gelu' is known."
@@ -258,7 +256,6 @@ class ModernBertConfig(EncoderConfig):
 
 # What a ModernBERT is not built for here: no published one differs.
 _FIXED = {
-    "is_decoder": False,
     "attention_bias": False,
     "mlp_bias": False,
     "norm_bias": False,

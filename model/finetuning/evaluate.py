@@ -8,6 +8,7 @@ from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ...pipeline.storage.state import MANIFEST
 from ..checkpoint import files_digest
+from ..config import BASELINE
 from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
@@ -20,8 +21,6 @@ from ..training.device import find_device
 from .model import infer, load_finetuned
 from .results import read_summary
 
-BASELINE = "baseline_"
-"""Begins the names of the metrics of a constant answer."""
 SHARES_OF_EXAMPLES = {"accuracy": 1, "exact_match": 100, "exact": 100}
 """Metrics with an interval, and the figure if all examples are right."""
 

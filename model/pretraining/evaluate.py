@@ -12,6 +12,7 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
 from ..checkpoint import Checkpoint
+from ..config import BASELINE
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.device import (
     autocast,
@@ -26,8 +27,6 @@ from .data import InstanceDirectory, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
-BASELINE = "baseline_"
-"""Begins the names of the metrics of constant answers."""
 
 
 def evaluate(
@@ -80,7 +79,7 @@ def check_vocabulary_fits(model: Checkpoint, directory: InstanceDirectory) -> No
     if own.tokens == directory.vocabulary.tokens:
         return
     vocabulary = f"{model.name}/vocab.txt"
-    if own.byte_level:
+    if own.byte_level or own.is_foreign:
         vocabulary = f"{model.name}/tokenizer.json"
     raise UserError(
         f"{directory.path} was built with a different vocabulary from {model.name}'s; build them "

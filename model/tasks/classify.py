@@ -361,7 +361,7 @@ class Classification(Task[TextExample]):
 def example_logits(outputs: Outputs, features: Sequence[Feature]) -> np.ndarray:
     """Return the logits (N, K) of the examples; of a long text, the mean over its windows."""
     windows: dict[int, list[np.ndarray]] = {}
-    for feature, logits_K in zip(features, outputs, strict=False):
+    for feature, logits_K in zip(features, outputs, strict=True):
         windows.setdefault(feature.example, []).append(logits_K)
     if len(windows) == len(features):  # one each
         return np.stack(outputs)

@@ -167,14 +167,16 @@ def test_answers_are_probabilities(tmp_path):
         np.array([0.0, np.log(3)], dtype=np.float32),
         np.array([1000.0, 0.0], dtype=np.float32),
     ]
-    first, second = GLUE["sst2"].answers(logits, [], [])
+    first, second = GLUE["sst2"].answers(logits, features_of([2, 2], 60, 2), [])
     assert first["label"] == "positive"
     assert first["probabilities"] == {
         "negative": pytest.approx(0.25),
         "positive": pytest.approx(0.75),
     }
     assert second["probabilities"]["negative"] == 1
-    assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)], [], []) == [{"score": 2.5}]
+    assert GLUE["stsb"].answers(
+        [np.array([2.5], dtype=np.float32)], features_of([2], 60, 1), []
+    ) == [{"score": 2.5}]
 
 
 def answers_of(task: Any) -> list[dict[str, Any]]:

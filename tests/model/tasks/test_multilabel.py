@@ -16,12 +16,12 @@ from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.predict import predict
-from clozeworks.model.tasks.batches import make_batch
+from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.classify import Classification, read_classify
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import find_splits
-from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 
 OPTIONS = TaskOptions()
@@ -133,12 +133,13 @@ def test_metrics_are_those_of_scikit_learn_and_a_label_needs_half_the_probabilit
         task.parse_line("a", "")._replace(target=target) for target in ((0, 1), (), (2,), (1,))
     ]
     logits = np.array([[1, 1, -1], [-1, 2, -1], [-3, -1, -0.1], [-1, 3, 1]], dtype=np.float32)
+    rows = [Feature(TokenRow(np.zeros(2, np.int32), 2), None, number) for number in range(4)]
     truths = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]]
-    scores = task.scores(list(logits), [], examples)
+    scores = task.scores(list(logits), rows, examples)
     for average in ("micro", "macro"):
         expected = sklearn.metrics.f1_score(truths, logits > 0, average=average)
         assert scores[f"{average}_f1"] == pytest.approx(expected)
-    answers = task.answers(list(logits), [], examples)
+    answers = task.answers(list(logits), rows, examples)
     assert [answer["labels"] for answer in answers] == [
         ["anger", "joy"], ["joy"], [], ["joy", "love"],
     ]  # fmt: skip
