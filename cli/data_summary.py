@@ -33,7 +33,7 @@ RARE_PAIRS = (
     "pairs_across_languages",
 )
 """Shown only where there are some: a reader would have to look them up in docs/counters.md."""
-WORDS_BAR = 40
+WORDS_BAR = 30
 NUM_CHARACTERS = 20
 """Characters left out of a vocabulary that are shown."""
 COUNTED = {
@@ -212,7 +212,7 @@ def word_rows(num_kept: int, left_out: Mapping[str, int]) -> Rows:
     left out, by reason.
 
     >>> word_rows(75, {"tables": 20, "lists": 5})[0]
-    ('words kept', '75 of 100 (75.0%) ██████████████████████████████░░░░░░░░░░')
+    ('words kept', '75 of 100 (75.0%) ██████████████████████░░░░░░░░')
     """
     total = max(num_kept + sum(left_out.values()), 1)
     share = num_kept / total
