@@ -9,7 +9,7 @@ from ..model.config import BASELINE
 from ..pipeline.errors import UserError
 from ..pipeline.wording import in_words
 from .options import device_option
-from .output import CommandSummary, figure, warn
+from .output import CommandSummary, figure
 from .progress import training_progress
 
 UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
@@ -18,14 +18,12 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 @click.command()
 @click.argument("model", type=click.Path(), metavar="RUN")
 @click.argument("data", type=click.Path(), metavar="DATA")
-@click.option("--split", help="Split of the instances to measure on; the default is validation.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch, for instances.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @device_option
 def evaluate(
     model: str,
     data: str,
-    split: str | None,
     batch_size: int | None,
     as_json: bool,
     device: str,
@@ -33,10 +31,11 @@ def evaluate(
     """Measure the model in RUN on DATA.
 
     A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training
-    heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A
-    fine-tuned model is measured on labelled examples with the metrics of its task. Beside each
-    figure stands what the best constant answer reaches on the same rows: for masked words the one
-    that knows only how frequent each token is. Accuracies have their 95% interval.
+    heads) is measured on the validation split of instances: masked-LM loss, perplexity and
+    accuracy, and NSP accuracy. A fine-tuned model is measured on labelled examples with the metrics
+    of its task. Beside each figure stands what the best constant answer reaches on the same rows:
+    for masked words the one that knows only how frequent each token is. Accuracies have their 95%
+    interval.
 
     A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
     JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first
@@ -46,10 +45,9 @@ def evaluate(
     from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
-        if split or batch_size:
+        if batch_size:
             raise UserError(
-                "--split and --batch-size are for pre-trained models, but "
-                f"{model} is a fine-tuned model."
+                f"--batch-size is for pre-trained models, but {model} is a fine-tuned model."
             )
         from ..model.finetuning.evaluate import evaluate_task
 
@@ -59,22 +57,14 @@ def evaluate(
 
         Checkpoint.open(model)  # a mistyped model is refused before its data are looked at
         if _are_pairs(data):
-            if split or batch_size:
-                raise UserError(
-                    f"--split and --batch-size are for instances, but {data} holds minimal pairs."
-                )
+            if batch_size:
+                raise UserError(f"--batch-size is for instances, but {data} holds minimal pairs.")
             measured = _evaluate_pairs(model, data, device)
         else:
             from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
-            split = split or "validation"
-            if split == "train":
-                warn(
-                    f"{model} may have been trained on these rows, which flatters it: the split "
-                    "validation is held out"
-                )
-            measured = evaluate_pretrained(model, data, split, device, batch_size)
-            measured = {"split": split, **measured}
+            measured = evaluate_pretrained(model, data, device=device, batch_size=batch_size)
+            measured = {"split": "validation", **measured}
     if as_json:
         click.echo(json.dumps(measured, indent=2))
         return None

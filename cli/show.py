@@ -37,9 +37,6 @@ STYLES = {
     show_default=True,
     help="Number of documents or instances to show.",
 )
-@click.option(
-    "--split", help="Split to show: train (the default) or validation; what is found is in both."
-)
 @click.option("--grep", metavar="TEXT", help="Find documents with this text, in any case.")
 @click.option(
     "--where",
@@ -51,12 +48,11 @@ def show(
     directory: str,
     ids: tuple[str, ...],
     num_rows: int,
-    split: str | None,
     grep: str | None,
     where: str | None,
 ) -> None:
-    """Print documents or instances from DIRECTORY as readable text: a random sample, the documents
-    with these IDs, or what --grep and --where find.
+    """Print documents or instances from DIRECTORY as readable text: a random sample of the
+    training split, the documents with these IDs, or what --grep and --where find.
 
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
     kept one as [=original]. On a terminal, A and B have different colours. Instances are found by
@@ -74,15 +70,16 @@ def show(
     from ..pipeline.storage.state import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
 
+    num_rows = max(num_rows, len(ids))
     manifest = read_any_manifest(directory)
     if isinstance(manifest, VocabularyManifest):
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
     if ids or grep or where:
-        chosen = _find(directory, manifest, ids, grep, where, split, num_rows)
+        chosen = _find(directory, manifest, ids, grep, where, num_rows)
     else:
-        chosen = shards_of_split(directory, manifest, split or "train")
+        chosen = shards_of_split(directory, manifest, "train")
     # One line of output per line of text, so that it can be searched and piped.
     console = make_console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):
@@ -119,7 +116,6 @@ def _find(
     ids: tuple[str, ...],
     grep: str | None,
     where: str | None,
-    split: str | None,
     num_rows: int,
 ) -> "Shards":
     """Return the first rows for which all conditions hold."""
@@ -156,8 +152,7 @@ def _find(
     elif ids:
         conditions.append("list_contains($ids, doc_id)")
         values["ids"] = list(ids)
-    shards = [shard for shard in manifest.shards if split in (None, shard.split)]
-    paths = [storage.join(directory, shard.name) for shard in shards]
+    paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     chosen = find_rows(paths, " AND ".join(conditions), num_rows, **values)
     if not chosen:
         raise UserError(f"Nothing like this is in {directory}.")

@@ -84,7 +84,6 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [ROW])
-    assert "no split 'test'; it has train" in error_of(capsys, "show", directory, "--split", "test")
     assert "-n" in error_of(capsys, "show", directory, "-n", "-1")
     write_manifest(tmp_path, "vocab")
     assert "written by `clozeworks vocab`" in error_of(capsys, "show", str(tmp_path))
@@ -103,6 +102,8 @@ def test_rows_are_found_by_text_id_and_condition(
         shown = capsys.readouterr().out.splitlines()
         assert shown[0].startswith("b:1  ") and shown[1] == "  ÉTÉ here."
         assert ("  No." in shown) == ("--grep" not in line)  # the sentences with the text alone
+    main(["show", directory, *(f"enwiki:{number}" for number in range(6))])
+    assert capsys.readouterr().out.count("enwiki:") == 6  # more than -n
     for line in (["c:1"], ["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
         assert "Nothing like this" in error_of(capsys, "show", directory, *line)
     assert '--where: Binder Error: Referenced column "no"' in error_of(
