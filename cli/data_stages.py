@@ -1,7 +1,5 @@
 """Define the commands ``clozeworks ingest``, ``vocab``, ``build``, and ``corpus`` for all three."""
 
-from pathlib import Path
-
 import click
 
 from ..pipeline.config import MAX_BAD, BuildConfig, IngestConfig, RunOptions, VocabConfig
@@ -13,7 +11,14 @@ from .data_summary import (
     summarize_instances,
     summarize_vocabulary,
 )
-from .options import GroupedCommand, GroupedOption, config_options, make_config, output_option
+from .options import (
+    ContentOfFile,
+    GroupedCommand,
+    GroupedOption,
+    config_options,
+    make_config,
+    path_option,
+)
 from .output import CommandSummary
 from .progress import data_stage_terminal
 
@@ -33,7 +38,7 @@ max_bad_option = click.option(
 
 @click.command(cls=GroupedCommand)
 @sources_argument
-@output_option("DOCUMENTS", "Directory to write the documents to.")
+@path_option("--output", "DOCUMENTS", "Directory to write the documents to.")
 @config_options(IngestConfig, RunOptions)
 @max_bad_option
 @click.pass_context
@@ -75,7 +80,7 @@ def ingest(
 )
 @click.option(
     "--add",
-    type=click.Path(exists=True, dir_okay=False),
+    type=ContentOfFile(),
     metavar="FILE",
     help="Write the vocabulary of --base with the words in FILE, one a line.",
     cls=GroupedOption,
@@ -119,7 +124,7 @@ def vocab(
         for word in suggest_words(documents, base, suggest):
             click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
         return None
-    if base and add and output:
+    if base and add is not None and output:
         return _add_words(base, add, output, overwrite=bool(values["overwrite"]))
     if base or add or suggest:
         raise click.UsageError(
@@ -154,19 +159,19 @@ def vocab(
     return summary
 
 
-def _add_words(base: str, file: str, output: str, *, overwrite: bool) -> CommandSummary:
+def _add_words(base: str, words: str, output: str, *, overwrite: bool) -> CommandSummary:
+    from ..pipeline import storage
+    from ..pipeline.storage.directory import write_file
     from ..pipeline.vocabulary.files import read_vocabulary, vocabulary_files
     from ..pipeline.vocabulary.own_words import add_words
 
     before = read_vocabulary(base)
-    words = Path(file).read_text(encoding="utf-8").split("\n")
-    after = add_words(before, [word for word in map(str.strip, words) if word])
-    folder = Path(output)
-    if folder.exists() and not overwrite:
+    after = add_words(before, [word for word in map(str.strip, words.split("\n")) if word])
+    if storage.file_sizes(output) and not overwrite:
         raise UserError(f"{output} exists; give `overwrite` to replace its tokenizer.")
-    folder.mkdir(parents=True, exist_ok=True)
     for name, content in vocabulary_files(after).items():
-        (folder / name).write_bytes(content)
+        with write_file(storage.join(output, name)) as file:
+            file.write(content)
     num_new = len(after) - len(before)
     num_added = len(set(after.tokens) - set(before.tokens))
     rows = [
@@ -178,14 +183,8 @@ def _add_words(base: str, file: str, output: str, *, overwrite: bool) -> Command
 
 @click.command(cls=GroupedCommand)
 @click.argument("documents", type=click.Path())
-@click.option(
-    "--vocab",
-    type=click.Path(),
-    required=True,
-    metavar="VOCAB",
-    help="Directory with the vocabulary, or a vocab.txt or tokenizer.json.",
-)
-@output_option("INSTANCES", "Directory to write the instances to.")
+@path_option("--vocab", "VOCAB", "Directory with the vocabulary, or a vocab.txt or tokenizer.json.")
+@path_option("--output", "INSTANCES", "Directory to write the instances to.")
 @config_options(BuildConfig, RunOptions)
 @click.pass_context
 def build(
@@ -211,7 +210,7 @@ def build(
 
 @click.command(cls=GroupedCommand)
 @sources_argument
-@output_option("CORPUS", "Directory for the folders documents, vocab and instances.")
+@path_option("--output", "CORPUS", "Directory for the folders documents, vocab and instances.")
 @config_options(IngestConfig, VocabConfig, BuildConfig, RunOptions, without=("dry_run",))
 @max_bad_option
 @click.pass_context

@@ -12,8 +12,8 @@ from .options import (
     checked_by,
     config_options,
     make_config,
-    output_option,
     overwrite_option,
+    path_option,
 )
 from .output import CommandSummary, figure, is_detail
 from .process import StopOnSignal
@@ -38,14 +38,8 @@ def _check(task: str, **values: object) -> None:
 @click.command(cls=GroupedCommand)
 @click.argument("task", callback=_known)
 @click.argument("data", type=click.Path())
-@click.option(
-    "--checkpoint",
-    type=click.Path(),
-    required=True,
-    metavar="DIR",
-    help="Directory with the pre-trained encoder.",
-)
-@output_option("DIR", "Directory for the best model and the results.")
+@path_option("--checkpoint", "DIR", "Directory with the pre-trained encoder.")
+@path_option("--output", "DIR", "Directory for the best model and the results.")
 @overwrite_option
 @checked_by(_check)
 @config_options(FinetuneConfig)

@@ -32,9 +32,9 @@ overwrite_option = click.option(
 )
 
 
-def output_option(metavar: str, text: str) -> Callable[[Command], Command]:
-    """Return the option ``--output``, which is required, with this help."""
-    return click.option("--output", type=click.Path(), required=True, metavar=metavar, help=text)
+def path_option(name: str, metavar: str, text: str) -> Callable[[Command], Command]:
+    """Return an option for a path, which is required, with this help."""
+    return click.option(name, type=click.Path(), required=True, metavar=metavar, help=text)
 
 
 class GroupedOption(click.Option):
@@ -83,7 +83,7 @@ class CommaSeparated(click.ParamType):
 
 
 class ContentOfFile(click.ParamType):
-    """The name of a text file, whose content is the value; the default is an empty one."""
+    """The name of a text file, whose content is the value."""
 
     name = "file"
 

@@ -11,7 +11,7 @@ from ..model.config import PretrainConfig
 from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
-from .options import GroupedCommand, config_options, make_config, output_option, overwrite_option
+from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
 from .output import (
     ALREADY_FINISHED,
     CommandSummary,
@@ -41,7 +41,7 @@ MEASURED = {
 
 @click.command(cls=GroupedCommand)
 @click.argument("instances", type=click.Path(), nargs=-1, required=True, metavar="INSTANCES...")
-@output_option("RUN", "Directory for the model, its logs and checkpoints.")
+@path_option("--output", "RUN", "Directory for the model, its logs and checkpoints.")
 @overwrite_option
 @click.option(
     "--dry-run",

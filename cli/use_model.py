@@ -13,7 +13,7 @@ from .options import (
     config_options,
     device_option,
     make_config,
-    output_option,
+    path_option,
 )
 from .output import CommandSummary, byte_size
 from .progress import training_progress
@@ -55,7 +55,8 @@ def fill(run: str, text: str, as_json: bool) -> CommandSummary | None:
 @click.command()
 @click.argument("model", type=click.Path(), metavar="DIR")
 @click.argument("data", type=click.Path())
-@output_option(
+@path_option(
+    "--output",
     "FILE",
     "File for the predictions, replaced if it exists: .tsv, .csv, .jsonl or .json, or - for "
     "the terminal.",
@@ -94,7 +95,7 @@ def predict(
 @click.command(cls=GroupedCommand)
 @click.argument("checkpoint", type=click.Path(), metavar="CHECKPOINT")
 @click.argument("data", type=click.Path(), metavar="DATA")
-@output_option("FILE.parquet", "Parquet file to write the vectors to.")
+@path_option("--output", "FILE.parquet", "Parquet file to write the vectors to.")
 @click.option("--overwrite", is_flag=True, help="Replace the output file.")
 @config_options(FeaturesConfig)
 def features(
@@ -121,7 +122,7 @@ def features(
 
 @click.command()
 @click.argument("directory", type=click.Path(), metavar="DIR")
-@output_option("FOLDER", "To upload.")
+@path_option("--output", "FOLDER", "To upload.")
 @click.option("--license", help="Licence for the card: an identifier of the Hugging Face Hub.")
 @click.option("--overwrite", is_flag=True, help="Replace a model in FOLDER, and its card.")
 def export(directory: str, output: str, license: str | None, overwrite: bool) -> CommandSummary:

@@ -26,7 +26,7 @@ def base(tmp_path: Path) -> str:
     return str(tmp_path / "base")
 
 
-def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path):
+def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path, capsys):
     from transformers import AutoTokenizer
 
     (tmp_path / "words.txt").write_text("Abate\n\nate\nabba\nabate\n")
@@ -41,6 +41,12 @@ def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path)
     assert old_pieces(BASE, after)[after.ids["abate"]] == pieces
     with pytest.raises(SystemExit):
         main(command)  # it exists
+    (tmp_path / "words.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(SystemExit):
+        main([*command, "--overwrite"])
+    first, second = capsys.readouterr().err.splitlines()
+    assert "give --overwrite to replace its tokenizer" in first
+    assert "words.txt cannot be read as text" in second
 
 
 def test_what_is_not_a_word_is_named():
