@@ -82,6 +82,15 @@ def test_words_are_those_of_a_regular_expression(strings: list[str]):
         assert len(set(ours)) <= len(set(stretches))
 
 
+def test_three_documents_are_named_and_two_rows_are_not_one_text(tmp_path: Path):
+    documents = [("w", "en", [LONG]), ("w", "en", ["one two three four five six"])] * 4
+    documents += [("w", "en", ["a b c d e f", "g h i j k l m"])]
+    folder = write_documents(tmp_path / "documents", {TRAIN: documents})
+    (tmp_path / "a.txt").write_text(f"{LONG}\na b c d e f\ng h i j k l m\n")
+    [overlap] = find_overlaps(folder, [str(tmp_path / "a.txt")])
+    assert overlap.found == {1: [f"{TRAIN}:{index}" for index in (0, 2, 4)]}
+
+
 @pytest.mark.parametrize("documents", [[], [("w", "en", [""])]])
 def test_nothing_is_found_in_nothing(documents: list, tmp_path: Path):
     folder = write_documents(tmp_path / "documents", {TRAIN: documents})

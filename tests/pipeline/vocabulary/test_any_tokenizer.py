@@ -11,6 +11,7 @@ from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import mask_rows
+from clozeworks.pipeline.vocabulary import tokenizer_file
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Specials, Vocabulary
@@ -133,7 +134,7 @@ def test_ids_are_those_of_transformers_in_all_scripts(folder: Path, tmp_path: Pa
 
 def test_words_begin_at_spaces_and_a_document_is_read_like_its_sentences(folder: Path):
     vocabulary = read_vocabulary(str(folder))
-    ids, _ = vocabulary.text_tokenizer().encode(pa.array(["The quick fox", "didn't."]))
+    ids, _ = vocabulary.text_tokenizer().encode(pa.array(["The quick fox", "", "didn't."]))
     tokens = [vocabulary.readable[token] for token in ids]
     assert "".join(tokens).lstrip("▁") == "The▁quick▁fox▁didn't."
     starts = [vocabulary.readable[token][:2] for token in ids if not vocabulary.continues[token]]
@@ -166,10 +167,11 @@ def test_added_tokens_of_a_bert_are_found_in_text(tmp_path: Path):
     )
     tokenizer = words.tokenizer()
     tokenizer.add_special_tokens(["[DRUG]"])
+    tokenizer.add_tokens(["Bad"])  # looked for in lower-cased text
     (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
     vocabulary = read_vocabulary(str(tmp_path))
     assert vocabulary.specials == Specials() and vocabulary.fingerprint != words.fingerprint
-    texts = ["a [DRUG] b", "b a", "b[DRUG]", "a [SEP] b", "[drug]", ""]
+    texts = ["a [DRUG] b", "b a", "b[DRUG]", "a [SEP] b", "[drug]", "", "a BAD b"]
     ids, offsets = vocabulary.text_tokenizer().encode(pa.array(texts))
     found = [ids[start:stop].tolist() for start, stop in pairwise(offsets)]
     assert found == TextTokenizer(tmp_path).token_ids(texts)
@@ -187,6 +189,16 @@ def test_a_tokenizer_without_special_tokens_around_a_text_is_refused(tmp_path: P
     tokenizer.post_processor = processors.ByteLevel()
     with pytest.raises(UserError, match="does not put one special token before a text"):
         read_vocabulary(str(save(tokenizer, tmp_path / "model")))
+
+
+def test_a_map_of_characters_is_tried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tried: list[bytes] = []
+    monkeypatch.setattr(tokenizer_file, "_try_out", lambda content, path: tried.append(content))
+    fields = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(fields))
+    with pytest.raises(UserError, match="cannot be read by tokenizers"):
+        read_vocabulary(str(tmp_path))
+    assert tried
 
 
 def test_a_replacement_without_strings_is_one_error(tmp_path: Path):

@@ -14,7 +14,7 @@ from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
 
-PIECES = ("[unused0]", "ate", "a", "##b", "##a", "##t", "##e", "t")
+PIECES = ("[unused0]", "[unused1]", "ate", "a", "##b", "##a", "##t", "##e", "t")
 BASE = Vocabulary((*SPECIAL_TOKENS, *PIECES), Normalization(True, True))
 
 
@@ -29,12 +29,12 @@ def base(tmp_path: Path) -> str:
 def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path, capsys):
     from transformers import AutoTokenizer
 
-    (tmp_path / "words.txt").write_text("Abate\n\nate\nabba\nabate\n")
+    (tmp_path / "words.txt").write_text("Abate\n\nate\nabba\nabate\ntab\n")
     output = tmp_path / "vocab"
     command = ["vocab", f"--base={base}", f"--add={tmp_path}/words.txt", f"--output={output}"]
     main(command)
     after = read_vocabulary(str(output))
-    assert after.tokens == (*SPECIAL_TOKENS, "abate", *PIECES[1:], "abba")
+    assert after.tokens == (*SPECIAL_TOKENS, "abate", "abba", *PIECES[2:], "tab")
     theirs = AutoTokenizer.from_pretrained(output)
     assert theirs.tokenize("abate abba ab") == ["abate", "abba", "a", "##b"]
     pieces = [BASE.ids[piece] for piece in ("a", "##b", "##a", "##t", "##e")]
