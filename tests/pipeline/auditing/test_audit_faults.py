@@ -176,6 +176,23 @@ def test_rows_that_differ_only_in_what_is_masked_do_not_repeat(tmp_path):
     assert REPEATED_ROWS not in failed(audit(tmp_path, manifest))
 
 
+def test_ends_that_tell_the_label_only_together_are_named(tmp_path):
+    manifest = build(tmp_path)
+
+    def end_alike_if_next(rows):
+        for index, row in enumerate(rows):
+            ends_a = index // 2 % 2
+            ends_b = ends_a ^ row["next_sentence_label"]
+            for place, ends in ((row["segment_b_start"], ends_a), (len(row["input_ids"]), ends_b)):
+                if place - 2 not in row["masked_lm_positions"]:
+                    row["input_ids"][place - 2] = FULL_STOP if ends else FULL_STOP + 1
+
+    spoil(tmp_path, manifest, end_alike_if_next)
+    checks = checks_of(audit(tmp_path, manifest))
+    assert checks["AUC of B ending a sentence for the label"].verdict == "ok"
+    assert checks["AUC of lengths and ends of A and B for the label"].verdict == "warn"
+
+
 def test_labels_out_of_balance_are_named(tmp_path):
     manifest = build(tmp_path)
 
