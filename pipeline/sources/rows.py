@@ -212,8 +212,8 @@ def is_text(kind: pa.DataType) -> bool:
 def partition_of(path: str) -> dict[str, str]:
     """Return what the names of a file's folders say, as Hive and Spark write them.
 
-    >>> partition_of("lake/dt=2026-11-01/region=eu%20west/part-0.parquet")
-    {'dt': '2026-11-01', 'region': 'eu west'}
+    >>> partition_of("lake/dt=__HIVE_DEFAULT_PARTITION__/region=eu%20west/part-0.parquet")
+    {'region': 'eu west'}
     """
     keys: dict[str, str] = {}
     for folder in path.split("/")[:-1]:

@@ -215,7 +215,7 @@ def test_a_file_that_is_not_text_is_counted(content: bytes, reason: str) -> None
 def test_zeros_after_a_power_failure_are_counted_and_go() -> None:
     text = b"It is here.\n\n" * 6000
     counters = Counters()
-    paragraphs = paragraphs_of(text + bytes(3_000_000) + b"\n\nIt was.\n", counters)
+    paragraphs = paragraphs_of(text + (bytes(3_000_000) + b"\n\nIt was.\n") * 2, counters)
     assert set(paragraphs) == {"It is here.", "It was."}
     assert counters.bad == {"nul_bytes": 1}
     assert counters.examples["nul_bytes"] == ["shelf/book.txt, from about byte 78000 on"]
@@ -223,14 +223,17 @@ def test_zeros_after_a_power_failure_are_counted_and_go() -> None:
 
 def test_heads_of_pages_after_form_feeds_are_left_out() -> None:
     page = "The wind went on over the grey and empty fields of the north, and it was so cold\n" * 9
-    text = f"{page}that he\n\fTHE ISLAND     {{}}\n\nlooked at the chart again.\n\fNot a head.\n\n"
+    text = f"{page}that he\n\fTHE ISLAND     {{0}}\n\nlooked at the chart again, and at what he "
+    text += "had drawn on it in the long days of the autumn.\n"
+    text += "\fTHE MAP     {0}\n\nIt was torn.\n\fNot a head.\n\n"
     counters = Counters()
     documents = read_text("".join(text.format(i) for i in range(9)), counters, "pg11.txt.utf-8")
     assert [document.id for document in documents] == ["pg11"]
     paragraphs = documents[0].paragraphs
-    assert len(paragraphs) == 18 and paragraphs[1] == "Not a head."
-    assert paragraphs[0].endswith("so cold that he looked at the chart again.")
-    assert counters.counts["headings_left_out"] == 9
+    assert len(paragraphs) == 27 and paragraphs[1:3] == ["It was torn.", "Not a head."]
+    assert paragraphs[0].endswith("the long days of the autumn.")
+    assert "so cold that he looked at the chart" in paragraphs[0]
+    assert counters.counts["headings_left_out"] == 18
 
 
 def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ ROWS = [
 
 
 def write(folder: Path, form: str) -> Path:
-    path = folder / "lake" / "dt=2026-11-01" / "region=eu" / f"part-0.{form}"
+    path = folder / "lake" / "pmid=none" / "region=eu" / f"part-0.{form}"
     path.parent.mkdir(parents=True)
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path)

@@ -218,10 +218,10 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
     hidden = (".hidden.txt", ".git/c.txt", "sub/_SUCCESS")
     for name in ("a.txt", "sub/b.txt", *hidden, "locked/d.txt", "picture.jpg"):
         write(folder / name, TEXT)
-    write(tmp_path / "other" / "e.txt", TEXT)
+    write(tmp_path / "all-other" / "e.txt", TEXT)
     (folder / "file-link.txt").symlink_to(folder / "sub" / "_SUCCESS")
-    (folder / "link-out.txt").symlink_to(tmp_path / "other" / "e.txt")
-    (folder / "folder-link").symlink_to(tmp_path / "other")
+    (folder / "link-out.txt").symlink_to(tmp_path / "all-other" / "e.txt")
+    (folder / "folder-link").symlink_to(tmp_path / "all-other")
     (folder / "sub" / "loop").symlink_to(folder)
     (folder / "broken.txt").symlink_to(tmp_path / "nothing")
     os.mkfifo(folder / "pipe.txt")
