@@ -68,14 +68,12 @@ class OriginMeasures:
     that a pass reads each origin.
     """
 
-    def __init__(
-        self, documents: str | None, weights: Mapping[tuple[str, str], float] | None = None
-    ) -> None:
+    def __init__(self, documents: str | None, weights: Mapping[tuple[str, str], float]) -> None:
         self.documents = documents
         self.document_lengths = [np.zeros((2, NUM_BUCKETS), np.int64) for _ in "AB"]
         self.sources: Pairs = {}
         self.languages: Pairs = {}
-        self._weights = weights or {}
+        self._weights = weights
         # Label, rows of both documents, and both lengths: int32 [5, num_rows] for each slice.
         self._shard_rows: list[np.ndarray] = []
 

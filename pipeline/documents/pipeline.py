@@ -30,7 +30,7 @@ from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
 from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
-from ..sources.formats import find_inputs, plan_units
+from ..sources.formats import NUM_READERS, find_inputs, plan_units
 from ..sources.records import Input
 from ..sources.streams import is_compressed
 from ..storage import absolute
@@ -58,8 +58,6 @@ WHOLE_BYTES = 64 << 20
 """A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
 NUM_SAMPLES = 16
 SAMPLE_BYTES = 1 << 16
-NUM_READERS = 16
-"""Files read at a time, because object stores are slow to answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,16 +36,6 @@ Item = TypeVar("Item")
 Worker: TypeAlias = "subprocess.Popen[bytes]"
 
 
-def dead_worker(status: int = -signal.SIGKILL) -> RunError:
-    """Return the error for a worker process that ended before its work did."""
-    end = f"ended with exit status {status}"
-    if status < 0:  # as `subprocess.Popen.returncode` gives a signal
-        end = f"was killed by signal {-status}"
-    if status == -signal.SIGKILL:
-        end += " (out of memory?)"
-    return RunError(f"A worker process {end}; rerun the same command to resume.")
-
-
 @contextmanager
 def started(num_workers: int) -> Iterator[list[Worker]]:
     """Start worker processes, all at once; kill at the end those that are there."""
@@ -101,7 +91,13 @@ def _feed(worker: Worker, step: Callable[[Item], object], remaining: Iterator[It
             if error is not None:
                 raise error
     except (EOFError, OSError, pickle.UnpicklingError) as error:
-        raise dead_worker(worker.wait(END_S)) from error
+        status = worker.wait(END_S)
+        end = f"ended with exit status {status}"
+        if status < 0:  # as `subprocess.Popen.returncode` gives a signal
+            end = f"was killed by signal {-status}"
+        if status == -signal.SIGKILL:
+            end += " (out of memory?)"
+        raise RunError(f"A worker process {end}; rerun the same command to resume.") from error
 
 
 def _send(pipe: BinaryIO, message: Any) -> None:

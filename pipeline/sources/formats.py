@@ -46,7 +46,7 @@ TABLE_FORMATS = ("jsonl", "csv", "tsv")
 TEXT_FORMATS = ("text", "gutenberg", *TABLE_FORMATS)
 """The formats of texts in any encoding; that of dumps is declared, and the others are UTF-8."""
 NUM_READERS = 16
-"""Files that are sampled at a time, because object stores are slow to answer."""
+"""Files that are read at a time, because object stores are slow to answer."""
 BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
 """Files of a directory that `ingest` wrote, beside its documents."""
 KNOWN_NAMES = (

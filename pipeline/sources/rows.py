@@ -398,7 +398,7 @@ def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterat
         if article.is_extracted:
             here = list(islice(remains, len(paragraphs)))
             paragraphs = article_paragraphs(
-                paragraphs, document.title, counters, document.language, remains=here
+                paragraphs, document.title, counters, document.language, here
             )
         elif article.is_gutenberg or is_wrapped(paragraphs):
             # A line is not a paragraph: the text is read like the file of a book. A very long one

@@ -86,7 +86,7 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     A local file is written in `temporary_directory`, on the same filesystem, and renamed at the
     end; a remote one is written on this machine and uploaded at the end.
     """
-    if "://" in path:
+    if storage.is_remote(path):
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spooled:
             file = cast(BinaryIO, spooled)
             yield file
@@ -119,7 +119,7 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
     """
     output = output or path
     descriptor = None
-    if "://" not in path:
+    if not storage.is_remote(path):
         descriptor = _lock(path, output)
     if descriptor is None:
         with _lock_file(path, output):

@@ -242,9 +242,7 @@ def work_folder(head: StoredHead) -> str:
     return f"{head.fingerprint[:16]}.{FORMAT}"
 
 
-def look(
-    output: str, head: StoredHead, *, overwrite: bool = False
-) -> tuple[State, Manifest | None]:
+def look(output: str, head: StoredHead, *, overwrite: bool) -> tuple[State, Manifest | None]:
     """Return the state of a stage's work in a directory, and its manifest if it is finished; change
     nothing.
 

@@ -184,9 +184,8 @@ def article_paragraphs(
     lines: Sequence[str],
     title: str,
     counters: Counters,
-    language: str = "",
-    *,
-    remains: Sequence[bool] | None = None,
+    language: str,
+    remains: Sequence[bool],
 ) -> list[str]:
     """Return the lines of an extracted article that are prose, repaired, without its title.
 
@@ -194,8 +193,6 @@ def article_paragraphs(
     the wiki's, `remains` what `find_remains` returns. `counters` gets ``lines_left_out`` and
     ``words_left_out_as_lines``, ``…_titles`` and ``…_marks``.
     """
-    if remains is None:
-        remains = find_remains(lines)
     paragraphs: list[str] = []
     left_out: list[str] = []
     following_lines = (*lines[1:], "")

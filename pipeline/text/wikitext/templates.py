@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import chain
-from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -133,9 +132,7 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
     return None
 
 
-def render_template(
-    body: str, language: str, added: Mapping[str, Renderer] = MappingProxyType({})
-) -> str:
+def render_template(body: str, language: str, added: Mapping[str, Renderer]) -> str:
     """Return the words that a template shows, or the mark of a removal.
 
     `body` is the text between the braces, with links and templates rendered; `language` is the

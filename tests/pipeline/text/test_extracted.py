@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
+def paragraphs_of(lines: list[str], title: str, counters: Counters) -> list[str]:
+    return article_paragraphs(lines, title, counters, "en", find_remains(lines))
+
+
 def test_the_title_above_an_article_is_left_out():
     counters = Counters()
-    assert article_paragraphs(["Almond", PROSE, "History."], "Almond", counters) == [PROSE]
+    assert paragraphs_of(["Almond", PROSE, "History."], "Almond", counters) == [PROSE]
     assert counters.counts == {
         "lines_left_out": 1,
         "words_left_out_as_lines": 1,
@@ -31,7 +35,7 @@ def test_an_introduction_without_its_list_has_a_gap():
     quoted = 'Gandhi said: "I was there."'
 
     def paragraphs(*lines: str) -> list[str]:
-        return article_paragraphs(list(lines), "", Counters(), "en")
+        return paragraphs_of(list(lines), "", Counters())
 
     gap = f"{introduction[:-1]}{GAP}:"
     assert paragraphs(introduction, "Labour", PROSE) == [gap, PROSE]
@@ -44,7 +48,7 @@ def test_an_introduction_without_its_list_has_a_gap():
 def test_a_row_of_links_is_no_prose():
     counters = Counters()
     row = " • ".join(str(year) for year in range(1900, 1930))
-    assert article_paragraphs([row, PROSE], "", counters) == [PROSE]
+    assert paragraphs_of([row, PROSE], "", counters) == [PROSE]
     assert counters.counts["words_left_out_as_lines"] == 59
 
 

@@ -462,7 +462,7 @@ def test_drops_what_is_not_prose(block: str) -> None:
     ],
 )
 def test_renders_templates_in_words(template: str, text: str) -> None:
-    assert render_template(template, "en") == text
+    assert render_template(template, "en", {}) == text
 
 
 def test_numbers_and_dates_follow_the_language() -> None:
