@@ -174,7 +174,6 @@ def test_without_languages_none_is_named():
         )
     )
     assert "## Data, phase 2" in card.text
-    assert "| phase shares | 0.9, 0.1 |" in card.text
     assert "documents in" not in model_card(
         PretrainConfig(), ModelConfig(), [parsed(manifest)], SUMMARY
     )
