@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from clozeworks.pipeline.text.sentence_cuts import is_abbreviation
-from clozeworks.pipeline.text.sentence_rules import ENDS
+from clozeworks.pipeline.text.sentence_rules import WORDS, row_of
 
 from .treebanks import read_treebanks
 
@@ -44,7 +44,9 @@ def main(path: str) -> None:
     texts: dict[str, list[str]] = defaultdict(list)
     for treebank in read_treebanks(Path(path)):
         texts[treebank.language] += [paragraph.text for paragraph in treebank.paragraphs]
-    for language in sorted(texts.keys() - ENDS.keys()):
+    for language in sorted(texts):
+        if row_of(WORDS.ends, language):
+            continue
         if words := ordinary_words(texts[language], language):
             print(f'\n[[ordinary_words]]\nlanguages = "{language}"\nwords = "{" ".join(words)}"')
 

@@ -23,16 +23,15 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 from .sentence_joins import UNCASED_LETTERS
 from .sentence_quotes import ORPHAN, is_open, may_quote, quotation_around
 from .sentence_rules import (
-    ABBREVIATIONS,
-    AFTER_NAMES,
-    BEFORE_NUMBERS,
-    ENDS,
     LAST_WORDS,
     MISSED_ENDS,
     UPPER_CASE,
-    Endings,
-    endings_of,
+    WORDS,
+    last_word,
     ranges_of,
+    row_of,
+    rules_in,
+    words_of,
 )
 
 _NEXT = (
@@ -84,38 +83,65 @@ class Document:
         return self._counts[text]
 
 
+_NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|куб\.|sq|square|cubic)"
+_AFTER_NAMES = WORDS.after_names.split()
+
+
 @dataclass(frozen=True, slots=True)
 class _CutRules:
-    """The rules of one language."""
+    """The rules of one language; its words and phrases end a sentence before a capital."""
 
     code: str
     stops: tuple[re.Pattern[str], ...]
     """Where a sentence may end within a line, one for each mark. Each begins with a character,
     which makes the search fast.
     """
-    endings: Endings
+    always: re.Pattern[str]
+    """Units after a number, and "and others"."""
+    unless_name: re.Pattern[str]
+    """Eras and the like: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
+    ordinary_words: frozenset[str]
+    openers: frozenset[str]
+    """What follows the end of a sentence, whatever its last word."""
+    last_words: frozenset[str]
+    """The last words of units and phrases, so that a pattern is only tried where it may match."""
     patterns: tuple[re.Pattern[str], ...]
     """Those of `MISSED_ENDS`; a line break stands for the end."""
 
 
 @cache
 def _cut_rules_of(code: str) -> _CutRules:
-    endings = endings_of(code)
+    ordinary_words = words_of(WORDS.ordinary_words, code)
     # Of initials, which end no sentence, a text has many.
-    initials = set(ascii_uppercase) - LAST_WORDS - endings.ordinary_words
+    initials = set(ascii_uppercase) - LAST_WORDS - ordinary_words
     stops = [rf"\.(?![.!?…])(?<! [{ranges_of(sorted(initials))}]\.){_NEXT}"]
-    for mark in "!?…" + ENDS.get(code, ""):
+    for mark in "!?…" + row_of(WORDS.ends, code):
         stops.append(rf"{re.escape(mark)}(?![.!?…]){_NEXT}")
+    units = words_of(WORDS.units, code)
+    units_pattern = "|".join(map(re.escape, sorted(units)))
+    others = row_of(WORDS.others, code)
+    eras = row_of(WORDS.eras, code)
+    phrases = f"{others},{eras}".split(",")
     return _CutRules(
         code=code,
         stops=tuple(map(re.compile, stops)),
-        endings=endings,
+        always=re.compile(
+            rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
+        ),
+        unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
+        ordinary_words=ordinary_words,
+        openers=words_of(WORDS.openers, code),
+        last_words=frozenset(map(last_word, (*units, *phrases))) - {""} | ordinary_words,
         patterns=tuple(
             re.compile(f"(?:{rule.before})\n(?:{rule.after})")
-            for rule in MISSED_ENDS
-            if rule.holds_in(code)
+            for rule in rules_in(MISSED_ENDS, code)
         ),
     )
+
+
+def _alternatives(phrases: str) -> str:
+    """Return a pattern of phrases, with or without their spaces; of nothing if there are none."""
+    return re.escape(phrases).replace(",\\ ", "|").replace("\\ ", " ?") or "(?!)"
 
 
 def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) -> str:
@@ -139,16 +165,14 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
             first, last = quotation
             parts += [lines[num_copied:first], split(lines[first:last])]
             num_copied = last
-        elif _ends_by_word(end, start, rules.endings, document) or _ends_by_pattern(
-            end, start, rules
-        ):
+        elif _ends_by_word(end, start, rules, document) or _ends_by_pattern(end, start, rules):
             parts += [lines[num_copied : end.end()], "\n"]
             num_copied = end.end()
     parts.append(lines[num_copied:])
     return "".join(parts)
 
 
-def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Document) -> bool:
+def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Document) -> bool:
     """Return whether it ends with a word and a full stop, before a capital."""
     if end[0][0] != "." or len(end["closers"]) > 1 or not end["next"][0].isupper():
         return False
@@ -159,29 +183,29 @@ def _ends_by_word(end: re.Match[str], start: int, endings: Endings, document: Do
     word = letters[1] if letters else ""
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
-        (word.islower() or word in AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
-        and end["next"] in endings.openers
+        (word.islower() or word in _AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
+        and end["next"] in rules.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )
     # Most words are initials and titles, which need no further look.
-    may_be_last = word in endings.last_words or _may_be_common(word)
+    may_be_last = word in rules.last_words or _may_be_common(word)
     is_acronym = word.isupper() and not word.isascii()
     if not (before_opener or may_be_last or is_acronym) or is_open(text[start : end.end()]):
         return False
-    if before_opener or word in endings.ordinary_words:
+    if before_opener or word in rules.ordinary_words:
         return True
     if _may_be_common(word) and not document.is_abbreviation(word):
         return True
     before = text[max(0, end.start() - _LONGEST_ENDING) : end.start()]
     following = end["next"]
-    if endings.always.search(before):
+    if rules.always.search(before):
         # "5 km. NW of Athens"
         return not (following.isupper() and 1 < len(following) <= _LONGEST_DIRECTION)
-    if not endings.unless_name.search(before) and not _ACRONYM.search(before + "."):
+    if not rules.unless_name.search(before) and not _ACRONYM.search(before + "."):
         return False
     # "J.R.R. T. Smith"
     is_initial = len(following) == 1 and text[end.end("next") :][:1] == "."
-    return not is_initial and (following in endings.openers or not document.is_name(following))
+    return not is_initial and (following in rules.openers or not document.is_name(following))
 
 
 def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
@@ -199,10 +223,9 @@ def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
 @lru_cache(maxsize=10_000)
 def is_abbreviation(word: str, code: str) -> bool:
     """Return whether a word is in the language's lists of abbreviations, ours and sentencex's."""
-    none: frozenset[str] = frozenset()
-    lower = word.lower()
-    if lower in ABBREVIATIONS.get(code, none) or lower in BEFORE_NUMBERS.get(code, none):
-        return True
+    for table in (WORDS.abbreviations, WORDS.before_numbers):
+        if word.lower() in words_of(table, code):
+            return True
     return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1
 
 

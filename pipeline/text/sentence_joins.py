@@ -13,24 +13,19 @@ from functools import cache
 from itertools import chain, groupby
 
 from .sentence_rules import (
-    ABBREVIATIONS,
-    BEFORE_CAPITALS,
-    BEFORE_NUMBERS,
-    FINAL_WORDS,
     JOINS,
     LAST_CASED,
     LAST_WORDS,
     LOWER_CASE,
-    NO_ENDS,
-    OWN_INITIALS,
-    SMALL_LETTER,
-    SYLLABIC,
     UPPER_CASE,
-    YEARS_END,
+    WORDS,
     Rule,
-    language_abbreviations,
     ranges_of,
+    row_of,
+    rules_in,
+    words_of,
 )
+from .wikitext.names import language_labels
 
 # What a rule sees before and after a break, so that long sentences do not cost more.
 _SEEN_BEFORE = 20
@@ -116,11 +111,16 @@ class JoinRules:
 @cache
 def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
-    abbreviations = ABBREVIATIONS.get(code, frozenset())
-    before_foreign = language_abbreviations(code)
-    before_numbers = BEFORE_NUMBERS.get(code, frozenset())
-    before_capitals = BEFORE_CAPITALS if code == "en" else before_foreign | before_numbers
-    patterns = [rule for rule in JOINS if rule.holds_in(code)]
+    abbreviations = words_of(WORDS.abbreviations, code)
+    # What a Wikipedia puts before foreign text, such as "niem. ".
+    labels = language_labels().get(code, {}).values()
+    before_foreign = frozenset(label.rstrip(" .") for label in labels if label.endswith(". "))
+    before_numbers = words_of(WORDS.before_numbers, code)
+    before_capitals = before_foreign | before_numbers
+    if code == "en":
+        before_capitals = frozenset(WORDS.before_capitals.split())
+    patterns = rules_in(JOINS, code)
+    small_letter = f"[{LOWER_CASE}]"
     # What all joins have in common: no capital follows, or a short line precedes, or one that does
     # not end with a word of several letters, or ends with one of the language's lists. It begins
     # with a character, which makes the search fast.
@@ -128,7 +128,8 @@ def join_rules_of(code: str) -> JoinRules:
         f"(?![{UPPER_CASE}{_EASTERN_LETTERS}])",
         rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
     ]
-    vowelless = code not in OWN_INITIALS and code not in SYLLABIC
+    abbreviated = code not in WORDS.own_initials.split()
+    vowelless = abbreviated and code not in WORDS.syllabic.split()
     if vowelless:
         may_join += (rf"(?<=[^\w][{_CONSONANTS}]{{{length}}}\. \n)" for length in (2, 3, 4))
     for _, same_length in groupby(sorted(abbreviations | before_capitals, key=len), key=len):
@@ -137,16 +138,16 @@ def join_rules_of(code: str) -> JoinRules:
         may_join.append(rf"(?<=[^\w](?i:{listed})\. \n)")
     return JoinRules(
         candidates=re.compile(rf"\n(?<!\n\n)(?!\n)(?:{'|'.join(may_join)})"),
-        patterns=_any_of([rule for rule in patterns if rule.after != SMALL_LETTER]),
-        cased_patterns=_any_of([rule for rule in patterns if rule.after == SMALL_LETTER]),
-        abbreviated=code not in OWN_INITIALS,
+        patterns=_any_of([rule for rule in patterns if rule.after != small_letter]),
+        cased_patterns=_any_of([rule for rule in patterns if rule.after == small_letter]),
+        abbreviated=abbreviated,
         abbreviations=abbreviations,
         before_capitals=before_capitals,
         before_foreign=before_foreign,
         before_numbers=before_numbers,
-        final_words=FINAL_WORDS.get(code, frozenset()),
-        no_ends=tuple(NO_ENDS.get(code, "")),
-        years_end=code in YEARS_END,
+        final_words=words_of(WORDS.final_words, code),
+        no_ends=tuple(row_of(WORDS.no_ends, code)),
+        years_end=code in WORDS.years_end.split(),
         vowelless=vowelless,
     )
 

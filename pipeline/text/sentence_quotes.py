@@ -2,7 +2,10 @@
 
 import re
 
-from .sentence_rules import GERSHAYIM, MIRRORED_QUOTES, UPPER_CASE
+from .sentence_rules import UPPER_CASE, WORDS
+
+_GERSHAYIM = WORDS.gershayim.split()
+_MIRRORED_QUOTES = WORDS.mirrored_quotes.split()
 
 # Marks that sentencex takes for an opening quotation mark, after which it finds no end.
 _TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
@@ -59,9 +62,9 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     """
     if "›" in "\n".join(texts):
         texts = [_SINGLE_PAIR.sub(r"‘\1’", text) for text in texts]
-    if code in GERSHAYIM:
+    if code in _GERSHAYIM:
         texts = [_TYPED_GERESH.sub("״", text) for text in texts]
-    if code not in MIRRORED_QUOTES:
+    if code not in _MIRRORED_QUOTES:
         return [text if _is_well_paired(text) else _paired(text) for text in texts]
     shown = []
     for text in texts:

@@ -19,7 +19,7 @@ from ..schemas import SENTENCE_ENDS
 from .sentence_cuts import Document, cut
 from .sentence_joins import JoinRules, join, join_rules_of
 from .sentence_quotes import with_known_quotes
-from .sentence_rules import CUTS, LOWER_CASE, UPPER_CASE, language_code, ranges_of
+from .sentence_rules import LOWER_CASE, UPPER_CASE, WORDS, language_code, ranges_of, row_of
 
 # A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
 # gets more characters.
@@ -143,7 +143,7 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     if stops := stops_of(abbreviations, code):
         shown = [stops.sub(rf"\1{_HIDDEN_STOP}", text) for text in shown]
     lines = _lines(shown, code, Document(paragraphs), join_rules_of(code))
-    if marks := CUTS.get(code):
+    if marks := row_of(WORDS.cuts, code):
         lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
     if shown == texts:  # mostly the same objects, so that it is fast
         sentences = lines.split("\n")
@@ -247,13 +247,13 @@ def _cut_for_calls(text: str) -> list[str]:
     return parts
 
 
-def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
+def _cut(piece: str, marks: str) -> list[str]:
     """Cut at the empty matches of `marks`, outside quotes and brackets, which it matches too."""
     # "A。1「B。2」C。3" is cut before 1 and 3; at 2 the depth is 1.
     parts = []
     start = 0
     depth = 0
-    for mark in marks.finditer(piece):
+    for mark in re.finditer(marks, piece):
         if not mark[0]:
             if depth == 0:
                 parts.append(piece[start : mark.start()])

@@ -8,13 +8,12 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.text.sentence_joins import join, join_rules_of
 from clozeworks.pipeline.text.sentence_rules import (
-    ABBREVIATIONS,
-    BEFORE_CAPITALS,
     JOINS,
     MISSED_ENDS,
-    OWN_INITIALS,
+    WORDS,
     Rule,
     language_code,
+    words_of,
 )
 from clozeworks.pipeline.text.sentences import (
     LONGEST_CALL,
@@ -68,6 +67,7 @@ def test_no_character_is_lost_and_every_sentence_is_normalised(
         sentence.encode("utf-8")
 
 
+LISTED = [*WORDS.before_capitals.split(), *sorted(words_of(WORDS.abbreviations, "ru"))]
 # How pieces begin and end where rules join them, and where none does.
 BEGINNINGS = st.sampled_from(
     [*"AÉa1(,;)」のとが我고를", "The ", '"', '" ', "“I ", "II", "—", "-3.", "I asked.", "...", "১"]
@@ -79,7 +79,7 @@ ENDINGS = st.one_of(
             *('?"', "!”", "...", " A.", " C.", " approx.", ' "', " “", "。", "다.", "」", " ১."),
         ]
     ),
-    st.sampled_from([f" {word}." for word in sorted(BEFORE_CAPITALS | ABBREVIATIONS["ru"])]),
+    st.sampled_from([f" {word}." for word in LISTED]),
 )
 BODIES = st.sampled_from(["", "b", "bc bc bc bc", "가 가가 가가가가"])
 # Two only, because the search has to see each place at which anything changes.
@@ -89,7 +89,7 @@ PIECES = st.tuples(
 ).map(list)
 
 
-@given(PIECES, st.sampled_from([*sorted(OWN_INITIALS), "de", "ru", "hi"]))
+@given(PIECES, st.sampled_from([*WORDS.own_initials.split(), "de", "ru", "hi"]))
 def test_one_search_sees_all_that_is_to_be_joined(pieces: list[str], language: str) -> None:
     rules = join_rules_of(language)
     # All breaks are candidates.
@@ -220,6 +220,19 @@ def test_a_run_of_combining_marks_is_cut_off() -> None:
     for num_marks, start in product((29, 30, 31), range(10)):
         marks = compose("x" * start + "\u0316" * num_marks)
         assert marks == "x" * start + "\u0316" * min(num_marks, 30)
+
+
+def test_each_language_code_of_the_tables_is_reached_and_stands_once() -> None:
+    lists = (WORDS.own_initials, WORDS.syllabic, WORDS.gershayim, WORDS.mirrored_quotes)
+    rows = [*lists, WORDS.years_end, *(rule.languages for rule in (*JOINS, *MISSED_ENDS))]
+    for name in WORDS.__struct_fields__:
+        table = getattr(WORDS, name)
+        if isinstance(table, dict) and name not in ("parts", "rules_of"):
+            rows.append(" ".join(table))
+    for row in rows:
+        codes = [code for code in row.split() if code != "*"]
+        assert len(codes) == len(set(codes)), row
+        assert [language_code(code) for code in codes] == codes
 
 
 def test_language_codes_of_projects() -> None:
