@@ -30,7 +30,7 @@ import numpy as np
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents import gather, layout, scatter
-from clozeworks.pipeline.documents.deduplicate import DOCUMENTS_PER_UNIT, Deduplicated
+from clozeworks.pipeline.documents.duplicates import DOCUMENTS_PER_UNIT, Deduplicated
 from clozeworks.pipeline.documents.layout import choose_layout, plan_keys
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import Scattered

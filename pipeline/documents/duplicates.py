@@ -1,67 +1,112 @@
-"""Exact duplicates: of all documents with the same text, the one with the lowest hash stays,
-whatever its source.
+"""The phase of ingest that decides which documents are removed.
 
-Two texts are duplicates if their characters match, with one space for each line break and between
-sentences. So it makes no difference where lines were wrapped or sentences split. Chinese and
-Japanese have no such spaces: there only splits after 。！？」』） make no difference, in texts
-with a 。 Letter case, punctuation and accents count. Texts are compared by the first 128 bits of
-SHA-256, which processors implement.
+Of all documents with the same text, the one with the lowest hash stays, whatever its source. For
+each document `Scatter` writes a small row, its *key*, by the hash of the text. A unit reads the
+keys of a range of text hashes from all files, so all copies of a text meet. It lists the documents
+to remove by the documents' hash, for `Gather` to skip.
+
+Memory: up to 450 bytes per key of a unit, which has half a million keys (below 64 million
+documents).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ..counters import sum_counters
+from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
-from .tables import LEFT_OUT
+from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, KeyRange, plan_keys
+from .scatter import Scatter
+from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 
 DUPLICATE = "duplicate_texts"
 NEAR_DUPLICATE = "near_duplicates"
-
-_ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
-_NO_SPACE_AFTER = "。！？」』）"
-"""In a text with 。, so that splits after these marks make no difference."""
+DOCUMENTS_PER_UNIT = 500_000
 
 
-def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
-    """Return the two halves of the hash that identifies a text, as explained above, and its length
-    in bytes of UTF-8.
+@dataclass(frozen=True, kw_only=True)
+class Deduplicated(Record):
+    """The record of a unit: counts of the documents that stay and of those removed."""
 
-    >>> hash_text(["It is so.", "Is it?"]) == hash_text(["It is so. Is", "it?"])
-    True
-    """
-    text = " ".join(sentences)
-    if "。" in text:
-        for mark in _NO_SPACE_AFTER:
-            text = text.replace(f"{mark} ", mark)
-    encoded = text.encode()
-    digest = sha256(encoded).digest()
-    # Two halves, as Arrow has no integers of 128 bits.
-    high = int.from_bytes(digest[:8], "big")
-    low = int.from_bytes(digest[8:16], "big")
-    return high, low, len(encoded)
+    documents: int
+    """Documents that stay."""
+    left_out: int
+    """Documents removed."""
+    bucket_bytes: bytes
+    """Bytes of text removed from each bucket, as in `Scattered`."""
+    bucket_documents: bytes
+    """Documents removed from each bucket, as in `Scattered`."""
+    candidates: list[Candidate]
+    """The documents that stay with the lowest validation hashes, ascending."""
 
 
-class Decision(NamedTuple):
-    """The documents that stay, and the others."""
+@dataclass(frozen=True)
+class Deduplicate(Phase):
+    """List the documents to remove."""
 
-    kept: pa.Table
-    """Rows of `KEYS`."""
-    removed: pa.Table
-    """Rows of `LEFT_OUT`."""
-    removed_bytes: np.ndarray
-    """Length of the text of each removed document."""
+    max_bad: float
+
+    name = "deduplicate"
+    payload_type = KeyRange
+    record_type = Deduplicated
+
+    def plan(self, job: Job) -> Sequence[Unit]:
+        """Cut the keys into ranges of the texts' hashes, unless too much of the input was bad."""
+        scattered = job.records(Scatter)
+        sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
+        num_documents = sum(record.documents for record in scattered)
+        return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, job.setup.layout)
+
+    def do(self, job: Job, unit: Unit) -> Deduplicated:
+        """Decide on the texts of a range."""
+        layout = job.setup.layout
+        partitions = unit.payload.partitions
+        keys = pa.Table.from_batches(KEYS.read(job, partitions), KEYS.schema)
+        near_duplicates: list[pa.RecordBatch] = []
+        if NEAR_DUPLICATES in self.reads:
+            near_duplicates.extend(NEAR_DUPLICATES.read(job, partitions))
+        documents = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
+        stays = documents["kept"].is_null()
+        staying = documents.filter(stays)
+        removed = documents.filter(pc.call_function("invert", [stays]))
+        with LEFT_OUT.write(job, unit.name) as writer:
+            writer.write(removed.select(LEFT_OUT.schema.names))
+
+        buckets = layout.bucket_of(
+            removed["hash"].to_numpy(), removed["validation_hash"].to_numpy()
+        )
+        num_counts = layout.num_buckets + 1
+        removed_bytes = removed["num_bytes"].to_numpy()
+        bucket_bytes = np.bincount(buckets, weights=removed_bytes, minlength=num_counts)
+        bucket_documents = np.bincount(buckets, minlength=num_counts)
+        # With several units there are enough documents for the requested share, so each lists only
+        # the minimum.
+        is_only_unit = len(partitions) == layout.num_key_partitions
+        num_candidates = MAX_CANDIDATES if is_only_unit else ENOUGH_DOCUMENTS
+        # Versions of a document under one id share their hashes: each counts once.
+        _, rows = np.unique(staying["validation_hash"].to_numpy(), return_index=True)
+        lowest = staying.take(pa.array(rows[:num_candidates]))
+        columns = lowest.select(["validation_hash", "hash", "num_bytes"]).to_pydict()
+        return Deduplicated(
+            documents=staying.num_rows,
+            left_out=removed.num_rows,
+            bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),
+            bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
+            candidates=[Candidate(*values) for values in zip(*columns.values(), strict=True)],
+        )
 
 
-def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
-    """Decide which of the documents with these `KEYS` stay.
+def decide(keys: pa.Table, near_duplicates: pa.Table) -> pa.Table:
+    """Return the distinct `keys` with two more columns: ``kept``, the document that stays instead,
+    null for documents that stay themselves, and the ``reason``.
 
     `near_duplicates` lists texts to remove as well, and the document kept instead. A document that
     occurs twice with the same id and text counts once: it is not a duplicate but a repeated id,
-    which `gather` handles. If that drops the kept document in favour of another text with the same
+    which `Gather` handles. If that drops the kept document in favour of another text with the same
     id, no copy of its own stays.
     """
     #   text  a  a  a  b  c  c        keys by text, then hash; c is nearly another text
@@ -73,72 +118,15 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
     is_distinct = begins_run(*(keys[name].to_numpy() for name in columns))
     keys = keys.filter(pa.array(is_distinct))
     is_first = begins_run(keys["text_hash"].to_numpy(), keys["text_hash_low"].to_numpy())
-    is_listed = np.isin(keys["text_hash"].to_numpy(), near_duplicates["text_hash"].to_numpy())
-    # The first of a text stands for it among the near-duplicates; its copies are duplicates anyway.
-    is_near_duplicate = is_first & is_listed
-    is_removed = ~is_first | is_near_duplicate
-
-    removed_rows = np.flatnonzero(is_removed)
-    removed_keys = keys.take(pa.array(removed_rows))
     #   is_first        1  0  0  1  1  0
     #   row if first    0  0  0  3  4  0        the running maximum  0  0  0  3  4  4
     row_if_first = np.where(is_first, np.arange(len(is_first)), 0)
     row_of_first = np.maximum.accumulate(row_if_first)
-    kept_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
-    is_near = is_near_duplicate[removed_rows]
-    similar_ids = dict(
-        zip(
-            near_duplicates["text_hash"].to_pylist(),
-            near_duplicates["kept"].to_pylist(),
-            strict=True,
-        )
-    )
-    for row in np.flatnonzero(is_near).tolist():
-        text_hash = removed_keys["text_hash"][row].as_py()
-        kept_ids[row] = similar_ids[text_hash]
-    removed = pa.table(
-        {
-            "hash": removed_keys["hash"],
-            "validation_hash": removed_keys["validation_hash"],
-            "text_hash": removed_keys["text_hash"],
-            "reason": pa.array(np.where(is_near, NEAR_DUPLICATE, DUPLICATE)),
-            "kept": pa.array(kept_ids, pa.string()),
-        },
-        schema=LEFT_OUT.schema,
-    )
-    return Decision(
-        keys.filter(pa.array(~is_removed)), removed, removed_keys["num_bytes"].to_numpy()
-    )
-
-
-def empty_left_out(
-    batches: Iterable[pa.RecordBatch], left_out: pa.Table
-) -> Iterator[pa.RecordBatch]:
-    """For each batch, yield the kept documents, and the removed ones with their sentences emptied:
-    they can far outnumber the kept.
-    """
-    left_out_keys = np.sort(_document_keys(left_out))
-    for batch in batches:
-        keys = _document_keys(batch)
-        # Not `np.isin`, which would sort the keys of all that are left out again for each batch.
-        first_position = np.searchsorted(left_out_keys, keys)
-        end_position = np.searchsorted(left_out_keys, keys, side="right")
-        is_removed = end_position > first_position
-        if not is_removed.any():  # as nearly always
-            yield batch
-            continue
-        yield batch.filter(pa.array(~is_removed))
-        removed = batch.filter(pa.array(is_removed))
-        index = batch.schema.get_field_index("sentences")
-        field = batch.schema.field(index)
-        no_sentences = pa.array([[]] * removed.num_rows, field.type)
-        yield removed.set_column(index, field, no_sentences)
-
-
-def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
-    """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
-    id_hashes = rows["hash"].to_numpy()
-    text_hashes = rows["text_hash"].to_numpy()
-    # One number instead of pairs, which NumPy cannot search. A plain sum or XOR would be the same
-    # for (a, b) and (b, a); the product wraps around at 2**64.
-    return id_hashes * np.uint64(_ODD) + text_hashes
+    first_ids = keys["doc_id"].take(pa.array(row_of_first))
+    # The first of a text stands for it among the near-duplicates; its copies are duplicates anyway.
+    options = pc.SetLookupOptions(near_duplicates["text_hash"])
+    row_in_near = pc.call_function("index_in", [keys["text_hash"]], options)
+    similar_ids = near_duplicates["kept"].take(row_in_near)
+    kept = pc.call_function("if_else", [pa.array(is_first), similar_ids, first_ids])
+    reasons = np.where(is_first, NEAR_DUPLICATE, DUPLICATE)
+    return keys.append_column("reason", pa.array(reasons)).append_column("kept", kept)

@@ -8,7 +8,7 @@ one. Then it first deals the documents into a temporary table with a partition a
 the size of the corpus, a document is read about twice, and memory is bounded by a shard.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import ragged
-from ..counters import CounterRecord, Counters
+from ..counters import CounterRecord, Counters, count_of
+from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TemporaryTable
 from ..manifests import DocumentsGroup, DocumentsShard
 from ..schemas import DOCUMENTS
 from ..storage.shards import write_parquet
-from .deduplicate import Deduplicate
-from .duplicates import DUPLICATE, empty_left_out
-from .layout import check_shard_size
+from .duplicates import DUPLICATE, Deduplicate
 from .scatter import Scatter
 from .shard_plan import ShardRun, plan_shards
 from .tables import LEFT_OUT, SCATTERED
@@ -80,34 +79,57 @@ class Gather(Phase):
     def do(self, job: Job, unit: Unit) -> Gathered:
         """Write the shards of a unit."""
         run = unit.payload
+        names = run.names()
         counters = Counters()
         partitions = run.partitions(job.setup.layout)
-        left_out_batches = _of_these_shards(LEFT_OUT.read(job, partitions), run)
-        left_out = pa.Table.from_batches(left_out_batches, LEFT_OUT.schema)
+        left_out = pa.Table.from_batches(LEFT_OUT.read(job, partitions), LEFT_OUT.schema)
         shard_of_left_out = run.shard_of(left_out)
-        batches = _of_these_shards(SCATTERED.read(job, partitions), run)
         # Lazily: the documents of one shard are in memory at a time.
-        documents_of_shards = _deal(job, unit, empty_left_out(batches, left_out))
-        names = run.names()
+        documents_of_shards = _deal(job, unit, _documents(job, run, left_out))
         shards: list[DocumentsShard] = []
         for index, documents in enumerate(documents_of_shards):
-            is_of_shard = shard_of_left_out == index
-            left_out_here = left_out.filter(pa.array(is_of_shard))
             keys = documents.select(["hash", "text_hash", "doc_id"])
-            order = choose_rows(keys, left_out_here, counters)
-            check_shard_size(run.split, len(order), self.num_shards)
+            is_of_shard = shard_of_left_out == index
+            order = choose_rows(keys, left_out.filter(pa.array(is_of_shard)), counters)
+            if len(order) < 2:
+                advice = "lower `shards`"
+                if self.num_shards is None:
+                    advice = "of documents with the same id only one stays"
+                held = count_of(len(order), "document")
+                raise UserError(f"A {run.split} shard would hold {held}: {advice}.")
             shards.append(_write_shard(job, run, names[index], documents, order))
         return Gathered(files=tuple(names), counters=counters.to_record(), shards=shards)
 
 
-def _of_these_shards(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the unit's shards; a partition holds rows of other units too."""
-    for batch in batches:
+def _documents(job: Job, run: ShardRun, left_out: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the documents of a unit's shards; those that are left out without their sentences, as
+    they can far outnumber the others.
+    """
+    left_out_keys = np.sort(_document_keys(left_out))
+    no_sentences = pa.scalar([], SCATTERED.schema.field("sentences").type)
+    column = SCATTERED.schema.get_field_index("sentences")
+    for batch in SCATTERED.read(job, run.partitions(job.setup.layout)):
         is_chosen = run.shard_of(batch) >= 0
-        if is_chosen.all():  # as in a small corpus, without a copy
-            yield batch
-        elif is_chosen.any():
-            yield batch.filter(pa.array(is_chosen))
+        if not is_chosen.all():  # a partition holds documents of other units too
+            batch = batch.filter(pa.array(is_chosen))
+        keys = _document_keys(batch)
+        # Not `np.isin`, which would sort the keys of all that are left out again for each batch.
+        first_position = np.searchsorted(left_out_keys, keys)
+        end_position = np.searchsorted(left_out_keys, keys, side="right")
+        is_removed = end_position > first_position
+        if is_removed.any():
+            arguments = [pa.array(is_removed), no_sentences, batch["sentences"]]
+            sentences = pc.call_function("if_else", arguments)
+            batch = batch.set_column(column, SCATTERED.schema.field(column), sentences)
+        yield batch
+
+
+def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+    """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
+    # One number instead of pairs, which NumPy cannot search. A plain sum or XOR would be the same
+    # for (a, b) and (b, a); the product wraps around at 2**64, and multiples of 2**64 over the
+    # golden ratio differ in all bits.
+    return rows["hash"].to_numpy() * np.uint64(0x9E3779B97F4A7C15) + rows["text_hash"].to_numpy()
 
 
 def _deal(job: Job, unit: Unit, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -174,39 +196,20 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
 
     Rows that are `left_out`, or repeat an id, are not among them, but counted.
     """
-    remaining = np.flatnonzero(~_is_left_out(documents, left_out, counters))
-    rows = _numbered(documents, remaining)
-    rows = rows.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
-    counters.count("repeated_ids", 0)  # reported even if there are none
+    for name in (DUPLICATE, "repeated_ids"):
+        counters.count(name, 0)  # reported even if there are none
+    documents = documents.append_column("row", pa.array(np.arange(documents.num_rows)))
+    # By hash (of the id) and text: another version under the same id may stay.
+    removals = left_out.select(["hash", "text_hash", "reason", "kept"])
+    removed = documents.join(removals, ["hash", "text_hash"], join_type="inner")
+    # Sorted, so that the first examples do not depend on the order in which files were read.
+    for row in removed.sort_by([*_ORDER, ("row", "ascending")]).to_pylist():
+        counters.note(row["reason"], f"{row['doc_id']} repeats {row['kept']}")
+    stays = np.ones(documents.num_rows, bool)
+    stays[removed["row"].to_numpy()] = False
+    rows = documents.filter(pa.array(stays)).sort_by(_ORDER)  # stable
     doc_ids = rows["doc_id"].to_numpy()
     is_first = ragged.begins_run(doc_ids)
     for doc_id in doc_ids[~is_first].tolist():
         counters.note("repeated_ids", doc_id)
     return rows["row"].to_numpy()[is_first]
-
-
-def _numbered(documents: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return some rows of a table, with a column of their numbers, which sorting takes along."""
-    numbers = pa.array(rows)
-    return documents.take(numbers).append_column("row", numbers)
-
-
-def _is_left_out(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
-    """Return which documents are `left_out`, and count each under its reason."""
-    counters.count(DUPLICATE, 0)  # reported even if there are none
-    # By hash (of the id) and text: another version under the same id may stay.
-    removals: dict[tuple[int, int], dict[str, Any]] = {}
-    for removal in left_out.to_pylist():
-        removals[removal["hash"], removal["text_hash"]] = removal
-    # Few documents share a hash with a removed one; only these are looked at one by one.
-    may_be_left_out = np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy())
-    candidates = np.flatnonzero(may_be_left_out)
-    rows = _numbered(documents, candidates)
-    is_left_out = np.zeros(documents.num_rows, bool)
-    # Sorted, so that the first examples do not depend on the order in which files were read.
-    for document in rows.sort_by(_ORDER).to_pylist():
-        removal = removals.get((document["hash"], document["text_hash"]))
-        if removal is not None:
-            is_left_out[document["row"]] = True
-            counters.note(removal["reason"], f"{document['doc_id']} repeats {removal['kept']}")
-    return is_left_out

@@ -38,11 +38,10 @@ from ..storage.directory import digest_of
 from ..storage.state import manifest_head
 from ..text.sentences import stops_of
 from ..text.wikitext.repair import drop_rare_templates
-from .deduplicate import Deduplicate
-from .duplicates import NEAR_DUPLICATE
-from .find_near_duplicates import FindCandidates, FindClusters
+from .duplicates import NEAR_DUPLICATE, Deduplicate
 from .gather import Gather
 from .layout import SHARD_TEXT_BYTES, IngestSetup, choose_layout
+from .near_duplicates import FindCandidates, FindClusters
 from .scatter import Scatter, check_languages
 from .tables import (
     BANDS,
@@ -79,14 +78,16 @@ class IngestStage(Stage):
         share = config.near_duplicates
         gather = Gather(config.shards, reads=(SCATTERED, LEFT_OUT))
         if share is None:
-            scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS))
-            return [scatter, Deduplicate(scatter, reads=(KEYS,), writes=(LEFT_OUT,)), gather]
-        scatter = Scatter(config, self.max_bad, writes=(SCATTERED, KEYS, BANDS, SKETCHES))
+            return [
+                Scatter(config, writes=(SCATTERED, KEYS)),
+                Deduplicate(self.max_bad, reads=(KEYS,), writes=(LEFT_OUT,)),
+                gather,
+            ]
         return [
-            scatter,
-            FindCandidates(share, scatter, reads=(BANDS,), writes=(CANDIDATES,)),
+            Scatter(config, writes=(SCATTERED, KEYS, BANDS, SKETCHES)),
+            FindCandidates(share, reads=(BANDS,), writes=(CANDIDATES,)),
             FindClusters(share, reads=(CANDIDATES, SKETCHES), writes=(NEAR_DUPLICATES,)),
-            Deduplicate(scatter, reads=(KEYS, NEAR_DUPLICATES), writes=(LEFT_OUT,)),
+            Deduplicate(self.max_bad, reads=(KEYS, NEAR_DUPLICATES), writes=(LEFT_OUT,)),
             gather,
         ]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import IngestConfig
-from ..counters import CounterRecord, Counters, sum_counters
+from ..counters import CounterRecord, Counters
 from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TableWriter
@@ -27,10 +28,7 @@ from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
-from .duplicates import hash_text
-from .layout import check_shard_size
-from .minhash import hash_shingles, sign
-from .near_duplicates import sketch_tables
+from .minhash import NUM_HASHES, choose_bands, hash_bands, hash_shingles, shorten, sign
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
 OTHER_LANGUAGES = "documents_in_other_languages"
@@ -65,7 +63,6 @@ class Scatter(Phase):
     """Read, clean and split documents, and write them by hash."""
 
     config: IngestConfig
-    max_bad: float
 
     name = "scatter"
     payload_type = list[InputRange]
@@ -105,24 +102,6 @@ class Scatter(Phase):
             documents=int(bucket_documents.sum()),
         )
 
-    def num_documents(self, job: Job) -> int:
-        """Return the number of documents scattered, once the phase is finished.
-
-        Raise `UserError` if too much of the input was bad, or a shard would hold too few documents
-        even if none is a duplicate.
-        """
-        scattered = job.records(self)
-        sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
-        num_shards = self.config.shards
-        if num_shards is not None:
-            documents_of_units: list[np.ndarray] = []
-            for record in scattered:
-                documents_of_units.append(np.frombuffer(record.bucket_documents, np.uint32))
-            # Bucket 0 is held out; with `shards`, each of the others is a shard.
-            documents_of_shard = np.sum(documents_of_units, axis=0)[1:]
-            check_shard_size("train", int(documents_of_shard.min()), num_shards)
-        return sum(record.documents for record in scattered)
-
 
 def _read_rows(
     ranges: Iterable[InputRange], config: IngestConfig, counters: Counters
@@ -157,6 +136,56 @@ def _read_rows(
             "num_bytes": num_bytes,
             "sketch": sketch,
         }
+
+
+def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
+    """Return the two halves of the hash that identifies a text, and its length in bytes of UTF-8.
+
+    Texts with the same hash are duplicates: their characters match, with one space for each line
+    break and between sentences. So it makes no difference where lines were wrapped or sentences
+    split. Chinese and Japanese have no such spaces: there only splits after 。！？」』） make no
+    difference, in texts with a 。 Letter case, punctuation and accents count.
+
+    >>> hash_text(["It is so.", "Is it?"]) == hash_text(["It is so. Is", "it?"])
+    True
+    """
+    text = " ".join(sentences)
+    if "。" in text:
+        for mark in "。！？」』）":
+            text = text.replace(f"{mark} ", mark)
+    encoded = text.encode()
+    digest = sha256(encoded).digest()
+    # Two halves, as Arrow has no integers of 128 bits.
+    high = int.from_bytes(digest[:8], "big")
+    low = int.from_bytes(digest[8:16], "big")
+    return high, low, len(encoded)
+
+
+def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of `BANDS` and of `SKETCHES` for documents with their ``hash``,
+    ``text_hash``, ``doc_id`` and ``sketch``.
+    """
+    rows = [row for row in rows if row["sketch"] is not None]
+    if not rows:
+        return BANDS.schema.empty_table(), SKETCHES.schema.empty_table()
+    signatures = np.stack([row["sketch"] for row in rows])
+    text_hashes = np.array([row["text_hash"] for row in rows], np.uint64)
+    hashes = np.array([row["hash"] for row in rows], np.uint64)
+    doc_ids = [row["doc_id"] for row in rows]
+
+    # A row for each band of each text:
+    #   band hashes [texts, bands]   a0 a1     flat   a0 a1 b0 b1
+    #                                b0 b1     text   a  a  b  b
+    num_bands, band_length = choose_bands(share)
+    band_hashes = hash_bands(signatures, num_bands, band_length)
+    text_of_band = text_hashes.repeat(num_bands)
+    bands = pa.table([band_hashes.ravel(), text_of_band], schema=BANDS.schema)
+
+    # The bands need whole hashes, but to compare two texts a byte of each is enough.
+    short_signatures = shorten(signatures)
+    lists = pa.FixedSizeListArray.from_arrays(short_signatures.ravel(), NUM_HASHES)
+    sketches = pa.table([text_hashes, hashes, doc_ids, lists], schema=SKETCHES.schema)
+    return bands, sketches
 
 
 def _language_of(raw: RawDocument, config: IngestConfig) -> str:

@@ -12,7 +12,7 @@ from ..execution.job import Unit
 from ..execution.tables import range_of
 from ..manifests import Split
 from ..storage.shards import shard_name
-from .deduplicate import Deduplicated
+from .duplicates import Deduplicated
 from .layout import (
     ENOUGH_DOCUMENTS,
     MIN_DOCUMENTS,

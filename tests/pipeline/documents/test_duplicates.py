@@ -3,7 +3,8 @@
 from itertools import pairwise
 
 import pyarrow as pa
-from clozeworks.pipeline.documents.duplicates import decide, hash_text
+from clozeworks.pipeline.documents.duplicates import decide
+from clozeworks.pipeline.documents.scatter import hash_text
 from clozeworks.pipeline.documents.tables import KEYS, NEAR_DUPLICATES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,25 +63,22 @@ def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, rando
     others = pa.Table.from_pylist(
         [{"text_hash": text, "kept": f"for {text}"} for text in near], NEAR_DUPLICATES.schema
     )
-    decision = decide(keys, others)
+    decided = decide(keys, others)
     first = {text: min(document for other, document in pairs if other == text) for text, _ in pairs}
-    assert {(row["text_hash"], row["doc_id"]) for row in decision.kept.to_pylist()} == {
-        (text, f"d{document}") for text, document in first.items() if text not in near
-    }
-    expected = {
-        (text, document * 1000): ("duplicate_texts", f"d{first[text]}")
-        if document != first[text]
-        else ("near_duplicates", f"for {text}")
-        for text, document in pairs
-        if document != first[text] or text in near
-    }
-    rows = decision.removed.to_pylist()
-    assert {
-        (row["text_hash"], row["hash"]): (row["reason"], row["kept"]) for row in rows
-    } == expected
+    expected = {}
+    for text, document in pairs:
+        if document != first[text]:
+            expected[text, document] = ("duplicate_texts", f"d{first[text]}")
+        elif text in near:
+            expected[text, document] = ("near_duplicates", f"for {text}")
+        else:
+            expected[text, document] = ("stays", None)
+    rows = decided.to_pylist()
     assert len(rows) == len(expected)
-    assert decision.removed_bytes.tolist() == [10 * row["text_hash"] for row in rows]
+    for row in rows:
+        reason = row["reason"] if row["kept"] else "stays"
+        assert expected[row["text_hash"], row["hash"] // 1000] == (reason, row["kept"])
+        assert row["num_bytes"] == 10 * row["text_hash"]
     random.shuffle(pairs)
     again = decide(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS.schema), others)
-    assert again.kept.equals(decision.kept)
-    assert again.removed.equals(decision.removed)
+    assert again.equals(decided)
