@@ -1,14 +1,12 @@
 """Turn rows of any table into documents, with the columns of ``wikimedia/wikipedia`` or others.
 
-The columns are ``id``, ``url``, ``title`` and ``text``, or others that the user names; only the
-text is required. A column may lie inside another (``payload.body``), also inside each item of a
-list (``sections.text``); what a folder's name says (``region=eu``, as in partitioned tables) is a
-column of all rows below it.
+Only the text is required. A column may lie inside another (``payload.body``), also inside each item
+of a list (``sections.text``); what a folder's name says (``region=eu``) is a column of all rows
+below it.
 
 If ``url`` is a Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is
 the page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
-hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book. A
-Project Gutenberg header names the language, and the title if there is none in the column.
+hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
 """
 
 import io
@@ -16,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -46,6 +44,7 @@ _LONGEST_SENTENCE = 1000
 _ONE_BOOK = IngestConfig(documents="file")
 _HEAD_CHARACTERS = 1 << 14
 _SEARCHED_CHARACTERS = 1 << 20
+_LONGEST_SHOWN = 200
 
 _WIKIMEDIA_ADDRESS = re.compile(
     r"https?://([a-z-]+)\.(?:m\.)?"
@@ -54,6 +53,10 @@ _WIKIMEDIA_ADDRESS = re.compile(
 )
 # The one Wikipedia whose database kept the name of an older code.
 _DATABASE_CODES = {"be-tarask": "be-x-old"}
+
+
+_Row = tuple[RawDocument, bool]
+"""The document of a row, and whether it is an article extracted from a wiki."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,15 +100,6 @@ class Columns:
             if name and name not in self.text:
                 yield name
 
-    def empty_in(self, row: Mapping[str, object]) -> list[str]:
-        """Return which of the columns that the user named hold nothing in a row."""
-        empty: list[str] = []
-        for name in self.named:
-            values = values_at(row, name)
-            if not any(str(value).strip() for value in values if value is not None):
-                empty.append(name)
-        return empty
-
     def check_unique(self, names: Sequence[str], path: str) -> None:
         """Raise `UserError` if the table at `path` has several columns of a name that is read."""
         for name in (*self.text, *self.others()):
@@ -135,8 +129,7 @@ class Columns:
         """Return the value of a column beside the text, as one line; "" if there is none."""
         if not name or self.text == (name,):
             return ""
-        values = [str(value) for value in values_at(row, name) if value is not None]
-        return normalise(" ".join(values))
+        return normalise(" ".join(_strings_at(row, name)))
 
     def read_language(self, row: Mapping[str, object]) -> str:
         """Return the code of a row's language; "" if the column holds none."""
@@ -177,6 +170,10 @@ def values_at(row: Mapping[str, object], name: str) -> list[object]:
     return found
 
 
+def _strings_at(row: Mapping[str, object], name: str) -> list[str]:
+    return [str(value) for value in values_at(row, name) if value is not None]
+
+
 def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
     """Return the type of a column, of its items if it lies in a list; None if there is none."""
     inner = ""
@@ -209,25 +206,23 @@ def is_text(kind: pa.DataType) -> bool:
     return is_string or pa.types.is_string_view(kind) or pa.types.is_null(kind)
 
 
-def partition_of(path: str) -> dict[str, str]:
-    """Return what the names of a file's folders say, as Hive and Spark write them.
+def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
+    """Return the error of a table whose columns, of these `names`, lack one for the text."""
+    shown = ", ".join(names)[:_LONGEST_SHOWN] or "nothing"
+    return UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
 
-    >>> partition_of("lake/dt=__HIVE_DEFAULT_PARTITION__/region=eu%20west/part-0.parquet")
-    {'region': 'eu west'}
+
+def with_partition(
+    rows: Iterable[tuple[int, Mapping[str, object]]], path: str
+) -> Iterable[tuple[int, Mapping[str, object]]]:
+    """Yield the rows of a file, with what its folders' names say, as Hive and Spark write them
+    (``dt=__HIVE_DEFAULT_PARTITION__/region=eu%20west/``), beneath their own columns.
     """
     keys: dict[str, str] = {}
     for folder in path.split("/")[:-1]:
         found = _PARTITION.fullmatch(folder)
         if found and found[2] != _NO_VALUE:
             keys[found[1]] = unquote(found[2])
-    return keys
-
-
-def with_partition(
-    rows: Iterable[tuple[int, Mapping[str, object]]], path: str
-) -> Iterable[tuple[int, Mapping[str, object]]]:
-    """Yield the rows of a file, with what its folders say beneath their own columns."""
-    keys = partition_of(path)
     if not keys:
         return rows
     return ((number, {**keys, **row} if row else row) for number, row in rows)
@@ -272,24 +267,25 @@ def row_documents(
     if table.documents == "sentence":
         yield from _joined_documents(rows, table, counters)
         return
-    articles: list[_Row] = []
+    batch: list[_Row] = []
     num_characters = 0
     is_judged = table.documents != "auto" or table.extracted
     for number, row in rows:
-        article = _read_row(row, number, table, counters)
-        if article is None:
+        read = _read_row(row, number, table, counters)
+        if read is None:
             continue
-        articles.append(article)
-        num_characters += len(article.text)
-        if not is_judged and len(articles) == _JUDGED_ROWS:
+        batch.append(read)
+        document, _ = read
+        num_characters += sum(map(len, document.paragraphs))
+        if not is_judged and len(batch) == _JUDGED_ROWS:
             is_judged = True
-            if _hold_sentences(articles):
+            if _hold_sentences(batch):
                 counters.note("tables_of_sentences", table.name)
         if num_characters >= _SEARCHED_CHARACTERS:
-            yield from _documents(articles, table, counters)
-            articles = []
+            yield from _documents(batch, counters)
+            batch = []
             num_characters = 0
-    yield from _documents(articles, table, counters)
+    yield from _documents(batch, counters)
 
 
 def _ingested_documents(
@@ -325,15 +321,6 @@ def _printable(value: str | None) -> str:
     return value if value.isprintable() else normalise(value)
 
 
-class _Row(NamedTuple):
-    document: RawDocument
-    """Its paragraphs are the lines with text."""
-    text: str
-    location: str
-    is_extracted: bool
-    is_gutenberg: bool
-
-
 def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> _Row | None:
     """Return the text of one row; None, and a count, if it has none.
 
@@ -350,7 +337,8 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         # Not damage: tables have such rows by the million.
         counters.note("rows_without_text", location)
         return None
-    if empty := columns.empty_in(row):
+    empty = [name for name in columns.named if not "".join(_strings_at(row, name)).strip()]
+    if empty:
         counters.note("rows_with_empty_columns", f"{location}: {', '.join(empty)}")
     row_id = columns.read(row, columns.id)
     title = columns.read(row, columns.title)
@@ -378,50 +366,50 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         title = title or header.get("title", "")
     # Of the characters that names have.
     source = _NO_NAME.sub("-", columns.read(row, columns.source)).strip("-")
+    paragraphs = [line for line in text.split("\n") if line and not line.isspace()]
+    if is_gutenberg or (not is_extracted and is_wrapped(paragraphs)):
+        # A line is not a paragraph: the text is read like the file of a book. A very long one is
+        # cut into several documents; here they are one again.
+        file = io.BytesIO(text.encode("utf-8", "replace"))
+        book = InputRange(path=location, name=location, format="text")
+        books = read_book(file, book, _ONE_BOOK, counters)
+        paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
     document = RawDocument(
         id=identity,
         source=source or database,
         title=title,
         language=language,
-        paragraphs=[line for line in text.split("\n") if line and not line.isspace()],
+        paragraphs=paragraphs,
     )
-    return _Row(document, text, location, is_extracted, is_gutenberg)
+    return document, is_extracted
 
 
-def _documents(articles: list[_Row], table: Table, counters: Counters) -> Iterator[RawDocument]:
+def _documents(batch: list[_Row], counters: Counters) -> Iterator[RawDocument]:
     """Yield the documents of some rows, whose remains of markup are found together."""
-    extracted = [article.document.paragraphs for article in articles if article.is_extracted]
+    extracted = [document.paragraphs for document, is_extracted in batch if is_extracted]
     remains = iter(find_remains(list(chain.from_iterable(extracted))))
-    for article in articles:
-        document = article.document
+    for document, is_extracted in batch:
         paragraphs = document.paragraphs
-        if article.is_extracted:
+        if is_extracted:
             here = list(islice(remains, len(paragraphs)))
             paragraphs = article_paragraphs(
                 paragraphs, document.title, counters, document.language, here
             )
-        elif article.is_gutenberg or is_wrapped(paragraphs):
-            # A line is not a paragraph: the text is read like the file of a book. A very long one
-            # is cut into several documents; here they are one again.
-            file = io.BytesIO(article.text.encode("utf-8", "replace"))
-            book = InputRange(path=article.location, name=article.location, format="text")
-            books = read_book(file, book, _ONE_BOOK, counters)
-            paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
         if paragraphs:
             yield replace(document, paragraphs=paragraphs)
         else:
             counters.count("rows_without_prose")
 
 
-def _hold_sentences(articles: Sequence[_Row]) -> bool:
+def _hold_sentences(batch: Sequence[_Row]) -> bool:
     """Return whether hardly a row has two sentences."""
     num_longer = 0
-    for article in articles:
-        text = article.text
-        is_longer = len(text) > _LONGEST_SENTENCE or len(article.document.paragraphs) > 1
-        if is_longer or len(split_sentences([text], article.document.language)) > 1:
+    for document, _ in batch:
+        paragraphs = document.paragraphs
+        is_long = sum(map(len, paragraphs)) > _LONGEST_SENTENCE
+        if is_long or len(split_sentences(paragraphs, document.language)) > 1:
             num_longer += 1
-    return num_longer <= len(articles) / 20
+    return num_longer <= len(batch) / 20
 
 
 def _joined_documents(
@@ -454,7 +442,7 @@ def _joined_documents(
             continue
         if first is None:
             read = _read_row(row, number, table, counters)
-            first = read and read.document
+            first = read and read[0]
             lines = []
             num_characters = 0
             if first and row_id and row_id == id_before:

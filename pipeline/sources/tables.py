@@ -4,6 +4,7 @@ Documents that `ingest` wrote stay as they are.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,6 +25,7 @@ from .rows import (
     Table,
     is_list_type,
     is_text,
+    no_column,
     outermost,
     row_documents,
     type_at,
@@ -35,12 +37,7 @@ RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"
 BATCH_ROWS = 128
 BATCH_BYTES = 1 << 24
-# As of lines: a longer text is not a real document.
-LONGEST_ROW_BYTES = LONGEST_LINE_BYTES
 BUFFER_BYTES = 1 << 20
-# Of a dictionary: an index into it, and the headers of the pages of indices.
-_BYTES_OF_INDEX = 4
-_BYTES_OF_HEADERS = 1000
 SETS_OF_SENTENCES = ("bookcorpus/bookcorpus",)
 """Data sets of the Hub whose rows are a sentence each, joined unless the user says otherwise."""
 
@@ -74,17 +71,14 @@ def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[Inpu
 
 
 class _Expansion:
-    """The bytes of the texts of a file, and of what they were compressed to."""
+    """The bytes of the texts of a range, and of what they were compressed to.
+
+    Rows may share texts beyond measure: a dictionary of one long text and the numbers of its rows
+    take a thousand bytes, the rows gigabytes.
+    """
 
     num_compressed = 0
     num_bytes = 0
-
-    @property
-    def is_bomb(self) -> bool:
-        """Whether rows share texts beyond measure: a dictionary of one long text and the numbers of
-        its rows take a thousand bytes, the rows gigabytes.
-        """
-        return is_bomb(self.num_compressed, self.num_bytes, TEXT_ALLOWANCE)
 
 
 def read_table(
@@ -92,9 +86,8 @@ def read_table(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is ``parquet``. `counters` gets the bad input
-    ``unreadable_row_group``, ``compression_bomb`` and ``oversized_row`` (more than
-    `LONGEST_ROW_BYTES` of text), and what `row_documents` names.
+    `counters` gets the bad input ``unreadable_row_group``, ``compression_bomb`` and
+    ``oversized_row`` (more than `LONGEST_LINE_BYTES` of text), and what `row_documents` names.
     """
     name = input_range.name
     # Parquet is compressed inside: the name has one suffix, never ``.parquet.gz``.
@@ -118,7 +111,7 @@ def read_table(
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
             rows = _rows(numbered, table, counters, expansion)
             yield from row_documents(with_partition(rows, input_range.path), table, counters)
-            if expansion.is_bomb:
+            if is_bomb(expansion.num_compressed, expansion.num_bytes, TEXT_ALLOWANCE):
                 return
         first_row += metadata.row_group(group).num_rows
 
@@ -143,9 +136,10 @@ def _group_batches(
             continue
         expansion.num_compressed += chunk.total_compressed_size
         if chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
+            # All else are indices into it, of up to four bytes, and the headers of their pages.
             num_dictionary_bytes = chunk.data_page_offset - chunk.dictionary_page_offset
             num_other_bytes = chunk.total_compressed_size - num_dictionary_bytes
-            if num_other_bytes <= _BYTES_OF_INDEX * chunk.num_values + _BYTES_OF_HEADERS:
+            if num_other_bytes <= 4 * chunk.num_values + 1000:
                 in_dictionary.append(column)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(
@@ -195,7 +189,7 @@ def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> li
     ranges = data_set.cut(starts)
     schema = opened.schema
     if schema is None and ranges:
-        _, batches = next(_shards(opened, ranges[0], None, Counters()))
+        _, batches = next(_shards(opened, ranges[0], Counters()))
         for _, batch in batches:
             schema = batch.schema
             break
@@ -209,18 +203,17 @@ def read_data_set(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name. `counters` gets ``unreadable_shard``, and
-    what `row_documents` names. Raise `UserError` if there is no text in the text column.
+    `counters` gets ``unreadable_shard``, and what `row_documents` names.
     """
     documents = config.documents
     if documents == "auto" and data_set.source in SETS_OF_SENTENCES:
         documents = "sentence"
     columns = Columns.of(config)
-    names = None
     if data_set.schema:
         columns = _columns_of(data_set.schema, config)
         names = _columns_to_read(data_set.schema, input_range.name, columns)
-    for stem, batches in _shards(data_set, input_range, names, counters):
+        data_set = replace(data_set, rows=data_set.rows.select_columns(names))
+    for stem, batches in _shards(data_set, input_range, counters):
         table = Table(
             name=f"{data_set.source}:{stem}",
             stem=stem,
@@ -232,32 +225,23 @@ def read_data_set(
 
 
 def _shards(
-    data_set: hub.DataSet,
-    input_range: InputRange,
-    columns: list[str] | None,
-    counters: Counters,
+    data_set: hub.DataSet, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[str, NumberedBatches]]:
-    """Yield the prefix of ids and the rows, with some of the columns (None: all), of each shard in
-    a range; a data set that was saved to disk is one shard.
+    """Yield the prefix of ids and the rows of each shard in a range; a data set that was saved to
+    disk is one shard.
     """
-    rows = data_set.rows
-    if columns:
-        rows = rows.select_columns(columns)
-    rows = rows.with_format("arrow")
-    # A range of rows if the data set was saved to disk, else of shards: see `plan_data_set`.
+    rows = data_set.rows.with_format("arrow")
     start = input_range.start
     stop = input_range.stop
     if data_set.is_on_disk:
-        shard = rows.select(range(start, stop or len(rows)))
+        batches = _shard_batches(rows.select(range(start, stop or len(rows))))
         location = f"{input_range.name}, shard 0"
-        batches = _shard_batches(shard)
         yield data_set.part, _numbered(batches, start, "unreadable_shard", location, counters)
         return
-    num_shards = rows.num_shards
-    for index in range(start, stop or num_shards):
-        shard = rows.shard(num_shards=num_shards, index=index)
+    for index in range(start, stop or rows.num_shards):
+        batches = _shard_batches(rows.shard(num_shards=rows.num_shards, index=index))
         location = f"{input_range.name}, shard {index}"
-        numbered = _numbered(_shard_batches(shard), 0, "unreadable_shard", location, counters)
+        numbered = _numbered(batches, 0, "unreadable_shard", location, counters)
         yield f"{data_set.part}/{index}", numbered
 
 
@@ -274,14 +258,12 @@ def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str
     columns.check_unique(schema.names, path)
     names: dict[str, None] = {}  # in order, each once
     for name in (*columns.text, *columns.others()):
-        if type_at(schema, name) is not None:
-            names[name if name in schema.names else outermost(name)] = None
-    for name in columns.text:
         kind = type_at(schema, name)
-        if kind is None:
-            shown = ", ".join(schema.names)
-            raise UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
-        if not is_text(kind):
+        if kind is not None:
+            names[name if name in schema.names else outermost(name)] = None
+        if name in columns.text and kind is None:
+            raise no_column(path, name, schema.names)
+        if name in columns.text and not is_text(kind):
             raise UserError(
                 f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
             )
@@ -312,43 +294,38 @@ def _rows(
     text is counted instead.
     """
     for first_row, batch in batches:
-        columns = _columns_to_read(batch.schema, table.name, table.columns)
-        arrays = [_without_views(batch.column(name)) for name in columns]
+        batch = batch.select(_columns_to_read(batch.schema, table.name, table.columns))
+        for index, column in enumerate(batch.columns):
+            if pa.types.is_string_view(column.type):
+                # Arrow can neither take from views nor measure them.
+                name = batch.schema.names[index]
+                batch = batch.set_column(index, name, column.cast(pa.large_string()))
         # Judged in Arrow: as Python values a text of gigabytes would not fit into memory.
-        num_bytes = np.sum([_bytes_of_items(array) for array in arrays], axis=0)
+        num_bytes = np.sum([_bytes_of_items(column) for column in batch.columns], axis=0)
         if expansion:
             expansion.num_bytes += int(num_bytes.sum())
-            if expansion.is_bomb:
+            if is_bomb(expansion.num_compressed, expansion.num_bytes, TEXT_ALLOWANCE):
                 counters.skip("compression_bomb", table.location(first_row))
                 return
-        fits = num_bytes <= LONGEST_ROW_BYTES
-        for row in np.flatnonzero(~fits):
-            counters.skip("oversized_row", table.location(first_row + int(row)))
-        numbers = [first_row + int(row) for row in np.flatnonzero(fits)]
-        if len(numbers) < len(fits):
-            arrays = [array.filter(pa.array(fits)) for array in arrays]
+        numbers = first_row + np.arange(len(batch))
+        fits = num_bytes <= LONGEST_LINE_BYTES
+        if not fits.all():
+            for number in numbers[~fits].tolist():
+                counters.skip("oversized_row", table.location(number))
+            batch = batch.filter(pa.array(fits))
+            numbers = numbers[fits]
         # In parts of about `BATCH_BYTES`, for Python values take several times more.
-        parts = np.cumsum(num_bytes[fits]) // BATCH_BYTES
-        starts = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist()]
-        for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
-            part = numbers[start:stop]
-            values = [
-                _values(array.slice(start, stop - start), table, part, counters) for array in arrays
-            ]
-            for number, *row in zip(part, *values, strict=True):
-                yield number, dict(zip(columns, row, strict=True))
-
-
-def _values(array: pa.Array, table: Table, numbers: list[int], counters: Counters) -> list[Any]:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    try:
-        return array.to_pylist()
-    except UnicodeDecodeError:  # becomes U+FFFD, and is counted
-        values: list[Any] = []
-        for number, scalar in zip(numbers, array, strict=True):
-            values.append(_value(scalar, table.location(number), counters))
-        return values
+        num_rows = BATCH_BYTES // max(1, num_bytes[fits].max(initial=0)) + 1
+        for start in range(0, len(batch), num_rows):
+            part_numbers = numbers[start : start + num_rows].tolist()
+            part = batch.slice(start, num_rows)
+            try:
+                rows = part.to_pylist()
+            except UnicodeDecodeError:  # becomes U+FFFD, and is counted
+                rows: list[Any] = []
+                for number, scalar in zip(part_numbers, part.to_struct_array(), strict=True):
+                    rows.append(_value(scalar, table.location(number), counters))
+            yield from zip(part_numbers, rows, strict=True)
 
 
 def _bytes_of_items(array: pa.Array) -> np.ndarray:
@@ -372,11 +349,6 @@ def _bytes_of_items(array: pa.Array) -> np.ndarray:
         for field in array.flatten():
             num_bytes += _bytes_of_items(field)
     return num_bytes
-
-
-def _without_views(array: pa.Array) -> pa.Array:
-    """Return strings for string views, which Arrow can neither take from nor measure."""
-    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
 
 
 def _value(scalar: pa.Scalar, location: str, counters: Counters) -> Any:

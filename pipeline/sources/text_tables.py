@@ -5,8 +5,7 @@ escapes) to 800 MB (English) of text a second on one core; pyarrow's reader has 
 rate, and does not say which line is bad.
 
 **CSV** is quoted (RFC 4180): a field in quotes may contain delimiters, line breaks and doubled
-quotes. The first line names the columns; the delimiter is the comma, semicolon or tab that it has
-most of. Only its beginning says whether a line break is inside quotes, so a file is one range.
+quotes. Only its beginning says whether a line break is inside quotes, so a file is one range.
 
 **TSV** is not quoted: a quote is an ordinary character, a line is a row, and files are read in
 parallel. Quoted files with tabs are read if `config.format` is ``csv``.
@@ -21,6 +20,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, BinaryIO
 
 from .. import storage
@@ -29,7 +29,7 @@ from ..counters import Counters
 from ..errors import UserError
 from ..parsing import csv_delimiter
 from .records import Input, InputRange, RawDocument
-from .rows import Columns, Table, row_documents, values_at, with_partition
+from .rows import Columns, Table, no_column, row_documents, values_at, with_partition
 from .streams import (
     BOM,
     LONGEST_LINE_BYTES,
@@ -50,25 +50,11 @@ _ARTICLE_HEADER = re.compile(
     r'<doc id="([^"]*)"(?: revid="[^"]*")?(?: url="([^"]*)")?(?: title="(.*)")?[^>"]*>\s*$'
 )
 
-_SUFFIXES = {
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "csv": (".csv", ".tsv"),
-    "tsv": (".csv", ".tsv"),
-}
+_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 # pandas writes NaN, which is not JSON, for what is missing.
 _JSON = json.JSONDecoder(parse_constant=lambda constant: None)
-_LONGEST_SHOWN = 200
 _HEAD_BYTES = 1 << 16
-_JSON_KINDS = {
-    dict: "objects",
-    list: "lists",
-    int: "numbers",
-    float: "numbers",
-    bool: "true or false",
-}
-# Characters that may be read again for each new one, beside one row. Without a limit a file of bad
-# rows would take quadratic time.
-_AGAIN_PER_CHARACTER = 4
+_LONGEST_SHOWN = 200
 
 _Row = tuple[int, list[str]]
 """The first byte of a row's first line, and its fields; none for an empty line."""
@@ -101,14 +87,12 @@ def plan_json_lines(file: Input, range_bytes: int, config: IngestConfig) -> list
     for name in columns.text:
         values = [value for row in objects for value in values_at(row, name) if value is not None]
         if values and not any(isinstance(value, str) for value in values):
-            kind = _JSON_KINDS[type(values[0])]
+            shown = json.dumps(values[0])[:_LONGEST_SHOWN]
             raise UserError(
-                f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
+                f"{path}: column {name!r} holds {shown}, not text: give another `text_column`."
             )
     if objects and not any(map(columns.has_text, objects)):
-        wanted = ",".join(columns.text)
-        shown = ", ".join(objects[0]) or "no column at all"
-        raise UserError(f"{path} has no column {wanted!r}, only {shown}: give `text_column`.")
+        raise no_column(path, ",".join(columns.text), objects[0])
     return plan_lines(file, range_bytes, config)
 
 
@@ -171,11 +155,7 @@ def plan_delimited(file: Input, range_bytes: int, config: IngestConfig) -> list[
     columns = Columns.of(config)
     for name in columns.text:
         if name not in header:
-            shown = ", ".join(header)[:_LONGEST_SHOWN] or "empty"
-            raise UserError(
-                f"{file.path} has no column {name!r}; its first line, which names the columns, is "
-                f"{shown}: give `text_column`."
-            )
+            raise no_column(file.path, name, header)
     columns.check_unique(header, file.path)
     if file.format == "csv":
         return [whole]
@@ -187,8 +167,8 @@ def read_delimited(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a CSV file, or of a range of a TSV file, one row in memory at a time.
 
-    `counters` gets the bad input ``wrong_number_of_columns``, and what `read_lines`,
-    `row_documents` and, for CSV, `csv_rows` name.
+    `counters` gets the bad input ``wrong_number_of_columns`` and, for CSV, ``not_csv``, and what
+    `read_lines` and `row_documents` name.
     """
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
     rows = _delimited_rows(stream, input_range, counters)
@@ -241,95 +221,40 @@ def _rows_by_column(
 def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[_Row]:
     """Yield the rows of numbered lines, whose quotes may join several of them.
 
-    `counters` gets the bad input ``not_csv`` (a quote that is not closed, or inside a field) and
-    ``oversized_row`` (more than `LONGEST_LINE_BYTES`).
-
-    After a row that is not CSV reading resumes at the line after its first, so that a missing
-    quote costs one row. It costs all lines of the row if the file has many such rows, because
-    reading them again and again would take quadratic time:
-
-        1  a,"b        no closing quote: the row runs on to the next quote, in line 3
-        2  c,d
-        3  e,"f"       a quote inside a field: not CSV. Line 1 is counted, lines 2 and 3 given back
+    After a quote that is not closed, or inside a field, reading resumes at the line after the next
+    quote. Each line before that is counted as ``not_csv``.
     """
     # The module's default of 128 KiB is less than an article.
-    csv.field_size_limit(LONGEST_LINE_BYTES + 1)
-    source = _Lines(lines)
-    # The first line shows the delimiter, and is then read as the header.
-    first_line = next(source, "")
-    source.give_back([(0, first_line.removesuffix("\n"))])
-    # Strict, because a lenient reader would take a missing quote for the rest of the file.
-    reader = csv.reader(source, delimiter=csv_delimiter(first_line), strict=True)
+    csv.field_size_limit(LONGEST_LINE_BYTES)
+    lines = iter(lines)
+    first = next(lines, (0, ""))
+    offsets: list[int] = []  # of the lines of one row
+
+    def numbered_lines() -> Iterator[str]:
+        for offset, line in chain([first], lines):
+            offsets.append(offset)
+            yield f"{line}\n"
+
+    # Strict, because a lenient reader would take a missing quote for the rest of the file. The
+    # first line shows the delimiter.
+    reader = csv.reader(numbered_lines(), delimiter=csv_delimiter(first[1]), strict=True)
     while True:
-        source.taken.clear()
+        offsets.clear()
         try:
             fields = next(reader)
         except StopIteration:
             return
-        except (csv.Error, _OversizedRowError) as error:
-            (offset, _), *following = source.taken
-            reason = "oversized_row"
-            if isinstance(error, csv.Error):
-                reason = "not_csv"
-            counters.skip(reason, f"{name}, byte {offset}")
-            if source.may_give_back(following):
-                source.give_back(following)
+        except csv.Error:
+            for offset in offsets:
+                counters.skip("not_csv", f"{name}, byte {offset}")
             continue
-        offset, _ = source.taken[0]
-        yield offset, fields
-
-
-class _OversizedRowError(Exception):
-    """More text belongs to a row than a document may have."""
-
-
-class _Lines:
-    """An iterator over lines, with their breaks, that remembers those `taken`.
-
-    Lines can be given back to it; it returns them next.
-    """
-
-    def __init__(self, lines: Iterable[tuple[int, str]]) -> None:
-        self.taken: list[tuple[int, str]] = []
-        self._lines = iter(lines)
-        self._given_back: list[tuple[int, str]] = []  # the next one is the last
-        self._num_taken_characters = 0
-        self._allowance = LONGEST_LINE_BYTES
-
-    def __iter__(self) -> "_Lines":
-        return self
-
-    def __next__(self) -> str:
-        if not self.taken:
-            self._num_taken_characters = 0
-        if self._given_back:
-            offset, line = self._given_back.pop()
-        else:
-            offset, line = next(self._lines)
-            self._allowance += _AGAIN_PER_CHARACTER * len(line)
-        self.taken.append((offset, line))
-        self._num_taken_characters += len(line) + 1
-        if self._num_taken_characters > LONGEST_LINE_BYTES:
-            raise _OversizedRowError
-        return f"{line}\n"
-
-    def may_give_back(self, lines: Sequence[tuple[int, str]]) -> bool:
-        """Return whether `lines` may be read again, and count them as such."""
-        num_characters = sum(len(line) for _, line in lines)
-        if num_characters > self._allowance:
-            return False
-        self._allowance -= num_characters
-        return True
-
-    def give_back(self, lines: Sequence[tuple[int, str]]) -> None:
-        """Return `lines` next, in their order, before all others."""
-        self._given_back.extend(reversed(lines))
+        yield offsets[0], fields
 
 
 def _table(input_range: InputRange, config: IngestConfig) -> Table:
     return Table(
         name=input_range.name,
-        stem=stem_of(input_range.name, *_SUFFIXES[input_range.format]),
+        stem=stem_of(input_range.name, *_SUFFIXES),
         source=input_range.format,
         columns=Columns.of(config),
         documents=config.documents,

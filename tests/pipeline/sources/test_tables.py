@@ -259,7 +259,7 @@ def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
 def test_a_row_that_is_too_long_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
 ) -> None:
-    monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_ROW_BYTES", 200)
+    monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_LINE_BYTES", 200)
     texts = pa.array([PROSE, PROSE * 4, None, PROSE], kind)
     path = written(tmp_path, {"text": texts, "id": pa.array(["a", "b", "c", "d"], kind)})
     counters = Counters()
