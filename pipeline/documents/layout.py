@@ -13,6 +13,7 @@ out equal. Borders are the upper 32 bits of a hash::
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -218,17 +219,15 @@ def borders(starts: Sequence[int], num_ranges: int) -> list[int]:
     return [divide_up(start << BORDER_BITS, num_ranges) for start in starts]
 
 
-def group_by_partition(edges: Sequence[int], num_partitions: int) -> Iterator[range]:
-    """Yield runs of shards that begin in one partition, as ranges of their indices; shard i begins
-    at ``edges[i]``.
+def group_by_partition(edges: Sequence[int], num_partitions: int) -> Iterator[list[int]]:
+    """Yield the numbers of the shards that begin in one partition; shard i begins at ``edges[i]``.
+
+    >>> list(group_by_partition([0, 1 << 30, 3 << 29, 1 << 32], 4))
+    [[0], [1, 2]]
     """
-    num_shards = len(edges) - 1
-    first = 0
-    for index in range(1, num_shards):
-        if _partition(edges[index], num_partitions) != _partition(edges[first], num_partitions):
-            yield range(first, index)
-            first = index
-    yield range(first, num_shards)
+    starts = enumerate(edges[:-1])
+    for _, shards in groupby(starts, lambda shard: _partition(shard[1], num_partitions)):
+        yield [number for number, _ in shards]
 
 
 def _partition(edge: int, num_partitions: int) -> int:

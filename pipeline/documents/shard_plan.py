@@ -12,7 +12,7 @@ from ..execution.job import Unit
 from ..execution.tables import range_of
 from ..manifests import Split
 from ..storage.shards import shard_name
-from .duplicates import Deduplicated
+from .duplicates import DUPLICATE, Deduplicated
 from .layout import (
     ENOUGH_DOCUMENTS,
     MIN_DOCUMENTS,
@@ -28,7 +28,7 @@ from .layout import (
 from .scatter import OTHER_LANGUAGES, Scattered
 
 NO_SHARD = -1
-WITHOUT_DOCUMENT = (
+LEFT_OUT_AS = (
     "rows_without_text",
     "rows_without_prose",
     "empty_pages",
@@ -36,8 +36,10 @@ WITHOUT_DOCUMENT = (
     "disambiguation_pages",
     "other_namespaces",
     "other_models",
+    "documents_too_short",
+    OTHER_LANGUAGES,
 )
-"""The counters of rows and pages that are no documents."""
+"""The counters of rows and pages that are no documents, and of documents that are not selected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,28 +59,23 @@ class ShardRun:
 
     def names(self) -> list[str]:
         """Return the names of the shards."""
-        num_shards = len(self.edges) - 1
-        return [
-            shard_name(self.split, self.first + index, self.count) for index in range(num_shards)
-        ]
+        numbers = range(self.first, self.first + len(self.edges) - 1)
+        return [shard_name(self.split, number, self.count) for number in numbers]
 
     def partitions(self, layout: HashLayout) -> list[int]:
         """Return the partitions of `SCATTERED` that hold the documents."""
-        start = self.edges[0]
-        stop = self.edges[-1]
         # A file has first the partitions of the validation documents: V0 V1 T0 T1 T2 T3.
         num_held_out = layout.num_validation_partitions
-        training: list[int] = []
-        for partition in partitions_between(start, stop, layout.num_partitions):
-            training.append(num_held_out + partition)
+        validation = partitions_between(self.edges[0], self.edges[-1], num_held_out)
+        in_training = partitions_between(self.edges[0], self.edges[-1], layout.num_partitions)
+        training = [num_held_out + partition for partition in in_training]
         if self.split == "train":
             return training
-        validation = list(partitions_between(start, stop, num_held_out))
         if self.validation_below > layout.validation_below:
             # In a small corpus the share asked for may hold too few documents; the next ones are
             # among the others.
-            return validation + training
-        return validation
+            return [*validation, *training]
+        return list(validation)
 
     def shard_of(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         """Return for each row the index of its shard, `NO_SHARD` if it belongs to none of these."""
@@ -164,12 +161,12 @@ def _plan_split(
     split: Split, edges: list[int], num_bytes: int, num_partitions: int, validation_below: int
 ) -> list[Unit]:
     units: list[Unit] = []
-    for indices in group_by_partition(edges, num_partitions):
+    for numbers in group_by_partition(edges, num_partitions):
         shards = ShardRun(
             split=split,
-            first=indices.start,
+            first=numbers[0],
             count=len(edges) - 1,
-            edges=edges[indices.start : indices.stop + 1],
+            edges=edges[numbers[0] : numbers[-1] + 2],
             validation_below=validation_below,
         )
         share_of_hashes = shards.edges[-1] - shards.edges[0]  # of 2**32
@@ -181,55 +178,33 @@ def _plan_split(
 def _remaining(
     scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], field: str, dtype: type
 ) -> list[int]:
-    """Return what is left per bucket after deduplication."""
-    read = _summed(scattered, field, dtype)
-    left_out = _summed(deduplicated, field, dtype)
-    # A document that occurs in two sources under one id can be subtracted twice.
-    return np.maximum(read - left_out, 0).tolist()
-
-
-def _summed(
-    records: Sequence[Scattered] | Sequence[Deduplicated], field: str, dtype: type
-) -> np.ndarray:
-    """Return the sums of a field of counts per bucket, which records hold as bytes."""
+    """Return what is left per bucket after deduplication, of counts that records hold as bytes."""
     total = np.int64(0)
-    for record in records:  # one at a time: 15,000 records of 4,097 counts would be 1 GB at once
-        content: bytes = getattr(record, field)
-        total = total + np.frombuffer(content, dtype).astype(np.int64)
-    return np.asarray(total)
+    for sign, records in ((1, scattered), (-1, deduplicated)):
+        # One at a time: 15,000 records of 4,097 counts would be 1 GB at once.
+        for record in records:
+            counts = np.frombuffer(getattr(record, field), dtype)
+            total = total + sign * counts.astype(np.int64)
+    # A document that occurs in two sources under one id can be subtracted twice.
+    return np.maximum(total, 0).tolist()
 
 
 def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
     """Say that there are too few documents, and why the others were left out."""
     num_documents = sum(record.documents for record in deduplicated)
-    num_equal = sum(record.left_out for record in deduplicated)
     total = Counters()
     for record in scattered:
         total.add(record.counters)
-    num_read = total.counts["documents_read"]
-    num_short = total.counts["documents_too_short"]
-    num_foreign = total.counts[OTHER_LANGUAGES]
-    without = {name: total.counts[name] for name in WITHOUT_DOCUMENT if total.counts[name]}
-    num_without = sum(without.values())
-
-    needed = f"at least {MIN_DOCUMENTS + 2} different ones are needed"
-    left_out = (
-        f"{num_short:,} are too short (`min_characters`, `min_sentences`), "
-        f"{num_equal:,} repeat others"
+    reasons = {name: total.counts[name] for name in LEFT_OUT_AS}
+    reasons[DUPLICATE] = sum(record.left_out for record in deduplicated)
+    reasons = {name: count for name, count in reasons.items() if count} | total.bad
+    message = (
+        f"The sources hold {count_of(num_documents, 'document')}; "
+        f"at least {MIN_DOCUMENTS + 2} different ones are needed"
     )
-    if num_without:
-        left_out = f"{num_without:,} held none ({name_counts(without)}), {left_out}"
-    if num_foreign:
-        left_out += f", {num_foreign:,} are in other languages (`keep_language`)"
-    advice = ""
-    if 2 * num_short > num_read:
-        advice = " To keep short documents, lower `min_characters`, and give `overwrite`."
-    elif num_read < MIN_DOCUMENTS + 2 and not num_without and not total.bad:
-        advice = (
-            " If each line or paragraph is a document, "
-            "give `documents` line or blank-line, and `overwrite`."
-        )
-    held = f"The sources hold {count_of(num_documents, 'document')}"
-    if total.bad:
-        advice = f" Bad input: {name_counts(total.bad)}.{advice}"
-    return f"{held}; {needed}. Of {num_read + num_without:,} read, {left_out}.{advice}"
+    if reasons:
+        message += f", and these were left out: {name_counts(reasons)}"
+    return (
+        f"{message}. If each line or paragraph is a document, give `documents` line or blank-line; "
+        "to keep short documents, lower `min_characters`; and give `overwrite`."
+    )

@@ -240,16 +240,16 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
     lines = folder / "lines"
     lines.mkdir()
     (lines / "corpus.txt").write_text("\n".join(SENTENCES) + "\n")
-    assert error_of_line(capsys, "ingest lines --output d --workers 1") == (
-        f"Error: The sources hold 1 document; {NEEDED}. Of 1 read, 0 are too short "
-        "(--min-characters, --min-sentences), 0 repeat others. If each line or paragraph is a "
-        "document, give --documents line or blank-line, and --overwrite.\n"
+    fault = error_of_line(capsys, "ingest lines --output d --workers 1")
+    assert fault == (
+        f"Error: The sources hold 1 document; {NEEDED}. If each line or paragraph is a document, "
+        "give --documents line or blank-line; to keep short documents, lower --min-characters; and "
+        "give --overwrite.\n"
     )
     line = "ingest lines --output d --workers 1 --overwrite --documents line"
-    assert error_of_line(capsys, line) == (
-        f"Error: The sources hold 0 documents; {NEEDED}. Of 120 read, 120 are too short "
-        "(--min-characters, --min-sentences), 0 repeat others. To keep short documents, lower "
-        "--min-characters, and give --overwrite.\n"
+    assert error_of_line(capsys, line).startswith(
+        f"Error: The sources hold 0 documents; {NEEDED}, and these were left out: 120 x documents "
+        "too short. If "
     )
     run(f"{line} --min-characters 1")
     assert "108 rows" in capsys.readouterr().out
@@ -259,10 +259,9 @@ def test_rows_without_prose_are_counted_where_there_are_too_few_documents(capsys
     row = json.dumps({"url": "https://en.wikipedia.org/wiki/Ent", "text": "<p>A town.</p>"})
     (folder / "html.jsonl").write_text(f"{row}\n" * 5 + "no JSON\n")
     line = "ingest html.jsonl --output d --workers 1 --max-bad 1"
-    assert error_of_line(capsys, line) == (
-        f"Error: The sources hold 0 documents; {NEEDED}. Of 5 read, 5 held none (5 x rows without "
-        "prose), 0 are too short (--min-characters, --min-sentences), 0 repeat others. Bad input: "
-        "1 x not json.\n"
+    assert error_of_line(capsys, line).startswith(
+        f"Error: The sources hold 0 documents; {NEEDED}, and these were left out: 5 x rows without "
+        "prose, 1 x not json. If "
     )
 
 

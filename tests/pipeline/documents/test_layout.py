@@ -82,7 +82,7 @@ def test_shards_of_a_huge_corpus_stay_small_and_within_a_partition(bucket_mb: in
     assert [index for run in runs for index in run] == list(range(len(edges) - 1))
     assert len(runs) == 1024
     for run in runs:
-        assert len(partitions_between(edges[run.start], edges[run.stop], 1024)) == 1
+        assert len(partitions_between(edges[run[0]], edges[run[-1] + 1], 1024)) == 1
 
 
 def test_few_shards_are_units_of_their_own():
