@@ -132,9 +132,11 @@ def flat_text(strings: "pa.StringArray") -> tuple[np.ndarray, np.ndarray]:
     # are empty.
     _, offsets_buffer, data = strings.buffers()
     all_offsets = np.frombuffer(offsets_buffer, np.int32)
-    offsets = all_offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
-    text = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
-    return text, offsets - offsets[0]
+    first = strings.offset
+    stop = first + len(strings) + 1
+    offsets = all_offsets[first:stop].astype(np.int64)
+    text = np.frombuffer(data or b"", np.uint8)
+    return text[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
 def divide_up(total: Number, size: Number | int) -> Number:

@@ -17,7 +17,7 @@ from ..storage.state import read_manifest
 from ..vocabulary.files import vocabulary_of_instances
 from ..vocabulary.vocabulary import Vocabulary
 from .label_checks import label_checks, origin_checks
-from .measures import MIN_MASKED_SPANS, Measures, read_batch
+from .measures import Measures, read_batch
 from .origins import OriginMeasures, documents_of
 from .verdict import (
     TOO_LITTLE,
@@ -36,7 +36,6 @@ from .verdict import (
 # Of the weight that was asked for.
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
-MAX_REPEATED_SHARE = 0.01
 MOST_UNKNOWN = 0.05
 """Of the text; a vocabulary of another language has most words as [UNK]."""
 MIN_SEEN_SHARE = 0.5
@@ -88,8 +87,7 @@ def audit_instances(
     Sources and languages are judged only with the directory of `documents` that they were built
     from. Raises `UserError` for a broken shard.
     """
-    num_rows = sum(shard.rows for shard in manifest.shards)
-    measures = Measures(vocabulary, manifest.config, num_rows)
+    measures = Measures(vocabulary, manifest.config)
     origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
     footer = {
@@ -162,12 +160,6 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
         yield info("mean length of a packed document", mean_length, f"{mean_length:.1f}")
     else:
         yield info("padding at fixed length", padding, f"{padding:.1%}")
-
-    copies = measures.copies()
-    num_hashed = int(copies.sum())
-    repeated_share = (num_hashed - len(copies)) / max(num_hashed, 1)
-    name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"
-    yield at_most(name, repeated_share, MAX_REPEATED_SHARE, num_hashed)
 
 
 def _text_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:

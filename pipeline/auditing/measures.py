@@ -22,16 +22,11 @@ import pyarrow as pa
 from ..config import BuildConfig
 from ..instances.masking import find_words, num_to_mask
 from ..instances.rows import Rows, are_outside, check_rows, rows_of, sequences
-from ..ragged import offsets_of, owners, places
+from ..ragged import offsets_of
 from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
-from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
 
-MAX_HASHES = 20_000_000
-"""Of more rows only a sample is hashed, so that memory is bounded."""
-MIN_MASKED_SPANS = 4
-"""In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
 CELLS = (8, 8, 2, 2)
 """Eighths of a row in A, then in B, and whether A, then B, ends a sentence."""
 
@@ -54,7 +49,7 @@ class Measures:
     [vocabulary], count all tokens before masking, the masked ones, and the random ones.
     """
 
-    def __init__(self, vocabulary: Vocabulary, config: BuildConfig, num_rows: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: BuildConfig) -> None:
         self.vocabulary = vocabulary
         self.config = config
         self.counts: Counter[str] = Counter()
@@ -76,16 +71,6 @@ class Measures:
         self.random_tokens = np.zeros(vocab_size, np.int64)
         ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
         self._ends_sentence = np.array(ends_sentence, np.int64)
-
-        # Hashes up to this one are kept. All copies of a row have one hash, so what is kept is a
-        # sample of the distinct rows, each with all its copies. As a float 2**64 - 1 would become
-        # 2**64, which uint64 cannot hold.
-        share = min(1.0, MAX_HASHES / max(num_rows, 1))
-        self._highest_hash = np.uint64(share * (2**64 - 2**12))
-        self._hashes: list[np.ndarray] = []
-        # The same in each audit, so that its figures are the same.
-        rng = rng_for(0, "row hashes")
-        self._hash_weights = rng.integers(1, 2**63, num_lengths, dtype=np.uint64)
 
     def add(self, shard: str, stored: Rows) -> Rows:
         """Count some rows of the named shard, and return them as they were counted: one for each
@@ -119,14 +104,7 @@ class Measures:
         self._add_tokens(rows, restored)
         self._add_masks(rows, restored)
         self._add_words(rows, restored)
-        self._add_hashes(rows, restored)
         return rows
-
-    def copies(self) -> np.ndarray:
-        """Return how often each distinct row of the sample occurs, int64."""
-        no_hashes = np.zeros(0, np.uint64)  # `concatenate` refuses an empty list
-        hashes = np.concatenate([no_hashes, *self._hashes])
-        return np.unique(hashes, return_counts=True)[1]
 
     def _add_labels(self, shard: str, rows: Rows, restored: np.ndarray) -> None:
         assert rows.duplicate is not None
@@ -246,47 +224,6 @@ class Measures:
             split_words=_num_true((masked > 0) & (masked < words.length)),
             rows_breaking_count=_num_true(~follows_rule),
         )
-
-    def _add_hashes(self, rows: Rows, restored: np.ndarray) -> None:
-        """Hash the rows with enough masked spans.
-
-        Equal rows have equal tokens and masks; a row's hash is the sum of its tokens' keys, each
-        times a random weight of its position, modulo 2**64 (multilinear hashing; Carter and Wegman
-        1979, "Universal classes of hash functions").
-        """
-        # A token's key, in 64 bits:
-        #
-        #     original, 32 bits | 2 * token as stored + 1, or + 2 if it is predicted
-        #
-        # Tokens alone would not do: a kept token looks like one that is not predicted.
-        keys = restored.astype(np.uint64) << np.uint64(32)
-        keys += 2 * rows.input_ids.astype(np.uint64) + 1
-        keys[rows.masked_index] += 1
-
-        last_weight = len(self._hash_weights) - 1
-        weights = self._hash_weights[np.minimum(places(rows.lengths), last_weight)]
-        # `reduceat` adds from each start to the next; it would be wrong for empty rows, which
-        # `add` refuses.
-        products = keys * weights
-        hashes = np.add.reduceat(products, rows.offsets[:-1])
-
-        # Mix the bits, so that the smallest hashes, the share that is kept, are a fair sample. The
-        # factor is that of Fibonacci hashing (Knuth, "The Art of Computer Programming", vol. 3,
-        # 6.4): 2**64 divided by the golden ratio.
-        hashes ^= hashes >> np.uint64(31)
-        hashes *= np.uint64(0x9E3779B97F4A7C15)
-
-        # Runs of neighbouring masked tokens in each row:
-        #
-        #     positions     2  3  4  9    12  13       rows of 12 tokens
-        #     row_of_mask   0  0  0  0     1   1
-        #     starts_span   T  F  F  T     T   F       a gap before it, or another row
-        row_of_mask = owners(rows.num_masked)
-        after_gap = np.diff(rows.masked_index, prepend=-2) != 1
-        starts_span = after_gap | (np.diff(row_of_mask, prepend=-1) != 0)
-        num_spans = np.bincount(row_of_mask[starts_span], minlength=len(rows))
-        is_counted = (num_spans >= MIN_MASKED_SPANS) & (hashes <= self._highest_hash)
-        self._hashes.append(hashes[is_counted])
 
 
 def _count_by_label(histogram: np.ndarray, labels: np.ndarray, values: np.ndarray) -> None:

@@ -30,6 +30,7 @@ from .. import storage
 from ..data_card import CARD
 from ..errors import UserError
 from ..manifests import DocumentsManifest
+from ..ragged import flat_text, offsets_in
 from ..storage.directory import write_file
 from ..storage.shards import open_shard
 from ..storage.state import read_manifest
@@ -44,19 +45,9 @@ BATCH_ROWS = 64
 FILTER_BITS = 24
 BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
-_LETTERS = np.arange(256, dtype=np.uint8)
-_LETTERS[[code for code in range(128) if not chr(code).isalnum()]] = 0
-# Other punctuation by its first two bytes and its length in UTF-8: U+0080 to U+00BF, U+2000 to
-# U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
-_PUNCTUATION = (
-    (0xC2, range(0x80, 0xC0), 2),
-    (0xE2, (0x80, 0x81), 3),
-    (0xE3, (0x80,), 3),
-    (0xEF, (0xBC, 0xBD), 3),
-)
 
 
-@dataclass
+@dataclass(eq=False)
 class Overlap:
     """What documents hold of the rows of a task's file."""
 
@@ -90,19 +81,20 @@ def find_overlaps(documents: str, files: Sequence[str]) -> list[Overlap]:
     for overlap in overlaps:
         for row in rows_of_file(overlap.file):
             overlap.num_rows += 1
-            texts += [[text] for text in row]
-            row_of_text += [(overlap, overlap.num_rows)] * len(row)
+            for text in row:
+                texts.append([text])
+                row_of_text.append((overlap, overlap.num_rows))
     wanted = _Wanted(pa.array(texts, pa.list_(pa.string())))
-    judged = [row_of_text[text] for text in wanted.judged_texts.tolist()]
-    for overlap in overlaps:
-        overlap.num_judged = len({row for other, row in judged if other is overlap})
+    judged_rows = {row_of_text[text] for text in wanted.judged_texts.tolist()}
+    for overlap, _ in judged_rows:
+        overlap.num_judged += 1
     paths = [storage.join(documents, shard.name) for shard in manifest.shards]
     # NumPy and Arrow release Python's lock while they compute.
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as executor:
         # In the order of the shards, so that the same documents are named in each run.
         for found in executor.map(wanted.find_in, paths):
-            for (length, text_hash), doc_ids in found.items():
-                for text in set(wanted.texts_with(length, text_hash)):
+            for stretch, doc_ids in found.items():
+                for text in wanted.texts_with(*stretch):
                     overlap, row = row_of_text[text]
                     places = overlap.found.setdefault(row, [])
                     new = [each for each in doc_ids if each not in places]
@@ -116,10 +108,10 @@ def add_to_card(documents: str, overlaps: Sequence[Overlap]) -> None:
     if not storage.exists(path):
         return
     card = storage.read_bytes(path).decode().partition(f"\n{HEADING}\n")[0]
-    lines = [
-        f"- {'/'.join(PurePath(overlap.file).parts[-2:])}: {overlap.in_words}"
-        for overlap in overlaps
-    ]
+    lines = []
+    for overlap in overlaps:
+        folder_and_name = "/".join(PurePath(overlap.file).parts[-2:])
+        lines.append(f"- {folder_and_name}: {overlap.in_words}")
     explained = (
         f"Found is a row with a text of which {NUM_WORDS} words in a row stand in a document."
     )
@@ -149,39 +141,42 @@ class _Wanted:
             self._hashes[length] = hashes[order]
             self._texts[length] = words.texts_of(first_words)[order]
 
-    def texts_with(self, length: int, text_hash: int) -> list[int]:
+    def texts_with(self, length: int, stretch_hash: int) -> set[int]:
         """Return the texts that hold a stretch."""
         hashes = self._hashes[length]
-        wanted = np.uint64(text_hash)
-        first = np.searchsorted(hashes, wanted)
-        end = np.searchsorted(hashes, wanted, side="right")
-        return self._texts[length][first:end].tolist()
+        first = np.searchsorted(hashes, np.uint64(stretch_hash))
+        end = np.searchsorted(hashes, np.uint64(stretch_hash), side="right")
+        return set(self._texts[length][first:end].tolist())
 
     def find_in(self, path: str) -> dict[tuple[int, int], list[str]]:
         """Return the first documents of a shard that hold a stretch, by its length and hash."""
         found: dict[tuple[int, int], list[str]] = {}
+        columns = ["doc_id", "sentences"]
         with open_shard(path, "ingest") as file:
-            columns = ["doc_id", "sentences"]
             for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
-                words = words_of(batch["sentences"])
-                candidates = words.stretches(LEAST_WORDS)
-                hashes = words.hashes(candidates, LEAST_WORDS)
-                candidates = candidates[self._may_begin[_first_bits(hashes)]]
-                for length, wanted in self._hashes.items():
-                    first_words = candidates[candidates < len(words.starts) - length]
-                    first_words = words.inside(first_words, length)
-                    hashes = words.hashes(first_words, length)
-                    places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-                    is_wanted = wanted[places] == hashes
-                    documents = words.texts_of(first_words[is_wanted]).tolist()
-                    for text_hash, document in zip(
-                        hashes[is_wanted].tolist(), documents, strict=True
-                    ):
-                        doc_ids = found.setdefault((length, text_hash), [])
-                        doc_id = batch["doc_id"][document].as_py()
-                        if len(doc_ids) < NUM_PLACES and doc_id not in doc_ids:
-                            doc_ids.append(doc_id)
+                for stretch, document in self._matches(words_of(batch["sentences"])):
+                    doc_ids = found.setdefault(stretch, [])
+                    doc_id = batch["doc_id"][document].as_py()
+                    if len(doc_ids) < NUM_PLACES and doc_id not in doc_ids:
+                        doc_ids.append(doc_id)
         return found
+
+    def _matches(self, words: "Words") -> Iterator[tuple[tuple[int, int], int]]:
+        """Yield each stretch that is looked for, by its length and hash, and its document."""
+        candidates = words.stretches(LEAST_WORDS)
+        hashes = words.hashes(candidates, LEAST_WORDS)
+        candidates = candidates[self._may_begin[_first_bits(hashes)]]
+        for length, wanted in self._hashes.items():
+            first_words = candidates[candidates < len(words.starts) - length]
+            first_words = words.inside(first_words, length)
+            hashes = words.hashes(first_words, length)
+            nearest = np.searchsorted(wanted, hashes)
+            nearest = np.minimum(nearest, len(wanted) - 1)
+            is_wanted = wanted[nearest] == hashes
+            documents = words.texts_of(first_words[is_wanted])
+            found_hashes = hashes[is_wanted].tolist()
+            for found_hash, document in zip(found_hashes, documents.tolist(), strict=True):
+                yield (length, found_hash), document
 
 
 def _first_bits(hashes: np.ndarray) -> np.ndarray:
@@ -232,33 +227,45 @@ def powers(base: int, number: int) -> np.ndarray:
 
 def words_of(texts: pa.ListArray) -> Words:
     """Return the words of texts, each a list of strings; a word ends where its string does."""
-    flat = pc.call_function("utf8_lower", [texts.flatten()])
-    _, offset_bytes, data = flat.buffers()
-    offsets = np.frombuffer(offset_bytes, np.int32)[: len(flat) + 1]
-    raw = np.zeros(0, np.uint8)
-    if data is not None:
-        raw = np.frombuffer(data, np.uint8)[: offsets[-1]]
-    letters = _LETTERS[raw]
-    for first, seconds, width in _PUNCTUATION:
-        at = np.flatnonzero(raw == first)
-        if seconds:
-            at = at[np.isin(raw[at + 1], seconds)]
-        for place in range(width):
-            letters[at + place] = 0
+    utf8, string_offsets = flat_text(pc.call_function("utf8_lower", [texts.flatten()]))
+    letters = _letters(utf8)
     is_letter = letters != 0
+    # A word begins at a letter behind something else, or at the start of its string.
     is_start = is_letter.copy()
     is_start[1:] &= ~is_letter[:-1]
-    begins = offsets[:-1][offsets[:-1] < offsets[1:]]
-    is_start[begins] = is_letter[begins]
-    # Letters of Chinese and Japanese, each of which is a word.
+    is_empty = string_offsets[:-1] == string_offsets[1:]
+    string_starts = string_offsets[:-1][~is_empty]
+    is_start[string_starts] = is_letter[string_starts]
+    # Each letter of Chinese and Japanese, of which these are the first bytes, is a word.
     is_start |= (letters >= 0xE3) & (letters <= 0xE9)
-    begins_of_texts = offsets[texts.offsets.to_numpy()[:-1] - texts.offsets[0].as_py()]
-    first_words = np.searchsorted(np.flatnonzero(is_start), begins_of_texts)
+    text_starts = string_offsets[offsets_in(texts)[:-1]]
+    first_words = np.searchsorted(np.flatnonzero(is_start), text_starts)
+    # From here on only letters count.
     letters = letters[is_letter]
     starts = np.append(np.flatnonzero(is_start[is_letter]), len(letters))
+    terms = letters * powers(BASE, len(letters))[: len(letters)]
     sums = np.zeros(len(letters) + 1, np.uint64)
-    np.cumsum(letters * powers(BASE, len(letters))[: len(letters)], out=sums[1:])
+    np.cumsum(terms, out=sums[1:])
     return Words(starts, sums[starts], first_words)
+
+
+_ASCII_LETTERS = np.arange(256, dtype=np.uint8)
+_ASCII_LETTERS[[code for code in range(128) if not chr(code).isalnum()]] = 0
+
+
+def _letters(utf8: np.ndarray) -> np.ndarray:
+    """Return bytes of text with 0 for those of spaces and punctuation."""
+    letters = _ASCII_LETTERS[utf8]
+    # Beyond ASCII: U+0080 to U+00BF, U+2000 to U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
+    latin = np.flatnonzero(utf8 == 0xC2)
+    letters[latin] = 0
+    letters[latin + 1] = 0
+    for first, seconds in ((0xE2, (0x80, 0x81)), (0xE3, (0x80,)), (0xEF, (0xBC, 0xBD))):
+        marks = np.flatnonzero(utf8 == first)
+        marks = marks[np.isin(utf8[marks + 1], seconds)]
+        for place in range(3):
+            letters[marks + place] = 0
+    return letters
 
 
 def rows_of_file(path: str) -> Iterator[list[str]]:
@@ -294,6 +301,11 @@ def _strings(value: Any) -> Iterator[str]:
     """Yield all strings in JSON."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
+        return
+    inner = []
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list):
+        inner = value
+    for each in inner:
+        yield from _strings(each)

@@ -164,16 +164,6 @@ class Audit:
     def sentence(self) -> str:
         """The verdict in a sentence, with the figures of checks that fail or were not judged."""
         failed = self.failed
-        warnings = self._having("warn")
-        # First the share of labels, then the measures that predict the label, the best first.
-        unjudged = sorted(
-            self._having("unjudged"),
-            key=lambda check: (
-                check.name not in ("IsNext", "pairs in order"),
-                not check.name.startswith("AUC"),
-                -abs((0.5 if check.value is None else check.value) - 0.5),
-            ),
-        )
         num_held = len(self._having("ok"))
         if self.verdict == "ok":
             return f"All {num_held} checks hold."
@@ -181,10 +171,10 @@ class Audit:
         if failed:
             count = "1 check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
             parts.insert(0, f"{count}: {_listed([check.complaint for check in failed])}")
-        if warnings:
+        if warnings := self._having("warn"):
             parts.append(f"to know: {_listed([check.complaint for check in warnings])}")
         sentence = "; ".join(parts)
-        if unjudged:
+        if unjudged := self._having("unjudged"):
             figures = _listed([f"{check.name} {check.figure}" for check in unjudged])
             sentence += f", {len(unjudged)} not judged: {figures}"
         return f"{sentence}."

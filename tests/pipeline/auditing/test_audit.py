@@ -22,8 +22,6 @@ from tests.fixtures.audit_fixture import (
     failed,
 )
 
-REPEATED_ROWS = "repeated rows (with 4 or more masked spans)"
-
 
 def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check:
     return Check(name, figure, "50%", verdict, value)
@@ -50,18 +48,6 @@ def test_any_requested_length_and_rate_passes(tmp_path, max_length, mask_rate):
         failed(audit(tmp_path, build(tmp_path, max_length=max_length, mask_rate=mask_rate)))
         == set()
     )
-
-
-@pytest.mark.parametrize(
-    ("masking", "max_length", "verdict"),
-    [("token", 16, "unjudged"), ("whole-word", 32, "ok")],
-)
-def test_masks_of_short_rows_may_repeat_by_chance(tmp_path, masking, max_length, verdict):
-    manifest = build(
-        tmp_path, 20, pairing="none", duplicates=10, max_length=max_length, masking=masking
-    )
-    checks = {check.name: check.verdict for check in audit(tmp_path, manifest).checks}
-    assert checks[REPEATED_ROWS] == verdict
 
 
 def test_the_parts_of_a_text_in_order_need_not_be_of_equal_length(tmp_path):
@@ -108,8 +94,8 @@ def test_an_origin_that_gives_away_the_label_fails(tmp_path, negatives: str):
                 ],
             ],
             "unjudged",
-            "19 checks hold, 4 not judged: IsNext 45.0%, AUC of source 0.000, AUC of length 0.510 "
-            "and 1 more.",
+            "19 checks hold, 4 not judged: tokens cut 0.030%, AUC of length 0.510, AUC of source "
+            "0.000 and 1 more.",
         ),
         (
             [
@@ -211,7 +197,7 @@ def test_tokens_cut_from_few_rows_are_not_judged(tmp_path):
 
 @pytest.mark.parametrize(("words", "fails"), [(13_000, False), (50_000, True)])
 def test_long_words_may_leave_more_of_the_mask_budget(words: int, fails: bool):
-    measures = Measures(VOCABULARY, BuildConfig(max_length=32, masking="whole-word"), 2000)
+    measures = Measures(VOCABULARY, BuildConfig(max_length=32, masking="whole-word"))
     measures.counts.update(
         rows=2000, tokens=64_000, text_tokens=58_000, words=words, masked=8000, masks_asked=10_000
     )
@@ -224,7 +210,7 @@ def test_long_words_may_leave_more_of_the_mask_budget(words: int, fails: bool):
     ("num_errors", "verdict"), [(-6, "bad"), (-3, "ok"), (3, "ok"), (6, "bad")]
 )
 def test_the_mask_split_is_judged_by_the_binomial_error(num_errors: int, verdict: str):
-    measures = Measures(VOCABULARY, BuildConfig(max_length=32), 100_000)
+    measures = Measures(VOCABULARY, BuildConfig(max_length=32))
     num_masked = 1_000_000
     masks = round(800_000 + num_errors * (num_masked * 0.8 * 0.2) ** 0.5)
     measures.counts.update(rows=100_000, masked=num_masked, masked_mask=masks)

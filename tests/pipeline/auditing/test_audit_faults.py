@@ -17,8 +17,6 @@ from tests.fixtures.audit_fixture import (
     spoil,
 )
 
-REPEATED_ROWS = "repeated rows (with 4 or more masked spans)"
-
 
 def set_labels(rows, share: float = 0.1):
     for row in rows[: int(share * len(rows))]:
@@ -108,10 +106,6 @@ def longer_not_next(rows):
             )
 
 
-def repeat_rows(rows):
-    rows[: len(rows) // 20] = rows[-(len(rows) // 20) :]
-
-
 def drop_rows(rows):
     del rows[-10:]
 
@@ -138,7 +132,6 @@ def drop_rows(rows):
             longer_not_next,
             {"AUC of row length for the label", "AUC of B ending a sentence for the label"},
         ),
-        (repeat_rows, {REPEATED_ROWS}),
         (drop_rows, {"rows", "tokens in rows (documents minus tokens cut)"}),
     ],
 )
@@ -162,18 +155,6 @@ def test_a_single_wrong_label_is_named(tmp_path):
     spoil(tmp_path, manifest, wrong_label)
     named = failed(audit(tmp_path, manifest))
     assert len(named & {"NotNext pairs within one document", "IsNext pairs across documents"}) == 1
-
-
-def test_rows_that_differ_only_in_what_is_masked_do_not_repeat(tmp_path):
-    manifest = build(tmp_path)
-
-    def repeat_but_for_the_masked(rows):
-        for index in range(1, len(rows) // 10):
-            originals = [FULL_STOP + 1 + index, *rows[0]["masked_lm_ids"][1:]]
-            rows[index] = {**rows[0], "masked_lm_ids": originals}
-
-    spoil(tmp_path, manifest, repeat_but_for_the_masked)
-    assert REPEATED_ROWS not in failed(audit(tmp_path, manifest))
 
 
 def test_ends_that_tell_the_label_only_together_are_named(tmp_path):
