@@ -124,6 +124,13 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
         raise UserError(
             f"`batch_size` is {batch_size}, but {num_ranks} processes need at least one row each."
         )
+    num_tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if "RANK" not in os.environ and num_tasks > 1:
+        raise UserError(
+            f"srun has started {num_tasks} tasks, which would train a model each: start one task a "
+            "node with torchrun, or set RANK, LOCAL_RANK and WORLD_SIZE as "
+            "examples/slurm/train.sh does."
+        )
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return

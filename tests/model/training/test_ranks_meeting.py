@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from clozeworks.model.training import ranks
+from clozeworks.pipeline.errors import UserError
 
 CODE = """
 import signal
@@ -43,3 +45,9 @@ def test_a_rank_that_waits_can_be_stopped_and_ends_by_itself(seconds: int):
         else:
             assert process.wait(60) == 0
             assert process.stdout.read().startswith("Waited in vain for 2 processes to meet at")
+
+
+def test_tasks_of_slurm_that_do_not_know_each_other_are_refused(monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    with pytest.raises(UserError, match="2 tasks.*torchrun"), ranks.join_ranks("cpu", 8):
+        pass
