@@ -49,5 +49,5 @@ def test_a_rank_that_waits_can_be_stopped_and_ends_by_itself(seconds: int):
 
 def test_tasks_of_slurm_that_do_not_know_each_other_are_refused(monkeypatch):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
-    with pytest.raises(UserError, match="2 tasks.*torchrun"), ranks.join_ranks("cpu", 8):
+    with pytest.raises(UserError, match="2 tasks"), ranks.join_ranks("cpu", 8):
         pass
