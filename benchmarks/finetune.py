@@ -80,7 +80,6 @@ def train_ours(features: list[Feature], checkpoint: Path) -> float:
         splits=TaskSplits(TASK, [], {}, {}, False),
         checkpoint=opened,
         config=CONFIG,
-        tokenizer=TextTokenizer(checkpoint),
         train=features,
         dev={},
     )

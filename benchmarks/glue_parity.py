@@ -127,7 +127,6 @@ def predict_ours(
         splits=TaskSplits(GLUE[task], [], {}, {}, False),
         checkpoint=opened,
         config=config,
-        tokenizer=TextTokenizer(checkpoint),
         train=train,
         dev={},
     )

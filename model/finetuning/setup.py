@@ -14,7 +14,6 @@ from ..tasks.catalogue import task_settings
 from ..tasks.splits import TaskSplits, dev_split, find_repeats, read_data
 from ..tasks.tables import shown
 from ..tasks.task import Task, report_cut
-from ..tokenizer import TextTokenizer
 from ..training.update import Updater
 from .config import FinetuneConfig
 
@@ -27,7 +26,6 @@ class FinetuneSetup:
     checkpoint: Checkpoint
     """The encoder that each run starts from."""
     config: FinetuneConfig
-    tokenizer: TextTokenizer
     train: list[Feature]
     """Those that have a target."""
     dev: dict[str, list[Feature]]
@@ -95,7 +93,6 @@ def set_up(
         splits=splits,
         checkpoint=checkpoint,
         config=config,
-        tokenizer=tokenizer,
         train=train,
         dev=dev,
     )
@@ -107,7 +104,7 @@ def report_oddities(setup: FinetuneSetup) -> None:
     report_cut(splits.task, "train", num_cut(setup.train), len(splits.train))
     for prefix, dev_features in setup.dev.items():
         report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
-    repeats = find_repeats(splits.task, splits.train, splits.dev, setup.tokenizer)
+    repeats = find_repeats(splits.task, splits.train, splits.dev)
     num_train = f"{len(splits.train):,} training examples"
     if repeats.repeated:
         print_notice(

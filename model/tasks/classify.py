@@ -68,8 +68,6 @@ class GlueForm:
     metrics: tuple[str, ...] = ("accuracy",)
     headerless: tuple[str, ...] = ()
     """Columns of a TSV without a header line."""
-    max_short_share: float = 0.0
-    """Share of a TSV's lines that may lack columns and are left out: QQP was published damaged."""
     server_files: Mapping[str, str]
     """Names of the files for GLUE's server, by split."""
     server_words: bool = False
@@ -148,25 +146,21 @@ class Classification(Task[TextExample]):
         """Yield the examples in a table; labelled rows without a text, without a label and of an
         unknown class are left out and counted.
         """
-        rows = read_rows(path)
-        if self.glue:
-            # The server expects a prediction for every line of a test file.
-            max_short_share = self.glue.max_short_share if labelled else 0.0
-            rows = read_rows(path, self.glue.headerless, max_short_share)
+        rows = read_rows(path, self.glue.headerless if self.glue else ())
         return usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _example(self, row: TableRow, labelled: bool) -> TextExample:
-        text = row.text(row.first_column(self.text) or self.text[0])
+        text = row.text(row.first_column(self.text))
         text_pair = None
         if self.text_pair:
-            text_pair = row.text(row.first_column(self.text_pair) or self.text_pair[0])
+            text_pair = row.text(row.first_column(self.text_pair))
         if not labelled:
             return TextExample(text, text_pair, None)
         is_empty = not text.strip() and not (text_pair or "").strip()
         # GLUE's files are taken as they are.
         if is_empty and not self.glue:
-            raise UnusableRowError(f"{row.where}: the text is empty.", "without a text")
-        column = row.first_column(self.label) or self.label[0]
+            raise UnusableRowError(row.where, "the text is empty", "without a text")
+        column = row.first_column(self.label)
         if self.has_lists:
             target = tuple(sorted({self._class_index(name, row) for name in row.labels(column)}))
         elif self.labels:
@@ -183,8 +177,9 @@ class Classification(Task[TextExample]):
         if self.glue and label.isdecimal() and int(label) < len(self.labels):
             return int(label)
         raise UnusableRowError(
-            f"{row.where}: the label {shown(label)} in {row.first_column(self.label)} is not one "
-            f"of {listed(self.labels)}.",
+            row.where,
+            f"the label {shown(label)} in {row.first_column(self.label)} is not one of "
+            f"{listed(self.labels)}",
             "of a class that is not in the training data",
         )
 
@@ -386,7 +381,7 @@ def read_classify(
     if not rows:
         raise UserError(f"{files[0]} contains no rows.")
     first = rows[0]
-    text = options.text or first.first_column(TEXT_COLUMNS) or TEXT_COLUMNS[0]
+    text = options.text or first.first_column(TEXT_COLUMNS)
     columns = text.split(",")
     if len(columns) > 2:
         raise UserError(f"`text` is {text}; give one column, or both of a pair.")

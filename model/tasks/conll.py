@@ -29,7 +29,6 @@ from .tables import (
     UnusableRowError,
     check_file,
     is_hub,
-    listed,
     notice_once,
     open_text,
     read_rows,
@@ -165,7 +164,7 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
     if not labelled:
         return Sentence(words, None)
     if not words:
-        raise UnusableRowError(f"{row.where}: there are no words.", "without words")
+        raise UnusableRowError(row.where, "there are no words", "without words")
     tags = _list_of_texts(row, form.columns)
     if len(tags) != len(words):
         raise UserError(f"{row.where}: {len(words)} words have {len(tags)} tags.")
@@ -175,21 +174,17 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
 
 
 def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
-        if name not in row.values:
-            continue
-        values = row.values[name]
-        if values is None:
-            raise UnusableRowError(f"{row.where}: {name} is empty.", f"without {name}")
-        is_list = isinstance(values, list)
-        if is_list and all(isinstance(value, str) for value in values):
-            return tuple(values)
-        # The numbers' meaning is known only where the set comes from.
-        raise UserError(
-            f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags themselves, "
-            "not their numbers)."
-        )
-    raise UserError(f"{row.where}: there is no column {names[0]}, only {listed(row.values)}.")
+    name = row.first_column(names)
+    values = row.value(name)
+    if values is None:
+        raise UnusableRowError(row.where, f"{name} is empty", f"without {name}")
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        return tuple(values)
+    # The numbers' meaning is known only where the set comes from.
+    raise UserError(
+        f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags themselves, not "
+        "their numbers)."
+    )
 
 
 def has_columns(path: Path) -> bool:

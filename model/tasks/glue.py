@@ -38,11 +38,7 @@ _QQP = Classification(
     text_pair=("question2",),
     label=("is_duplicate", "label"),
     labels=("not_duplicate", "duplicate"),
-    glue=GlueForm(
-        metrics=("f1", "accuracy"),
-        max_short_share=0.001,
-        server_files={"test": "QQP.tsv"},
-    ),
+    glue=GlueForm(metrics=("f1", "accuracy"), server_files={"test": "QQP.tsv"}),
 )
 _STSB = Classification(
     name="stsb",

@@ -94,13 +94,10 @@ def sentence_of_row(row: TableRow, labelled: bool, oddities: Counter[str]) -> Se
     if not labelled:
         return sentence
     if row.values.get("answer") in ("reject", "ignore"):  # Prodigy's
-        raise UnusableRowError(f"{row.where}: the annotator refused it.", "refused by an annotator")
-    column = row.first_column(SPAN_COLUMNS)
-    if column is None:
-        raise UnusableRowError(f"{row.where}: there are no spans beside the text.", "without spans")
-    values = row.values[column]
+        raise UnusableRowError(row.where, "the annotator refused it", "refused by an annotator")
+    values = row.value(row.first_column(SPAN_COLUMNS))
     if values is None:
-        raise UnusableRowError(f"{row.where}: the spans are empty.", "without spans")
+        raise UnusableRowError(row.where, "the spans are empty", "without spans")
     if not isinstance(values, list):
         raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
     return with_spans(sentence, [_span(value, row.where) for value in values], oddities)

@@ -10,21 +10,22 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..copies import local_copy
-from ..tokenizer import TextTokenizer
 from .catalogue import TASKS
 from .options import TaskOptions, check_task
 from .tables import SUFFIXES, is_hub
 from .task import Task, read_labelled
 
+_NAMES = {"train": "train", "dev": "dev|validation|valid|val|testa", "test": "test|testb"}
+"""Of the files of each split: alternatives of a regular expression."""
 _WORDS = {
-    **{"train": "train", "test": "test", "testb": "test"},
-    **dict.fromkeys(("dev", "validation", "valid", "val", "testa"), "dev"),
+    # As the beginning of a word, such as "devset" or "17dev"; "val" begins too many, like "values".
+    "train": re.compile("(?<![a-z])train"),
+    "dev": re.compile("(?<![a-z])(dev|valid|val(?![a-z])|testa(?![a-z]))"),
+    "test": re.compile("(?<![a-z])test(?!a(?![a-z]))"),
 }
 
 
@@ -32,12 +33,10 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`.
 
     In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that
-    contains it as a word (``wnut17dev.tsv``), which beats one in which a word begins with it
-    (``devset.tsv``). Several files of equal rank form one split, in the order of their names. A
-    single file is for training, whatever its name. Only files with one of `suffixes` count, or with
-    any if that is empty, and no hidden files or editors' backups. The splits of a data set of the
-    Hub are found in the same way; one that `data` names is like a single file. Raises `UserError`
-    without any, and for files of one split with different suffixes.
+    contains it (``wnut17dev.tsv``). Several such files form one split, in the order of their names.
+    A single file is for training, whatever its name. Only files with one of `suffixes` count, or
+    with any if that is empty, and no hidden files or editors' backups. The splits of a data set of
+    the Hub are found in the same way; one that `data` names is like a single file.
     """
     path = local_copy(data)
     single = single_file(path)
@@ -47,11 +46,11 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         # Imported late: it needs the `datasets` library.
         from ...pipeline.sources.hub import splits as hub_splits
 
-        all_splits = hub_splits(str(data))
-        found = _by_split(map(Path, all_splits))
+        names = hub_splits(str(data))
+        found = _by_split(map(Path, names))
         if not found:
             raise UserError(
-                f"{data} has no split train, validation or test, only {', '.join(all_splits)}."
+                f"{data} has no split train, validation or test, only {', '.join(names)}."
             )
         return {
             split: [Path(f"{data}#{path.name}") for path in paths] for split, paths in found.items()
@@ -95,16 +94,17 @@ def single_file(data: Path) -> Path | None:
 
 
 def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the files of each split; only the best rank counts."""
-    # By split, then by rank: {"dev": {0: [dev.tsv], 2: [devset.tsv]}} becomes {"dev": [dev.tsv]}.
-    ranked: dict[str, dict[int, list[Path]]] = {}
+    named: dict[str, list[Path]] = {}
+    containing: dict[str, list[Path]] = {}
     for file in files:
-        meant = _meant_split(file)
-        if meant:
-            rank, split = meant
-            files_by_rank = ranked.setdefault(split, {})
-            files_by_rank.setdefault(rank, []).append(file)
-    return {split: files_by_rank[min(files_by_rank)] for split, files_by_rank in ranked.items()}
+        split = split_of(file)
+        if split is None:
+            continue
+        # MNLI has dev_matched and dev_mismatched.
+        name = file.stem.lower().removesuffix("_matched").removesuffix("_mismatched")
+        is_name = re.fullmatch(_NAMES[split.removesuffix("_mismatched")], name)
+        (named if is_name else containing).setdefault(split, []).append(file)
+    return containing | named
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
@@ -122,43 +122,21 @@ def dev_split(prefix: str) -> str:
 
 def split_of(file: Path) -> str | None:
     """Return the split that a file's name means, as `find_splits` names it, if any."""
-    meant = _meant_split(file)
-    return meant and meant[1]
-
-
-def _meant_split(file: Path) -> tuple[int, str] | None:
-    """Return the rank (`find_splits`) and the split that a file's name means."""
-    name = file.stem.lower()
-    if not any(word in name for word in _WORDS):
-        # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
-        name = file.name.lower()
-    # MNLI has dev_matched and dev_mismatched.
-    whole_name = name.removesuffix("_matched").removesuffix("_mismatched")
-    # "wnut17dev" is split at its digits, so it has the word "dev".
-    words = re.split("[^a-z]+", name)
-    # "val" begins too many words, such as "values".
-    beginnings = [
-        word for word in _WORDS if word != "val" and any(other.startswith(word) for other in words)
-    ]
-    # From the best rank to the worst; the first that has a split decides.
-    for rank, candidates in enumerate(([whole_name], words, beginnings)):
-        splits = {split for word, split in _WORDS.items() if word in candidates}
-        if len(splits) > 1:
-            raise UserError(f"{file} names more than one of train, dev and test; rename it.")
-        if splits:
-            (split,) = splits
-            if "mismatched" in name:
-                split = f"{split}_mismatched"
-            return rank, split
-    return None
+    # The whole name: in CoNLL-2003 the suffix names the split, eng.train, eng.testa, eng.testb.
+    name = file.name.lower()
+    splits = [split for split, word in _WORDS.items() if word.search(name)]
+    if len(splits) > 1:
+        raise UserError(f"{file} names more than one of train, dev and test; rename it.")
+    if not splits:
+        return None
+    return f"{splits[0]}_mismatched" if "mismatched" in name else splits[0]
 
 
 def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[bool]:
     """Return which examples are held out: a tenth of them, by the hash of their keys.
 
     Examples with equal keys stay together; of each stratum (by the first example of a key) a tenth
-    of the keys is held out. Raises `UserError`, naming the examples' source `where`, if all keys
-    are equal.
+    of the keys is held out. `where` names the examples' source.
     """
     # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key) for key in keys]
@@ -169,9 +147,9 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
         raise UserError(
             f"All examples in {where} share one text, so none can be held out; give a dev file."
         )
-    hashes_of_stratum: dict[object, list[int]] = {}
+    hashes_of_stratum: dict[object, list[int]] = defaultdict(list)
     for value in sorted(stratum_of_hash):
-        hashes_of_stratum.setdefault(stratum_of_hash[value], []).append(value)
+        hashes_of_stratum[stratum_of_hash[value]].append(value)
     held_out: set[int] = set()
     for values in hashes_of_stratum.values():
         held_out.update(values[: round(0.1 * len(values))])
@@ -193,11 +171,18 @@ def group_keys(task: Task, examples: Sequence[Any]) -> list[str]:
     for example in examples:
         group = task.group(example)
         key = key_of_group.setdefault(_normalised(group), group)
-        texts = frozenset(map(_normalised, task.texts(example).values()))
-        if task.depends_on_texts_alone and texts:
+        texts = frozenset(_texts(task, example))
+        if texts:
             key = key_of_texts.setdefault(texts, key)
         keys.append(key)
     return keys
+
+
+def _texts(task: Task, example: Any) -> tuple[str, ...]:
+    """Return the texts that the answer depends on, normalised; none if it depends on more."""
+    if not task.depends_on_texts_alone:
+        return ()
+    return tuple(map(_normalised, task.texts(example).values()))
 
 
 def _normalised(text: str) -> str:
@@ -260,8 +245,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     """Read the examples for training and development; without a dev file, hold out a tenth by hash.
 
     A `task` given by its name is made from the training files and `options`; a `Task` has none, as
-    its fields say all. Raises `UserError` for bad rows, a missing training file, and a file without
-    rows.
+    its fields say all.
     """
     if isinstance(task, str):
         check_task(task, options)
@@ -309,51 +293,28 @@ class Repeats(NamedTuple):
     """Dev examples whose texts are also in the training examples."""
 
 
-def find_repeats(
-    task: Task,
-    train: Sequence[Any],
-    dev: Mapping[str, Sequence[Any]],
-    tokenizer: TextTokenizer,
-) -> Repeats:
-    """Return how many examples share their texts with others.
+def find_repeats(task: Task, train: Sequence[Any], dev: Mapping[str, Sequence[Any]]) -> Repeats:
+    """Return how many examples share their texts with others, whatever their case and spacing.
 
-    Texts are the same if they have the same tokens: case and spacing may differ. A dev example is
-    shared even if the texts of its pair are in the other order in training. Tasks whose answers
-    depend on more than the texts (`Task.depends_on_texts_alone`) have none.
+    A dev example is shared even if the texts of its pair are in the other order in training.
     """
-    if not task.depends_on_texts_alone:
-        return Repeats(0, 0, "", 0)
-    labels: dict[tuple[bytes, ...], list[Hashable]] = defaultdict(list)
-    first_texts: dict[tuple[bytes, ...], str] = {}
-    for key, example in zip(_token_keys(task, train, tokenizer), train, strict=True):
-        if key:
+    labels: dict[tuple[str, ...], list[Hashable]] = defaultdict(list)
+    for example in train:
+        texts = _texts(task, example)
+        if texts:
             truth = task.truth(example)
-            labels[key].append(tuple(truth) if isinstance(truth, list) else truth)
-            first_texts.setdefault(key, next(iter(task.texts(example).values())))
+            labels[texts].append(tuple(truth) if isinstance(truth, list) else truth)
     repeated = 0
     contradictory = 0
     first = ""
-    for key, found in labels.items():
+    for texts, found in labels.items():
         num_labels = len(set(found))
         repeated += len(found) - num_labels
         if num_labels > 1:
             contradictory += len(found)
-            first = first or first_texts[key]
-    trained = {frozenset(key) for key in labels}
+            first = first or texts[0]
+    trained = set(map(frozenset, labels))
     shared = 0
-    for examples in dev.values():
-        keys = _token_keys(task, examples, tokenizer)
-        shared += sum(frozenset(key) in trained for key in keys if key)
+    for example in chain.from_iterable(dev.values()):
+        shared += frozenset(_texts(task, example)) in trained
     return Repeats(repeated, contradictory, first, shared)
-
-
-def _token_keys(
-    task: Task, examples: Sequence[Any], tokenizer: TextTokenizer
-) -> list[tuple[bytes, ...]]:
-    """Return the tokens of each example's texts, as bytes, which take less memory than numbers."""
-    texts = [tuple(task.texts(example).values()) for example in examples]
-    ids = iter(tokenizer.token_ids(list(chain.from_iterable(texts))))
-    return [
-        tuple(np.array(next(ids), dtype=np.int32).tobytes() for _ in of_example)
-        for of_example in texts
-    ]

@@ -1,7 +1,6 @@
 """Read tables of examples: TSV as in GLUE, CSV, JSON Lines, Parquet, and data sets of the Hub."""
 
 import csv
-import json
 import math
 import re
 import shlex
@@ -25,7 +24,6 @@ from ..notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _WHOLE_FLOAT = re.compile(r"^([+-]?\d+)\.0+$")
-_JSON_NAN = re.compile(r"[:,\[]\s*NaN\b")
 _UTF8_BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -33,8 +31,8 @@ T = TypeVar("T")
 class UnusableRowError(UserError):
     """A row lacks something that others have; `usable` leaves it out and counts it."""
 
-    def __init__(self, message: str, reason: str):
-        super().__init__(message)
+    def __init__(self, where: str, fault: str, reason: str):
+        super().__init__(f"{where}: {fault}.")
         self.reason = reason
         """Follows the number of such rows, for instance "without a label"."""
 
@@ -47,13 +45,18 @@ class TableRow(NamedTuple):
     values: dict[str, Any]
     """Values by column: text in TSV and CSV."""
 
+    def value(self, column: str) -> Any:
+        """Return the value in `column`, which the row must have."""
+        if column not in self.values:
+            fault = f"there is no column {column}, only {listed(self.values)}"
+            raise UnusableRowError(self.where, fault, f"without {column}")
+        return self.values[column]
+
     def text(self, column: str) -> str:
-        """Return the text in `column`; raises `UserError` if it holds none."""
+        """Return the text in `column`."""
         value = self.value(column)
         if value is None:
-            raise UnusableRowError(
-                f"{self.where}: the text in {column} is empty.", "without a text"
-            )
+            raise UnusableRowError(self.where, f"the text in {column} is empty", "without a text")
         if not isinstance(value, str):
             raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
         return value
@@ -63,16 +66,10 @@ class TableRow(NamedTuple):
         value = self.value(column)
         # pandas writes a gap as NaN.
         if value is None or str(value).strip().lower() in ("", "nan"):
-            raise UnusableRowError(
-                f"{self.where}: the label in {column} is empty.", "without a label"
-            )
+            raise UnusableRowError(self.where, f"the label in {column} is empty", "without a label")
         if not isinstance(value, str | int | float):
-            advice = ""
-            if isinstance(value, list):
-                advice = "; classify takes lists if the first row has one"
             raise UserError(
-                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a "
-                f"number{advice}."
+                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
             )
         return class_name(value)
 
@@ -81,7 +78,7 @@ class TableRow(NamedTuple):
         value = self.value(column)
         if value is None:
             raise UnusableRowError(
-                f"{self.where}: the labels in {column} are missing.", "without labels"
+                self.where, f"the labels in {column} are missing", "without labels"
             )
         if not isinstance(value, list):
             raise UserError(f"{self.where}: the labels in {column} are {shown(value)}, not a list.")
@@ -89,7 +86,7 @@ class TableRow(NamedTuple):
         return [name for name in names if name]
 
     def number(self, column: str) -> float:
-        """Return the number in `column`; raises `UserError` if it holds none."""
+        """Return the finite number in `column`."""
         text = self.label(column)
         with suppress(ValueError):
             number = float(text)
@@ -97,17 +94,9 @@ class TableRow(NamedTuple):
                 return number
         raise UserError(f"{self.where}: the score in {column} is {shown(text)}, not a number.")
 
-    def value(self, column: str) -> Any:
-        """Return the value in `column`; raises `UserError` if the row has no such column."""
-        if column not in self.values:
-            raise UserError(
-                f"{self.where}: there is no column {column}, only {listed(self.values)}."
-            )
-        return self.values[column]
-
-    def first_column(self, names: Sequence[str]) -> str | None:
-        """Return the first of alternative `names` that the row has."""
-        return next((name for name in names if name in self.values), None)
+    def first_column(self, names: Sequence[str]) -> str:
+        """Return the first of alternative `names` that the row has, or the first of all."""
+        return next((name for name in names if name in self.values), names[0])
 
 
 def class_name(label: str | float) -> str:
@@ -124,18 +113,13 @@ def class_name(label: str | float) -> str:
     return _WHOLE_FLOAT.sub(r"\1", unicodedata.normalize("NFC", str(label).strip()))
 
 
-def read_rows(
-    path: Path,
-    headerless: Sequence[str] = (),
-    max_short_share: float = 0.0,
-) -> Iterator[TableRow]:
+def read_rows(path: Path, headerless: Sequence[str] = ()) -> Iterator[TableRow]:
     """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
     quoted, with commas or semicolons; JSON Lines has one object per line. TSV and CSV start with a
-    header line, except for a TSV whose first line names none of the columns `headerless`. Up to
-    `max_short_share` of the lines of a TSV may lack columns; they are left out, with a notice. Data
-    sets of the Hub are streamed. Raises `UserError` naming file and line.
+    header line, except for a TSV whose first line names none of the columns `headerless`; a row may
+    lack its last columns. Data sets of the Hub are streamed.
     """
     if is_hub(path):
         yield from _hub_rows(path)
@@ -143,7 +127,7 @@ def read_rows(
     check_file(path)
     match path.suffix.lower():
         case ".tsv" | ".csv":
-            yield from _delimited_rows(path, headerless, max_short_share)
+            yield from _delimited_rows(path, headerless)
         case ".json" | ".jsonl":
             yield from _json_rows(path)
         case ".parquet":
@@ -178,14 +162,11 @@ def usable(
             first_faults.setdefault(fault.reason, fault)
             continue
         yield made
-    if not counts:
-        return
-    if counts.total() == num_rows:
-        raise next(iter(first_faults.values()))
     for reason, count in counts.items():
-        notice_once(
-            f"Left out {count:,} of {num_rows:,} rows ({reason}); the first: {first_faults[reason]}"
-        )
+        first = first_faults[reason]
+        if counts.total() == num_rows:
+            raise first
+        notice_once(f"Left out {count:,} of {num_rows:,} rows ({reason}); the first: {first}")
 
 
 def check_file(path: Path) -> None:
@@ -259,87 +240,61 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
     from ...pipeline.sources.hub import open_set
 
     name, _, split = str(path).partition("#")
-    place = name
-    if split:
-        place = f"{name}, split {split}"
-    data_set = open_set(name, split or None)
+    place = f"{name}, split {split}" if split else name
+    rows = open_set(name, split or None).rows
     # Lists of classes' numbers become names; single classes stay numbers, as tasks know them by
     # those too.
     names_by_column: dict[str, list[str]] = {}
-    for column, feature in (data_set.rows.features or {}).items():
+    for column, feature in (rows.features or {}).items():
         names = getattr(getattr(feature, "feature", None), "names", None)
         if names:
             names_by_column[column] = names
-    for number, values in enumerate(data_set.rows, 1):
+    for number, values in enumerate(rows, 1):
         for column, names in names_by_column.items():
             values[column] = [names[index] for index in values[column]]
         yield TableRow(f"{place}, row {number}", values)
 
 
-def _delimited_rows(
-    path: Path, headerless: Sequence[str], max_short_share: float
-) -> Iterator[TableRow]:
-    # pyarrow.csv reads such files too, but knows no line of a good row, lets wrong quotes and
-    # repeated names pass, and needs the header before it to keep columns as text.
-    short: list[str] = []
+def _delimited_rows(path: Path, headerless: Sequence[str]) -> Iterator[TableRow]:
     columns: Sequence[str] = ()
-    num_lines = 0
-    for num_lines, (where, fields) in enumerate(_fields_of_lines(path), 1):
-        if num_lines == 1:
+    for where, fields in _fields(path):
+        if not columns:
             # CoLA: its train and dev files have no header line, its test file has one.
-            if not headerless or not set(fields).isdisjoint(headerless):
-                columns = fields
-                # Columns without a name may repeat: nobody can ask for them.
-                for name in columns:
-                    if name and columns.count(name) > 1:
-                        raise UserError(
-                            f"{where} has two columns named {shown(name)}; rename one of them."
-                        )
+            is_header = not headerless or not set(fields).isdisjoint(headerless)
+            columns = fields if is_header else headerless
+            # Columns without a name may repeat: nobody can ask for them.
+            named = [name for name in columns if name]
+            if len(set(named)) < len(named):
+                raise UserError(f"{where} names a column twice ({listed(named)}); rename one.")
+            if is_header:
                 continue
-            columns = headerless
         # A blank line is a row only if the table has one column, whose text may be empty.
-        if fields == [""] and len(columns) > 1:
+        if not fields or (fields == [""] and len(columns) > 1):
             continue
-        if len(fields) < len(columns) and max_short_share:
-            short.append(where)
-        elif len(fields) == len(columns):
-            yield TableRow(where, dict(zip(columns, fields, strict=True)))
-        else:
+        if len(fields) > len(columns):
             raise UserError(
                 f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
                 f"({listed(columns)}): does a text contain the separator?"
             )
-    # Only at the end is it known whether they are too many.
-    if short:
-        finding = (
-            f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: "
-            f"{short[0]})"
-        )
-        if len(short) > max_short_share * num_lines:
-            raise UserError(
-                f"{finding}, more than {max_short_share:.1%}; fix the file or download it again."
-            )
-        print_notice(f"{finding}; these lines are left out.")
+        yield TableRow(where, dict(zip(columns, fields, strict=False)))
 
 
-def _fields_of_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield (where, fields) of each line of a TSV, and of each row of a CSV that is not blank."""
+def _fields(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield (where, fields) of each line of a TSV, and of each row of a CSV."""
     with open_text(path) as file:
+        lines = text_lines(file, str(path))
         if path.suffix.lower() == ".tsv":
-            for where, line in text_lines(file, str(path)):
+            for where, line in lines:
                 yield where, line.split("\t")
             return
         # The csv module refuses fields over 128 KiB by default; a document may be longer.
         csv.field_size_limit(2**31 - 1)
-        lines = (f"{line}\n" for _, line in text_lines(file, str(path)))
-        first_line = next(lines, "")
-        reader = csv.reader(
-            chain([first_line], lines), delimiter=csv_delimiter(first_line), strict=True
-        )
+        _, header = next(lines, ("", ""))
+        rows = (f"{line}\n" for _, line in chain([("", header)], lines))
+        reader = csv.reader(rows, delimiter=csv_delimiter(header), strict=True)
         try:
             for fields in reader:
-                if fields:
-                    yield f"{path}, line {reader.line_num}", fields
+                yield f"{path}, line {reader.line_num}", fields
         except csv.Error as error:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
 
@@ -350,13 +305,11 @@ def _json_rows(path: Path) -> Iterator[TableRow]:
             if not line.strip():
                 continue
             try:
-                if _JSON_NAN.search(line):  # by pandas or Python, for what is missing
-                    line = json.dumps(json.loads(line, parse_constant=lambda _: None))
-                values = msgspec.json.decode(line)
+                values = msgspec.json.decode(line, type=dict[str, Any])
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{where} is not valid JSON: {describe_fault(error)}.") from None
-            if not isinstance(values, dict):
-                raise UserError(f"{where} is not a JSON object; write one object per line.")
+                raise UserError(
+                    f"{where} is not a JSON object ({describe_fault(error)}); write one per line."
+                ) from None
             yield TableRow(where, values)
 
 

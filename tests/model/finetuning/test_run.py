@@ -70,7 +70,6 @@ def make_work(
         splits=TaskSplits(GLUE["sst2"], [], {}, {}, False),
         checkpoint=opened,
         config=config,
-        tokenizer=opened.text_tokenizer(32),
         train=features,
         dev={"": []} if scores else {},
     )

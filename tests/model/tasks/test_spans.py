@@ -106,7 +106,7 @@ def test_words_are_cut_at_ideographs_and_punctuation_but_not_at_combining_marks(
         ({"text": "Ana", "spans": [[0, 3]]}, "a span is \\[0, 3\\], not such as"),
         ({"text": "Ana", "spans": "PER"}, "the spans are 'PER', not a list"),
         ({"text": 5, "spans": []}, "the text is 5"),
-        ({"text": "Ana"}, "there are no spans"),
+        ({"text": "Ana"}, "there is no column spans"),
     ],
 )
 def test_spans_that_are_none_are_named_by_line(tmp_path: Path, row: dict, message: str):

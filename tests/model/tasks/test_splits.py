@@ -19,7 +19,6 @@ from clozeworks.model.tasks.splits import (
     hold_out,
     read_data,
 )
-from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,14 +58,7 @@ def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
         "validation-00000-of-00002.parquet",
         "validation-00001-of-00002.parquet",
     ]
-    for name in (
-        *names,
-        "trainset.csv",
-        "evaluation.tsv",
-        "values.tsv",
-        "latest.tsv",
-        "constraints.tsv",
-    ):
+    for name in (*names, "evaluation.tsv", "values.tsv", "latest.tsv", "constraints.tsv"):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)
     assert [path.name for path in splits["train"]] == names[:1]
@@ -167,7 +159,7 @@ def held_out(task: Classification, examples: list[TextExample]) -> set[TextExamp
     return set(compress(examples, hold_out(keys, strata, "a.csv")))
 
 
-def test_repeats_and_contradictions_are_counted(checkpoint):
+def test_repeats_and_contradictions_are_counted():
     task = Classification(name="classify", text=("text",), labels=("no", "yes"))
     train = [
         TextExample("good", None, 1.0),
@@ -178,24 +170,23 @@ def test_repeats_and_contradictions_are_counted(checkpoint):
         TextExample("bad", None, 0.0),
     ]
     dev = {"": [TextExample("bad", None, 0.0), TextExample("very", None, 0.0)]}
-    tokenizer = TextTokenizer(checkpoint)
-    assert find_repeats(task, train, dev, tokenizer) == Repeats(
+    assert find_repeats(task, train, dev) == Repeats(
         repeated=2, contradictory=3, example="dull", shared=1
     )
     # Of scores, sets of labels, and pairs without a label, too.
     scores = Classification(name="stsb", text=("text",))
-    assert find_repeats(scores, train, dev, tokenizer) == Repeats(
+    assert find_repeats(scores, train, dev) == Repeats(
         repeated=2, contradictory=3, example="dull", shared=1
     )
     labels = Classification(name="classify", text=("text",), labels=("a", "b"), has_lists=True)
     tagged = [TextExample("good", None, cast(Any, (0, 1))) for _ in range(2)]
     tagged.append(TextExample("good", None, cast(Any, ())))
-    assert find_repeats(labels, tagged, {}, tokenizer) == Repeats(
+    assert find_repeats(labels, tagged, {}) == Repeats(
         repeated=1, contradictory=3, example="good", shared=0
     )
 
 
-def test_texts_with_the_same_tokens_and_swapped_pairs_are_in_both(checkpoint):
+def test_texts_with_the_same_words_and_swapped_pairs_are_in_both():
     task = Classification(name="classify", text=("a",), text_pair=("b",), labels=("no", "yes"))
     train = [TextExample("a film", "the book", 0), TextExample("A  FILM", "the book", 1)]
     dev = {
@@ -205,7 +196,7 @@ def test_texts_with_the_same_tokens_and_swapped_pairs_are_in_both(checkpoint):
             TextExample("a film", "bad", 0),
         ]
     }
-    assert find_repeats(task, train, dev, TextTokenizer(checkpoint)) == Repeats(
+    assert find_repeats(task, train, dev) == Repeats(
         repeated=0, contradictory=2, example="a film", shared=1
     )
 
@@ -219,7 +210,7 @@ def test_texts_of_other_case_and_swapped_pairs_are_held_out_together():
     assert group_keys(pairs, examples) == ["a", "a", "b"]
 
 
-def test_a_question_about_another_passage_is_no_repeat(tmp_path, checkpoint):
+def test_a_question_about_another_passage_is_no_repeat(tmp_path):
     lines = []
     for name in ("Ann", "Ben"):
         answers = {"text": [name], "answer_start": [0]}
@@ -229,6 +220,6 @@ def test_a_question_about_another_passage_is_no_repeat(tmp_path, checkpoint):
     data = read_data("squad", tmp_path / "train.jsonl", TaskOptions())
     examples = [*data.train, *data.dev[""]]
     assert len(examples) == 2
-    assert find_repeats(data.task, examples, {"": examples}, TextTokenizer(checkpoint)) == Repeats(
+    assert find_repeats(data.task, examples, {"": examples}) == Repeats(
         repeated=0, contradictory=0, example="", shared=0
     )
