@@ -184,55 +184,36 @@ def _blocks(values: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(values).view(-1, size)
 
 
-class Rectangle:
-    """Rows beside each other, each filled up with padding to a multiple of `multiple` tokens."""
-
+def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) -> PretrainBatch:
+    """Make a padded batch; the encoder computes its real tokens alone, `token_index_T`."""
     # Rows of 4, 2 and 2 tokens:
     #
     #     mask_BL    1 1 1 1        index_T    0 1 2 3  4 5  8 9
     #                1 1 0 0
     #                1 1 0 0
-
-    def __init__(self, rows: Rows, multiple: int = 1) -> None:
-        width = divide_up(int(rows.lengths.max(initial=1)), multiple) * multiple
-        self.column_L = np.arange(width)
-        self.mask_BL = self.column_L < rows.lengths[:, None]
-        self.index_T = np.flatnonzero(self.mask_BL)
-        """Where in the flat rectangle each token lies."""
-        in_segment_b_BL = self.column_L >= rows.segment_b_start[:, None]
-        self.types_BL = (in_segment_b_BL & self.mask_BL).astype(np.int64)
-
-    def fill(
-        self, values: np.ndarray, padding: int = 0, tokens: np.ndarray | None = None
-    ) -> Tensor:
-        """Return int64 (B, L): a value for each token, or for each of some `tokens` (flat indices
-        in `Rows.input_ids`), and `padding` elsewhere.
-        """
-        index = self.index_T if tokens is None else self.index_T[tokens]
-        values_BL = np.full(self.mask_BL.shape, padding, np.int64)
-        values_BL.ravel()[index] = values
-        return torch.from_numpy(values_BL)
-
-
-def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) -> PretrainBatch:
-    """Make a padded batch; the encoder computes its real tokens alone, `token_index_T`."""
-    padded = Rectangle(rows, multiple)
+    width = divide_up(int(rows.lengths.max(initial=1)), multiple) * multiple
+    column_L = np.arange(width)
+    mask_BL = column_L < rows.lengths[:, None]
+    index_T = np.flatnonzero(mask_BL)
+    types_BL = (column_L >= rows.segment_b_start[:, None]) & mask_BL
     ids_T, predicted_M, labels_M = _targets(rows, objective)
+    ids_BL = np.zeros(mask_BL.shape, np.int64)
+    ids_BL[mask_BL] = ids_T
     # Without padding, attention needs no mask, and the encoder need not leave tokens out.
     attention_mask_BL = None
     encoded_index_T = None
-    if always_mask or not padded.mask_BL.all():
-        attention_mask_BL = torch.from_numpy(padded.mask_BL)
-        encoded_index_T = torch.from_numpy(padded.index_T)
+    if always_mask or not mask_BL.all():
+        attention_mask_BL = torch.from_numpy(mask_BL)
+        encoded_index_T = torch.from_numpy(index_T)
     label_B = None
     if objective == "mlm+nsp":
         label_B = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
     return PretrainBatch(
-        input_ids=padded.fill(ids_T),
-        token_type_ids=torch.from_numpy(padded.types_BL),
+        input_ids=torch.from_numpy(ids_BL),
+        token_type_ids=torch.from_numpy(types_BL.astype(np.int64)),
         attention_mask_BL=attention_mask_BL,
         token_index_T=encoded_index_T,
-        masked_index=torch.from_numpy(padded.index_T[predicted_M]),
+        masked_index=torch.from_numpy(index_T[predicted_M]),
         masked_ids=torch.from_numpy(labels_M),
         next_sentence_label_B=label_B,
     )

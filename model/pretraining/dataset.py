@@ -4,77 +4,40 @@ its collator.
 The order is a formula (see `sequence`), so a state is a position, and resuming is exact and
 immediate.
 
-Shapes: B rows, L tokens of a row, T tokens of all rows, M tokens to predict.
+Shapes: B rows, L tokens of a row, T tokens of all rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import count, groupby
+from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
-from ...pipeline.instances.rows import Rows, concatenate, select, sequences
-from ...pipeline.ragged import owners, places
+from ...pipeline.instances.rows import Rows, select, sequences
+from ...pipeline.ragged import places
 from ..encoders.heads import IGNORED
-from .batches import Rectangle
 from .data import open_instances
 from .sequence import RowSequence
 
 
-class InstanceRow(Mapping[str, Any]):
-    """One instance of L tokens, without padding.
-
-    - ``input_ids``, int64 (L,): masked;
-    - ``token_type_ids``, int64 (L,): 0 in segment A, 1 in segment B;
-    - ``labels``, int64 (L,): the original token if it is to be predicted, else `IGNORED`;
-    - ``next_sentence_label``: 0 is IsNext, 1 is NotNext; absent if `pairing` was none;
-    - ``position_ids``, int64 (L,): only in packed rows, from 0 on in each document, which must see
-      no other.
-
-    Tensors are made when they are asked for: `collate` takes whole batches of rows instead.
-    """
-
-    def __init__(self, batch: "_Batch", index: int) -> None:
-        self.batch = batch
-        self.index = index
-
-    def __getitem__(self, name: str) -> Any:
-        return self.batch.tensors[self.index][name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.batch.tensors[self.index])
-
-    def __len__(self) -> int:
-        return len(self.batch.tensors[self.index])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the other rows of the batch out, for a ``DataLoader`` that collates elsewhere."""
-        row = select(self.batch.rows, np.array([self.index]))
-        return InstanceRow, (_Batch(row, self.batch.has_pairs), 0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Rows that were read together."""
-
-    rows: Rows
-    has_pairs: bool
-
-    @cached_property
-    def tensors(self) -> list[dict[str, Any]]:
-        """The items of each row."""
-        return _split_rows(self.rows, has_pairs=self.has_pairs)
-
-
-class InstanceDataset(IterableDataset[InstanceRow]):
+class InstanceDataset(IterableDataset[dict[str, Any]]):
     """The instances in a directory, in the order of `pretrain` with the same seed; raises
     `UserError` if it is damaged.
+
+    A row of L tokens, without padding, is a dict of tensors, int64 (L,):
+
+    - ``input_ids``: masked;
+    - ``token_type_ids``: 0 in segment A, 1 in segment B;
+    - ``labels``: the original token if it is to be predicted, else -100;
+    - ``position_ids``: only in packed rows, from 0 on in each document, which must see no other;
+
+    and of pairs ``next_sentence_label``: 0 is IsNext, 1 is NotNext.
 
     Epochs follow each other endlessly, each in a new order, or `epochs` of them. Of each
     `num_ranks` x `batch_size` rows, rank r gets the rows r, r + `num_ranks`, ... The workers of a
@@ -121,7 +84,7 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         """Rows of all ranks in an epoch."""
         return self.directory.num_rows
 
-    def __iter__(self) -> Iterator[InstanceRow]:
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         worker = get_worker_info()
         worker_index = worker.id if worker else 0
         num_workers = worker.num_workers if worker else 1
@@ -138,7 +101,7 @@ class InstanceDataset(IterableDataset[InstanceRow]):
                 return  # the last batch of the last epoch
             first_row = 0
 
-    def _rows(self, batch: int) -> list[InstanceRow]:
+    def _rows(self, batch: int) -> list[dict[str, Any]]:
         """Return this rank's rows of a batch, counted from `_position`; fewer than `batch_size` at
         the end.
         """
@@ -158,8 +121,7 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         rows = self._sequence.rows(start, stop)
         if self.num_ranks > 1:
             rows = select(rows, rank_rows)
-        together = _Batch(rows, self.directory.has_pairs)
-        return [InstanceRow(together, index) for index in range(len(rows))]
+        return _split_rows(rows, has_pairs=self.directory.has_pairs)
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return the state after `num_batches` batches of the current iteration, from which another
@@ -189,15 +151,21 @@ class InstanceDataset(IterableDataset[InstanceRow]):
 
 
 def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
-    """Cut flat columns into a dict of tensors for each row."""
-    lengths = rows.lengths.tolist()
+    # Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
+    #
+    #     input_ids   CLS x SEP MASK SEP   CLS z SEP
+    #     labels       -  -  -   y    -     -  -  -
+    #     types        0  0  0   1    1     0  0  0
+    labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
+    labels_T[rows.masked_index] = rows.masked_ids
     columns = {
         "input_ids": rows.input_ids.astype(np.int64),
         "token_type_ids": rows.token_types(),
-        "labels": _labels(rows),
+        "labels": labels_T,
     }
     if rows.sequence_starts is not None:
         columns["position_ids"] = places(sequences(rows).lengths)
+    lengths = rows.lengths.tolist()
     pieces = [torch.from_numpy(values_T).split(lengths) for values_T in columns.values()]
     split_rows = [dict(zip(columns, values, strict=True)) for values in zip(*pieces, strict=True)]
     if has_pairs:
@@ -206,24 +174,13 @@ def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
     return split_rows
 
 
-def _labels(rows: Rows) -> np.ndarray:
-    # Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
-    #
-    #     input_ids   CLS x SEP MASK SEP   CLS z SEP
-    #     labels       -  -  -   y    -     -  -  -
-    #     types        0  0  0   1    1     0  0  0
-    labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
-    labels_T[rows.masked_index] = rows.masked_ids
-    return labels_T
-
-
 def collate(
-    rows: Sequence[InstanceRow], *, local_attention: int | None = 128, flatten: bool = False
+    rows: Sequence[Mapping[str, Any]], *, local_attention: int | None = 128, flatten: bool = False
 ) -> dict[str, Any]:
     """Return rows of an `InstanceDataset` as the arguments of a model of ``transformers``.
 
-    Rows are padded to the longest, int64 (B, L): input_ids, labels (`IGNORED` if not to be
-    predicted) and attention_mask; of pairs also token_type_ids and next_sentence_label (B,).
+    Rows are padded to the longest, int64 (B, L): input_ids, labels (-100 if not to be predicted)
+    and attention_mask; of pairs also token_type_ids and next_sentence_label (B,).
 
     In packed rows no document sees another: position_ids start at 0 in each, and attention_mask is
     bool (B, 1, L, L), as the attention ``sdpa`` takes it. A ModernBERT has two kinds of layers,
@@ -233,73 +190,62 @@ def collate(
     attention ``flash_attention_2``, which sees from cu_seq_lens_q where each of them ends. There is
     no next_sentence_label then.
     """
-    batch = _joined(rows)
-    has_pairs = rows[0].batch.has_pairs
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
     if flatten:
-        return _flat_arguments(batch, has_pairs=has_pairs)
-    padded = Rectangle(batch)
+        return _flat_arguments(columns)
     arguments: dict[str, Any] = {
-        "input_ids": padded.fill(batch.input_ids),
-        "labels": padded.fill(batch.masked_ids, IGNORED, batch.masked_index),
+        "input_ids": pad_sequence(columns["input_ids"], True),
+        "labels": pad_sequence(columns["labels"], True, IGNORED),
     }
-    if batch.sequence_starts is not None:
-        return arguments | _packed_arguments(batch, padded, local_attention)
+    column_L = torch.arange(arguments["labels"].shape[1])
+    if "position_ids" in columns:
+        return arguments | _packed_arguments(columns["position_ids"], column_L, local_attention)
     # From the lengths, not from the ids: token 0 is [PAD] by convention alone.
-    arguments["attention_mask"] = torch.from_numpy(padded.mask_BL.astype(np.int64))
-    if has_pairs:
-        arguments["token_type_ids"] = torch.from_numpy(padded.types_BL)
-        labels_B = batch.next_sentence_label.astype(np.int64)
-        arguments["next_sentence_label"] = torch.from_numpy(labels_B)
+    lengths_B = torch.tensor([len(ids) for ids in columns["input_ids"]])
+    arguments["attention_mask"] = (column_L < lengths_B[:, None]).long()
+    if "next_sentence_label" in columns:
+        arguments["token_type_ids"] = pad_sequence(columns["token_type_ids"], True)
+        arguments["next_sentence_label"] = torch.tensor(columns["next_sentence_label"])
     return arguments
 
 
-def _joined(rows: Sequence[InstanceRow]) -> Rows:
-    """Return the columns of some rows; usually all are from one batch."""
-    parts = []
-    for batch, members in groupby(rows, key=lambda row: row.batch):
-        index = [row.index for row in members]
-        if index == list(range(len(batch.rows))):
-            parts.append(batch.rows)
-        else:
-            parts.append(select(batch.rows, np.array(index)))
-    return concatenate(parts)
-
-
 def _packed_arguments(
-    batch: Rows, padded: Rectangle, local_attention: int | None
+    positions: list[Tensor], column_L: Tensor, local_attention: int | None
 ) -> dict[str, Any]:
     """Return the positions and the masks of packed rows."""
     # A row of two documents and padding, and what its tokens see. Padding is a document of its own:
     # attention to nothing at all is not a number.
     #
-    #     document_BL    0  0  1  1  1 -1 -1          x x . . . . .
     #     position_BL    0  1  0  1  2  0  1          x x . . . . .
+    #     document_BL    1  1  2  2  2  3  3          x x . . . . .
     #                                                 . . x x x . .
-    lengths = sequences(batch).lengths
-    padding_BL = np.maximum(padded.column_L - batch.lengths[:, None], 0)
-    position_BL = padded.fill(places(lengths)) + torch.from_numpy(padding_BL)
-    document_BL = padded.fill(owners(lengths), -1)
+    padded = [torch.cat([row, column_L[: len(column_L) - len(row)]]) for row in positions]
+    position_BL = torch.stack(padded)
+    document_BL = (position_BL == 0).cumsum(1)
     same_document = document_BL[:, None, :, None] == document_BL[:, None, None, :]
     if local_attention is None:
         return {"position_ids": position_BL, "attention_mask": same_document}
-    column_L = torch.from_numpy(padded.column_L)
     is_near_LL = (column_L[:, None] - column_L).abs() <= local_attention // 2
     masks = {"full_attention": same_document, "sliding_attention": same_document & is_near_LL}
     return {"position_ids": position_BL, "attention_mask": masks}
 
 
-def _flat_arguments(batch: Rows, *, has_pairs: bool) -> dict[str, Tensor | int]:
+def _flat_arguments(columns: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return all documents or pairs in one row, as FlashAttention takes them."""
-    ends = sequences(batch)
-    offsets = torch.from_numpy(ends.offsets.astype(np.int32))
-    longest = int(ends.lengths.max())
-    arguments: dict[str, Tensor | int] = {
-        "input_ids": torch.from_numpy(batch.input_ids.astype(np.int64))[None],
-        "labels": torch.from_numpy(_labels(batch))[None],
-        "position_ids": torch.from_numpy(places(ends.lengths))[None],
+    positions = columns.get("position_ids")
+    if positions is None:
+        positions = [torch.arange(len(ids)) for ids in columns["input_ids"]]
+    position_T = torch.cat(positions)
+    starts = (position_T == 0).nonzero()[:, 0]
+    offsets = F.pad(starts, (0, 1), value=len(position_T)).int()
+    longest = int(offsets.diff().max())
+    arguments: dict[str, Any] = {
+        "input_ids": torch.cat(columns["input_ids"])[None],
+        "labels": torch.cat(columns["labels"])[None],
+        "position_ids": position_T[None],
     }
-    if has_pairs:
-        arguments["token_type_ids"] = torch.from_numpy(batch.token_types())[None]
+    if "next_sentence_label" in columns:
+        arguments["token_type_ids"] = torch.cat(columns["token_type_ids"])[None]
     return arguments | {
         "cu_seq_lens_q": offsets,
         "cu_seq_lens_k": offsets,
