@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
@@ -193,18 +192,24 @@ def collate(
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     if flatten:
         return _flat_arguments(columns)
+    # From the lengths, not from the ids: token 0 is [PAD] by convention alone.
+    lengths_B = torch.tensor([ids.numel() for ids in columns["input_ids"]])
+    column_L = torch.arange(int(lengths_B.max()))
+    mask_BL = column_L < lengths_B[:, None]
+
+    def padded(name: str, padding: int = 0) -> Tensor:
+        values_BL = torch.full(mask_BL.shape, padding)
+        return values_BL.masked_scatter_(mask_BL, torch.cat(columns[name]))
+
     arguments: dict[str, Any] = {
-        "input_ids": pad_sequence(columns["input_ids"], True),
-        "labels": pad_sequence(columns["labels"], True, IGNORED),
+        "input_ids": padded("input_ids"),
+        "labels": padded("labels", IGNORED),
     }
-    column_L = torch.arange(arguments["labels"].shape[1])
     if "position_ids" in columns:
         return arguments | _packed_arguments(columns["position_ids"], column_L, local_attention)
-    # From the lengths, not from the ids: token 0 is [PAD] by convention alone.
-    lengths_B = torch.tensor([len(ids) for ids in columns["input_ids"]])
-    arguments["attention_mask"] = (column_L < lengths_B[:, None]).long()
+    arguments["attention_mask"] = mask_BL.long()
     if "next_sentence_label" in columns:
-        arguments["token_type_ids"] = pad_sequence(columns["token_type_ids"], True)
+        arguments["token_type_ids"] = padded("token_type_ids")
         arguments["next_sentence_label"] = torch.tensor(columns["next_sentence_label"])
     return arguments
 
