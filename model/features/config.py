@@ -41,7 +41,5 @@ class FeaturesConfig:
     device: Device = device_option("compute on")
 
     def __post_init__(self) -> None:
-        # That 12 and -1 are the same layer shows only with the model (`resolve_layers`).
-        distinct = len(self.layers) > 0 and len(set(self.layers)) == len(self.layers)
-        check(distinct, "layers", self.layers, "must be different numbers")
+        check(len(self.layers) > 0, "layers", self.layers, "must name a layer")
         check_ranges(self)

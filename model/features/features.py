@@ -5,10 +5,10 @@ The file has one row per vector, in the order of the data:
 text       int64    number of the text, from 0: the line, or the row of the table
 index      int32    number of the word or token in its text, from 0 (not if `per` is text)
 word       string   the word, or the token in a column ``token`` (not if `per` is text)
-layer_12   fixed_size_list<float32 or float16>, the hidden state, one column per layer; 0 is the
+layer_12   fixed_size_list<float32>, the hidden state, one column per layer; 0 is the
            embeddings
 
-Shapes: L length of a batch's rows, P vectors read from a batch, D hidden size.
+Shapes: B rows of a batch, L their padded length, V layers, P vectors, D hidden size.
 """
 
 import json
@@ -26,7 +26,7 @@ from torch import nn
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
-from ...pipeline.ragged import indices_of, offsets_of, owners, places
+from ...pipeline.ragged import offsets_of, owners, places
 from ...pipeline.storage.directory import write_file
 from ..checkpoint import Checkpoint, files_digest
 from ..copies import local_copy, refuse_remote
@@ -46,7 +46,7 @@ from ..training.device import (
     product_dtype,
     trim_memory,
 )
-from ..training.logs import Clock, ProgressCallback
+from ..training.logs import ProgressCallback
 from .config import FeaturesConfig
 
 METADATA = b"clozeworks"
@@ -76,18 +76,22 @@ def extract_features(
     *,
     overwrite: bool = False,
 ) -> dict[str, int]:
-    """Write the hidden states of the texts in `data` to the Parquet file `output`.
+    """Write the hidden states of the texts in `data` to the Parquet file `output`, and return the
+    numbers of ``texts`` and ``vectors``.
 
-    Return the numbers of ``texts`` and ``vectors``. `data` is plain text (one text per line), a
-    table, or a data set of the Hub (``hf:nyu-mll/glue:sst2:test``). A file of the same data,
-    checkpoint and options is left as it is; another is replaced only with `overwrite`. `progress`
-    is called with ``stage``, ``step``, ``steps`` (texts) and ``tokens_per_second``. Raises
-    `UserError` for bad input.
+    `data` is plain text (one text per line), a table, or a data set of the Hub
+    (``hf:nyu-mll/glue:sst2:test``). A file that is there is replaced only with `overwrite`.
+    `progress` is called with ``stage``, ``step`` and ``steps`` (texts). Raises `UserError` for bad
+    input.
     """
-    if Path(output).resolve() == Path(data).resolve():
+    output = Path(output)
+    if output.resolve() == Path(data).resolve():
         raise UserError(f"`output` is the data itself ({output}); give another file.")
     refuse_remote(output)
-    output = Path(output)
+    if output.exists() and not overwrite:
+        raise UserError(
+            f"{output} exists. Choose another `output`, or replace it with `overwrite`."
+        )
     data = local_copy(data)
     if not is_hub(data):
         check_file(data)
@@ -97,36 +101,32 @@ def extract_features(
     if not num_texts:
         raise UserError(f"{data} contains no texts.")
     opened = Checkpoint.open(checkpoint)
+    extractor = Extractor(opened, config)
     digest = None if is_hub(data) else files_digest([data])
-    identity = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}
-    if overwrite or not _is_finished(output, identity):
-        extractor = Extractor(opened, config)
-        footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
-        schema = extractor.schema.with_metadata(footer)
-        # A dictionary of words saves space; hidden states hardly repeat.
-        words: Any = ["word", "token"]
-        with (
-            write_file(str(output)) as file,
-            pq.ParquetWriter(
-                file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
-            ) as writer,
-            oom_as_run_error("max_length"),
-        ):
-            clock = Clock()
-            texts = read_texts(data, config)
-            num_done = 0
-            while part := list(islice(texts, TEXTS_AT_ONCE)):
-                writer.write_table(extractor.table(part, num_done, clock).cast(schema))
-                num_done += len(part)
-                if progress:
-                    rate = clock.rates()["tokens_per_second"]
-                    live = {"step": num_done, "steps": num_texts, "tokens_per_second": rate}
-                    progress({"stage": "features", **live})
-        if extractor.num_cut:
-            print_notice(
-                f"Cut {extractor.num_cut:,} of {num_texts:,} texts to {extractor.max_length} "
-                "tokens; `max_length` takes more, up to the model's."
-            )
+    made_from = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}
+    footer = {METADATA: json.dumps(made_from).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
+    schema = extractor.schema.with_metadata(footer)
+    # A dictionary of words saves space; hidden states hardly repeat.
+    words: Any = ["word", "token"]
+    with (
+        write_file(str(output)) as file,
+        pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
+        ) as writer,
+        oom_as_run_error("max_length"),
+    ):
+        texts = read_texts(data, config)
+        num_done = 0
+        while part := list(islice(texts, TEXTS_AT_ONCE)):
+            writer.write_table(extractor.table(part, num_done).cast(schema))
+            num_done += len(part)
+            if progress:
+                progress({"stage": "features", "step": num_done, "steps": num_texts})
+    if extractor.num_cut:
+        print_notice(
+            f"Cut {extractor.num_cut:,} of {num_texts:,} texts to {extractor.max_length} "
+            "tokens; `max_length` takes more, up to the model's."
+        )
     return {"texts": num_texts, "vectors": pq.read_metadata(output).num_rows}
 
 
@@ -141,23 +141,6 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
     with open_text(data) as file:
         for _, line in text_lines(file, str(data)):
             yield line
-
-
-def _is_finished(output: Path, identity: dict[str, object]) -> bool:
-    """Return whether `output` holds these features; raise `UserError` if it holds anything else."""
-    if not output.exists():
-        return False
-    try:
-        written = json.loads((pq.read_schema(output).metadata or {})[METADATA])
-    except (pa.ArrowException, OSError, KeyError, ValueError):
-        written = None
-    # Later revisions of a data set of the Hub are other data.
-    if written != json.loads(json.dumps(identity)) or identity["data"] is None:
-        raise UserError(
-            f"{output} exists and was made from other data or options. Choose another `output`, or "
-            "replace it with `overwrite`."
-        )
-    return True
 
 
 class Extractor:
@@ -187,9 +170,9 @@ class Extractor:
         columns += [(f"layer_{layer}", self.vector_type) for layer in self.layers]
         self.schema = pa.schema(columns)
 
-    def table(self, texts: Sequence[str], first: int, clock: Clock) -> pa.Table:
-        """Return the vectors of `texts`, numbered from `first`; count their tokens in `clock`."""
-        rows = self._rows(texts)
+    def table(self, texts: Sequence[str], first: int) -> pa.Table:
+        """Return the vectors of `texts`, numbered from `first`."""
+        rows = list(map(self._row, self.tokenizer.token_ids(texts), texts))
         self.num_cut += sum(row.row.num_cut > 0 for row in rows)
         vectors_per_row = [1] * len(rows)
         if self.config.per != "text":
@@ -200,47 +183,38 @@ class Extractor:
             names = [name for row in rows for name in row.names]
             columns.append(pa.array(places(vectors_per_row), pa.int32()))
             columns.append(pa.array(names, pa.string()))
-        for vectors in self._vectors(rows, offsets_of(vectors_per_row), clock):
+        for vectors_PD in self._vectors(rows, offsets_of(vectors_per_row)):
             # Arrow takes vectors of equal length over as one flat array.
-            flat = pa.array(vectors.reshape(-1))
+            flat = pa.array(vectors_PD.reshape(-1))
             columns.append(pa.FixedSizeListArray.from_arrays(flat, type=self.vector_type))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def _rows(self, texts: Sequence[str]) -> list[_Row]:
+    def _row(self, token_ids: Sequence[int], text: str) -> _Row:
         tokenizer = self.tokenizer
+        pieces = [[token] for token in token_ids]
+        names = []
         if self.config.per == "word":
-            return [self._row_of_words(split_words(text).words) for text in texts]
-        rows = []
-        for ids in tokenizer.token_ids(texts):
-            row = tokenizer.row(ids, None, self.max_length)
-            positions = np.arange(len(row.input_ids))
-            names = []
-            if self.config.per == "token":
-                positions = positions[1:-1]
-                names = [tokenizer.token(token) for token in row.input_ids[1:-1]]
-            rows.append(_Row(row, names, positions))
-        return rows
-
-    def _row_of_words(self, words: Sequence[str]) -> _Row:
-        # A word of control characters alone has no tokens, but needs one to be read from.
-        ids_of_words = [
-            ids or [self.tokenizer.unknown]
-            for ids in self.tokenizer.word_ids(words, [True] * len(words))
-        ]
-        ids = [token for word_ids in ids_of_words for token in word_ids]
-        row = self.tokenizer.row(ids, None, self.max_length)
-        # After [CLS]; words that begin beyond the row's end are cut.
-        positions = offsets_of([len(word_ids) for word_ids in ids_of_words])[:-1] + 1
+            names = list(split_words(text).words)
+            pieces = tokenizer.word_ids(names, [True] * len(names))
+            # A word of control characters alone has no tokens, but needs one to be read from.
+            pieces = [piece or [tokenizer.unknown] for piece in pieces]
+        elif self.config.per == "token":
+            names = [tokenizer.token(token) for token in token_ids]
+        ids = [token for piece in pieces for token in piece]
+        row = tokenizer.row(ids, None, self.max_length)
+        if self.config.per == "text":
+            return _Row(row, names, np.arange(len(row.input_ids)))
+        # After [CLS]; what begins beyond the row's end is cut.
+        positions = offsets_of([len(piece) for piece in pieces])[:-1] + 1
         positions = positions[positions < len(row.input_ids) - 1]
-        return _Row(row, list(words[: len(positions)]), positions)
+        return _Row(row, names[: len(positions)], positions)
 
     @torch.inference_mode()
-    def _vectors(self, rows: list[_Row], offsets: np.ndarray, clock: Clock) -> list[np.ndarray]:
-        """Return the vectors of each layer, [offsets[-1], D]: those of row ``i`` from
-        ``offsets[i]`` on.
-        """
-        shape = (int(offsets[-1]), self.vector_type.list_size)
-        vectors = [np.empty(shape, np.float32) for _ in self.layers]
+    def _vectors(self, rows: list[_Row], offsets: np.ndarray) -> np.ndarray:
+        """Return the vectors (V, P, D): those of row ``i`` from ``offsets[i]`` on."""
+        vectors_VPD = np.empty(
+            (len(self.layers), offsets[-1], self.vector_type.list_size), np.float32
+        )
         lengths = [len(row.row.input_ids) for row in rows]
         # Longest first: a batch that does not fit into memory fails early.
         order = np.argsort(lengths, kind="stable")[::-1]
@@ -250,28 +224,17 @@ class Extractor:
             num_rows = max(1, BATCH_TOKENS // lengths[order[start]])
             chosen = order[start : start + num_rows]
             start += num_rows
-            rows_of_batch = [rows[index] for index in chosen]
-            features = [Feature(row.row, None, index) for index, row in enumerate(rows_of_batch)]
-            batch = make_batch(features).to(self.device)
+            batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen])
             with autocast(self.device, dtype), pinned_attention():
-                states = self.encoder.hidden_states(*batch[:4], all_layers=True)
-            # One row of the batch after the other: here positions 1 and 2 of row 0, 1 of row 1.
-            #
-            #     row_P         0 0 1
-            #     position_P    1 2 1
-            positions = [row.positions for row in rows_of_batch]
-            row_P = torch.from_numpy(owners(list(map(len, positions))))
-            position_P = torch.from_numpy(np.concatenate(positions))
-            for layer, values in zip(self.layers, vectors, strict=True):
-                # Only what is read leaves the GPU.
-                states_PD = states[layer][row_P, position_P].float().cpu()
+                states = self.encoder.hidden_states(*batch.to(self.device)[:4], all_layers=True)
+            states_VBLD = torch.stack([states[layer] for layer in self.layers]).float().cpu()
+            for index, states_VLD in zip(chosen, states_VBLD.numpy().swapaxes(0, 1), strict=True):
+                read_VPD = states_VLD[:, rows[index].positions]
                 if self.config.per == "text":
-                    sums = torch.zeros(len(chosen), shape[1]).index_add_(0, row_P, states_PD)
-                    states_PD = sums / torch.bincount(row_P)[:, None]
-                values[indices_of(offsets, chosen)] = states_PD.numpy()
-            clock.count(num_rows=0, num_tokens=sum(lengths[index] for index in chosen))
+                    read_VPD = read_VPD.sum(1, keepdims=True) / read_VPD.shape[1]
+                vectors_VPD[:, offsets[index] : offsets[index + 1]] = read_VPD
             trim_memory(self.device, start)
-        return vectors
+        return vectors_VPD
 
 
 def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
@@ -289,8 +252,5 @@ def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
     # The embeddings and 12 layers are 13 states: -1 % 13 is 12.
     resolved = [layer % (num_layers + 1) for layer in layers]
     if len(set(resolved)) < len(resolved):
-        raise UserError(
-            f"`layers` names a layer twice: of {num_layers} layers, {num_layers} and -1 are the "
-            "same."
-        )
+        raise UserError(f"`layers` names a layer twice: {num_layers} and -1 are the same.")
     return resolved

@@ -149,8 +149,6 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
         UserError, match=r"validation, row 1: there is no column text, only sentence, label"
     ):
         extract(checkpoint, name, tmp_path / "c.parquet", text="text")
-    with pytest.raises(UserError, match=r"set\.parquet exists and was made from other data"):
-        extract(checkpoint, name, output, per="word")
 
 
 @pytest.mark.slow
@@ -190,7 +188,7 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
 
 
-def test_finished_work_is_left_and_an_interrupted_command_leaves_nothing(
+def test_an_interrupted_command_leaves_nothing_and_nothing_is_written_over(
     checkpoint, texts, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 4)
@@ -209,27 +207,14 @@ def test_finished_work_is_left_and_an_interrupted_command_leaves_nothing(
     assert live[-1]["step"] == live[-1]["steps"] == whole["texts"] == 15
     assert pq.ParquetFile(output).num_row_groups == 4
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-    written = output.read_bytes()
-    live.clear()
-    again = extract_features(checkpoint, texts, output, config, live.append)
-    assert (again, live, output.read_bytes()) == (whole, [], written)
-
-
-def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
-    output = tmp_path / "a.parquet"
-    extract(checkpoint, texts, output)
     footer = pq.read_schema(output).metadata or {}
-    assert json.loads(footer[b"clozeworks"])["layers"] == [-1]
+    assert json.loads(footer[b"clozeworks"])["layers"] == [-1, -2]
     assert footer[b"clozeworks.schema_version"] == b"1"
-    with pytest.raises(UserError, match=r"made from other data or options"):
-        extract(checkpoint, texts, output, per="text")
-    extract_features(
-        checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True
-    )
+    with pytest.raises(UserError, match=r"a\.parquet exists"):
+        extract_features(checkpoint, texts, output, config)
+    shorter = FeaturesConfig(device="cpu", per="text")
+    extract_features(checkpoint, texts, output, shorter, overwrite=True)
     assert pq.read_metadata(output).num_rows == 15
-    output.write_text("precious")
-    with pytest.raises(UserError, match=r"made from other data or options"):
-        extract(checkpoint, texts, output)
     with pytest.raises(UserError, match="`output` is the data itself"):
         extract(checkpoint, texts, texts)
 
@@ -242,8 +227,8 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
         extract(checkpoint, texts, output, layers=(4,))
     with pytest.raises(UserError, match="twice"):
         resolve_layers([3, -1], 3)
-    with pytest.raises(UserError, match="must be different numbers"):
-        FeaturesConfig(layers=(1, 1))
+    with pytest.raises(UserError, match="must name a layer"):
+        FeaturesConfig(layers=())
     with pytest.raises(UserError, match="`max_length` is 65, but the model"):
         extract(checkpoint, texts, output, max_length=65)
     with pytest.raises(UserError, match="`text` is for tables"):
