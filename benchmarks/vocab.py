@@ -32,7 +32,7 @@ from clozeworks.pipeline.vocabulary.byte_level import ByteLevelSplitter, byte_le
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from clozeworks.pipeline.vocabulary.wordpiece import learn_bpe, learn_wordpiece
+from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 SIZE, MIN_FREQUENCY = 30_522, 2
@@ -51,7 +51,7 @@ def read_sentences(path: str) -> pa.ChunkedArray:
 
 def learn_wordpiece_here(sentences: pa.ChunkedArray) -> list[str]:
     table = count_words(sentences.chunks, Speller(UNCASED))
-    tokens, _ = learn_wordpiece(
+    tokens, _, _ = learn_pieces(
         table["word"], table["count"].to_numpy(), size=SIZE, min_frequency=MIN_FREQUENCY
     )
     return tokens
@@ -60,8 +60,12 @@ def learn_wordpiece_here(sentences: pa.ChunkedArray) -> list[str]:
 def learn_bpe_here(sentences: pa.ChunkedArray) -> list[str]:
     splitter = ByteLevelSplitter(byte_level_tokenizer([], [], UNCASED, []))
     table = count_words(sentences.chunks, splitter)
-    tokens, _, _ = learn_bpe(
-        table["word"], table["count"].to_numpy(), size=SIZE, min_frequency=MIN_FREQUENCY
+    tokens, _, _ = learn_pieces(
+        table["word"],
+        table["count"].to_numpy(),
+        size=SIZE,
+        min_frequency=MIN_FREQUENCY,
+        of_bytes=True,
     )
     return tokens
 
@@ -123,7 +127,7 @@ def learn_made_up(num_words: int, seed: int) -> None:
     words, counts = make_words(num_words, seed)
     before = peak_mb()
     begin = time.process_time()
-    tokens, report = learn_wordpiece(words, counts, size=SIZE, min_frequency=MIN_FREQUENCY)
+    tokens, _, report = learn_pieces(words, counts, size=SIZE, min_frequency=MIN_FREQUENCY)
     seconds = time.process_time() - begin
     digest = hashlib.md5("\n".join(tokens).encode()).hexdigest()[:12]
     left_out = f"the {report.num_words_rare:,} rarest left out"

@@ -56,27 +56,16 @@ CHARACTERS = "".join(
 _BYTE_OF_CHARACTER = {character: byte for byte, character in enumerate(CHARACTERS)}
 
 
-def bytes_of(token: str) -> bytes:
-    """Return the bytes that a token stands for, perhaps only part of a character's.
-
-    >>> bytes_of("Ġcat")
-    b' cat'
-    """
-    return bytes(_BYTE_OF_CHARACTER[character] for character in token)
-
-
-def readable(token: str) -> str:
-    """Return a token's text as people read it: with "▁" for the space, and "�" for a part of a
-    character.
-    """
-    return text_of(token).replace(" ", SHOWN_SPACE)
-
-
 def text_of(token: str) -> str:
-    """Return a token's text; a token that does not stand for bytes is its own."""
+    """Return a token's text, with "�" for a part of a character; a token that does not stand for
+    bytes is its own.
+
+    >>> text_of("Ġcat")
+    ' cat'
+    """
     if not _BYTE_OF_CHARACTER.keys() >= set(token):
         return token
-    return bytes_of(token).decode(errors="replace")
+    return bytes(map(_BYTE_OF_CHARACTER.__getitem__, token)).decode(errors="replace")
 
 
 def continues_word(text: str) -> bool:

@@ -14,7 +14,7 @@ from ..storage.state import VOCABULARY_FILES, describe_absence, unfinished_stage
 from .byte_level import byte_level_tokenizer
 from .tokenize import Normalization
 from .tokenizer_file import normalization_of, vocabulary_of_json
-from .vocabulary import SPECIAL_TOKENS, Vocabulary, checked_tokens, template_of
+from .vocabulary import SPECIAL_TOKENS, Vocabulary, template_of
 
 _ADVICE = "Only BERT's WordPiece is read from a vocab.txt; give a tokenizer.json."
 _TOLERATED_SHARE = 0.001
@@ -23,22 +23,19 @@ strays.
 """
 
 
-class _BertSettings(Struct):
-    """The values of BERT's tokenizer, which are also those of its absent fields; published models
-    with others cut text otherwise, such as the Japanese ones (``word_tokenizer_type`` mecab).
+class _TokenizerConfig(Struct):
+    """BERT's settings; published models with other values than these cut text otherwise, such as
+    the Japanese ones (``word_tokenizer_type`` mecab).
     """
 
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
     do_basic_tokenize: bool = True
     do_word_tokenize: bool = True
     do_subword_tokenize: bool = True
     word_tokenizer_type: str = "basic"
     subword_tokenizer_type: str = "wordpiece"
-
-
-class _TokenizerConfig(_BertSettings):
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
 
 
 def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str, bytes]:
@@ -96,7 +93,7 @@ def _as_json(config: dict[str, Any]) -> bytes:
 def byte_level_vocabulary(
     tokens: Sequence[str], merges: Sequence[tuple[str, str]], normalization: Normalization
 ) -> Vocabulary:
-    """Return the vocabulary of `learn_bpe`."""
+    """Return the vocabulary of `learn_pieces` of bytes."""
     tokenizer = byte_level_tokenizer(tokens, merges, normalization, SPECIAL_TOKENS)
     tokenizer.post_processor = template_of({token: i for i, token in enumerate(tokens)})
     content = tokenizer.to_str(pretty=True).encode()
@@ -161,28 +158,24 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     """Parse a vocabulary from its files' contents by name; messages call their directory `where`.
 
     Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
-    ``tokenizer_config.json``. Without the latter, the normalisation follows from the tokens: if
-    none has upper case or accents, text must lose them too. Raise `UserError` if there is neither
-    file, or if it cannot be used (see `vocabulary_of_json`, `checked_tokens`).
+    ``tokenizer_config.json``. Raise `UserError` if there is neither file, or if it cannot be used.
     """
     if "tokenizer.json" in files:
-        return vocabulary_of_json(files, _file_path(where, "tokenizer.json"))
-    if "vocab.txt" not in files:
+        path = _file_path(where, "tokenizer.json")
+        vocabulary = vocabulary_of_json(files, path)
+    elif "vocab.txt" in files:
+        path = _file_path(where, "vocab.txt")
+        tokens = _parse_vocab_txt(files["vocab.txt"], path)
+        config_path = _file_path(where, "tokenizer_config.json")
+        config = files.get("tokenizer_config.json", b"{}")
+        vocabulary = Vocabulary(tokens, _normalization(tokens, config, config_path))
+    else:
         raise UserError(
             f"{where} has no vocabulary: it contains neither tokenizer.json nor vocab.txt."
         )
-    tokens = _parse_vocab_txt(files["vocab.txt"], _file_path(where, "vocab.txt"))
-    config_path = _file_path(where, "tokenizer_config.json")
-    config_content = files.get("tokenizer_config.json", b"{}")
-    config = parse_json(config_content, _TokenizerConfig, config_path, _ADVICE)
-    for setting in structs.fields(_BertSettings):
-        value = getattr(config, setting.name)
-        if value != setting.default:
-            shown, usual = json.dumps(value), json.dumps(setting.default)
-            raise UserError(f"{config_path}: {setting.name} is {shown}, not {usual}. {_ADVICE}")
-    if config.do_lower_case is None:
-        return Vocabulary(tokens, _infer_normalization(tokens))
-    return Vocabulary(tokens, normalization_of(config.do_lower_case, config.strip_accents))
+    if not vocabulary.is_ordinary.any():
+        raise UserError(f"{path} has only special tokens, which cannot represent text.")
+    return vocabulary
 
 
 def _parse_vocab_txt(content: bytes, path: str) -> tuple[str, ...]:
@@ -192,15 +185,36 @@ def _parse_vocab_txt(content: bytes, path: str) -> tuple[str, ...]:
         raise UserError(
             f"{path} is not valid UTF-8 (byte {error.start}); is it a vocabulary?"
         ) from error
+    line_of_token: dict[str, int] = {}
     # Not splitlines(): a token may contain U+2028 and other characters that it takes for line ends.
-    lines = text.removesuffix("\n").split("\n")
-    return checked_tokens([line.removesuffix("\r") for line in lines], path)
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        token = line.removesuffix("\r")
+        if token == "":
+            raise UserError(f"{path}: line {number} is empty; each line must be a token.")
+        if token in line_of_token:
+            lines = f"lines {line_of_token[token]} and {number}"
+            raise UserError(f"{path}: token {token!r} is on {lines}; remove one.")
+        line_of_token[token] = number
+    missing = [token for token in SPECIAL_TOKENS if token not in line_of_token]
+    if missing:
+        raise UserError(
+            f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}."
+        )
+    return tuple(line_of_token)
 
 
-def _infer_normalization(tokens: Sequence[str]) -> Normalization:
-    """Infer the normalisation a vocabulary was made for: the one that leaves (nearly) all its
-    tokens unchanged.
+def _normalization(tokens: Sequence[str], content: bytes, path: str) -> Normalization:
+    """Return the normalisation in a ``tokenizer_config.json``, or else the one that leaves (nearly)
+    all tokens unchanged: if none has upper case or accents, text must lose them too.
     """
+    config = parse_json(content, _TokenizerConfig, path, _ADVICE)
+    for setting in structs.fields(_TokenizerConfig):
+        value = getattr(config, setting.name)
+        if setting.default is not None and value != setting.default:
+            shown, usual = json.dumps(value), json.dumps(setting.default)
+            raise UserError(f"{path}: {setting.name} is {shown}, not {usual}. {_ADVICE}")
+    if config.do_lower_case is not None:
+        return normalization_of(config.do_lower_case, config.strip_accents)
     texts = [token for token in tokens if not token.startswith("[")]
 
     def leaves_tokens_unchanged(**options: bool) -> bool:
@@ -209,12 +223,8 @@ def _infer_normalization(tokens: Sequence[str]) -> Normalization:
         return num_changed < _TOLERATED_SHARE * max(1, len(texts))
 
     lowercase = leaves_tokens_unchanged(lowercase=True, strip_accents=False)
-    if not lowercase:
-        return Normalization(lowercase=False, strip_accents=False)
-    return Normalization(
-        lowercase=True,
-        strip_accents=leaves_tokens_unchanged(lowercase=False, strip_accents=True),
-    )
+    has_no_accents = lowercase and leaves_tokens_unchanged(lowercase=False, strip_accents=True)
+    return Normalization(lowercase, has_no_accents)
 
 
 MODEL_TYPES = {

@@ -42,7 +42,7 @@ from .fertility import fertility_report
 from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
 from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
-from .wordpiece import learn_bpe, learn_wordpiece
+from .wordpiece import learn_pieces
 
 MAX_BUCKETS = 256
 # About, for estimates: bytes of word counts per byte of text, and most bytes of a vocabulary.
@@ -189,23 +189,18 @@ def _learn(
 ) -> tuple[Vocabulary, WordPieceReport]:
     """Return the vocabulary of counted words, and what was left out."""
     normalization = setup.normalization(config)
-    if config.algorithm == "bpe":
-        tokens, merges, report = learn_bpe(
-            words["word"],
-            words["count"].to_numpy(),
-            size=config.size,
-            min_frequency=config.min_frequency,
-            num_unused=config.num_unused,
-        )
-        return byte_level_vocabulary(tokens, merges, normalization), report
-    tokens, report = learn_wordpiece(
+    is_bpe = config.algorithm == "bpe"
+    tokens, merges, report = learn_pieces(
         words["word"],
         words["count"].to_numpy(),
         size=config.size,
         min_frequency=config.min_frequency,
         limit_alphabet=config.limit_alphabet,
         num_unused=config.num_unused,
+        of_bytes=is_bpe,
     )
+    if is_bpe:
+        return byte_level_vocabulary(tokens, merges, normalization), report
     return Vocabulary(tuple(tokens), normalization), report
 
 

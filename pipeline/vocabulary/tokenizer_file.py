@@ -26,7 +26,6 @@ from .vocabulary import (
     Specials,
     TokenizerFile,
     Vocabulary,
-    checked_tokens,
 )
 
 TRIAL_S = 60
@@ -82,14 +81,11 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
     is_foreign = normalization is None and byte_level is None
     file = TokenizerFile(content.decode(), specials, frozenset(added), is_foreign)
     if normalization and not added and specials == Specials():
-        return Vocabulary(checked_tokens(tokens, path), normalization)
+        return Vocabulary(tuple(tokens), normalization)
     if normalization is None:
         steps = _normalizer_steps(fields["normalizer"]) if byte_level else []
         normalization = Normalization("Lowercase" in steps, "StripAccents" in steps)
-    vocabulary = Vocabulary(tuple(tokens), normalization, byte_level, file)
-    if not vocabulary.is_ordinary.any():
-        raise UserError(f"{path} has only special tokens, which cannot represent text.")
-    return vocabulary
+    return Vocabulary(tuple(tokens), normalization, byte_level, file)
 
 
 def _open(content: bytes, path: str) -> Tokenizer:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,6 @@ from .byte_level import (
     ByteLevelSplitter,
     ByteLevelTokenizer,
     continues_word,
-    readable,
     text_of,
 )
 from .tokenize import (
@@ -31,11 +29,6 @@ from .tokenize import (
     Splitter,
     bert_tokenizer,
 )
-
-Spelling = str
-"""How tokens say where they stand in a word: ``byte-level``, ``▁`` before its first token, or what
-is before those that continue it ("##"); empty if they do not say it.
-"""
 
 
 def _id_of(role: str) -> "cached_property[int]":
@@ -74,12 +67,6 @@ class ByteLevel:
     rules: str
     """What the ids of a text depend on besides the tokens: merges and normalisation, as JSON."""
 
-    @property
-    def merges(self) -> list[tuple[str, str]]:
-        """The merges in their order."""
-        merges, _, _ = json.loads(self.rules)
-        return merges
-
 
 @dataclass(frozen=True)
 class TokenizerFile:
@@ -90,6 +77,7 @@ class TokenizerFile:
     added: frozenset[str]
     """Other tokens that were added to the model's: they are found anywhere in a text."""
     is_foreign: bool
+    """Whether only ``tokenizers`` can cut text: neither BERT's nor GPT-2's way would do."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +87,6 @@ class Vocabulary:
     tokens: tuple[str, ...]
     normalization: Normalization
     byte_level: ByteLevel | None = None
-    """None for others."""
     file: TokenizerFile | None = None
     """None if BERT's tokenizer with these tokens and this normalisation is all there is."""
 
@@ -113,12 +100,12 @@ class Vocabulary:
 
     @property
     def specials(self) -> Specials:
-        """The special tokens."""
+        """The special tokens by their roles."""
         return self.file.specials if self.file else Specials()
 
     @property
     def is_foreign(self) -> bool:
-        """Whether only ``tokenizers`` can cut text: neither BERT's nor GPT-2's way would do."""
+        """See `TokenizerFile`."""
         return self.file is not None and self.file.is_foreign
 
     pad_id = _id_of("pad")
@@ -145,16 +132,24 @@ class Vocabulary:
         if self.is_foreign:
             is_special = np.array([token in self.specials.names for token in self.tokens])
             return ~is_special & ~self.is_added
-        return np.array([is_ordinary(token) for token in self.tokens]) & ~self.is_added
+        is_bracketed = [re.fullmatch(r"\[.+\]", token, re.DOTALL) for token in self.tokens]
+        return ~np.array(is_bracketed, bool) & ~self.is_added
 
     @cached_property
-    def spelling(self) -> Spelling:
-        """How tokens say where they stand in a word."""
+    def spelling(self) -> str:
+        """How tokens say where they stand in a word: ``byte-level``, ``▁`` before its first token,
+        or what is before those that continue it ("##"); empty if they do not say it.
+        """
         if self.byte_level:
             return "byte-level"
-        if self.file and self.is_foreign:
-            return spelling_of(self.file.content)
-        return "##"
+        if not (self.file and self.is_foreign):
+            return "##"
+        fields = json.loads(self.file.content)
+        if fields["model"].get("end_of_word_suffix"):
+            return ""
+        prefix = fields["model"].get("continuing_subword_prefix")
+        is_byte_level = '"ByteLevel"' in json.dumps([fields["normalizer"], fields["pre_tokenizer"]])
+        return prefix or ("byte-level" if is_byte_level else SHOWN_SPACE)
 
     @cached_property
     def continues(self) -> np.ndarray:
@@ -180,7 +175,8 @@ class Vocabulary:
             return self.tokens
         texts = []
         for token, is_ordinary in zip(self.tokens, self.is_ordinary, strict=True):
-            texts.append(readable(token) if is_ordinary else token)
+            text = text_of(token) if is_ordinary else token
+            texts.append(text.replace(" ", SHOWN_SPACE))
         return tuple(texts)
 
     @cached_property
@@ -199,13 +195,10 @@ class Vocabulary:
         """
         if token_id >= len(self):
             return ""
-        token = self.readable[token_id]
-        if self.spelling == "##":
-            return token
+        token = self.tokens[token_id]
         # Of spaces alone nothing would be left to see.
-        return token.replace(SHOWN_SPACE, " ").strip() or self.tokens[token_id].replace(
-            SPACE, SHOWN_SPACE
-        )
+        text = self.readable[token_id].replace(SHOWN_SPACE, " ").strip()
+        return text or token.replace(SPACE, SHOWN_SPACE)
 
     def tokenizer(self) -> Tokenizer:
         """Return a new tokenizer, which finds special tokens in text."""
@@ -295,34 +288,6 @@ class Vocabulary:
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def is_ordinary(token: str) -> bool:
-    """Return whether a WordPiece token represents text, unlike [MASK] or [unused7]."""
-    return not (len(token) > 2 and token[0] == "[" and token[-1] == "]")
-
-
-def checked_tokens(tokens: list[str], path: str) -> tuple[str, ...]:
-    """Return the tokens; raise `UserError` for repeated tokens, or missing special ones."""
-    if "" in tokens:
-        raise UserError(f"{path}: line {tokens.index('') + 1} is empty; each line must be a token.")
-    repeated = [token for token, count in Counter(tokens).items() if count > 1]
-    if repeated:
-        example = repeated[0]
-        lines = [str(line) for line, token in enumerate(tokens, start=1) if token == example]
-        raise UserError(
-            f"{path}: token {example!r} is on lines {' and '.join(lines)} "
-            f"({len(repeated)} tokens are repeated); remove all but one."
-        )
-    distinct = set(tokens)
-    missing = [token for token in SPECIAL_TOKENS if token not in distinct]
-    if missing:
-        raise UserError(
-            f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}."
-        )
-    if not any(map(is_ordinary, tokens)):
-        raise UserError(f"{path} has only special tokens, which cannot represent text.")
-    return tuple(tokens)
-
-
 def template_of(ids: Mapping[str, int]) -> TemplateProcessing:
     """Return what makes ``[CLS] A [SEP] B [SEP]``."""
     return TemplateProcessing(
@@ -330,16 +295,3 @@ def template_of(ids: Mapping[str, int]) -> TemplateProcessing:
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
     )
-
-
-def spelling_of(tokenizer_json: str) -> Spelling:
-    """Return how the tokens of a ``tokenizer.json`` say where they stand in a word."""
-    fields = json.loads(tokenizer_json)
-    model = fields.pop("model")
-    if model.get("end_of_word_suffix"):
-        return ""
-    if model.get("continuing_subword_prefix"):
-        return model["continuing_subword_prefix"]
-    if '"ByteLevel"' in json.dumps([fields["normalizer"], fields["pre_tokenizer"]]):
-        return "byte-level"
-    return SHOWN_SPACE

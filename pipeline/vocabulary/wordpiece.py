@@ -62,17 +62,11 @@ _LEFT = 1 << 32
 
 def special_tokens(num_unused: int) -> list[str]:
     """Return the tokens that come before all others, in BERT's layout."""
-    return [
-        "[PAD]",
-        *(f"[unused{i}]" for i in range(num_unused)),
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-    ]
+    unused = [f"[unused{index}]" for index in range(num_unused)]
+    return ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def learn_wordpiece(
+def learn_pieces(
     words: pa.Array | pa.ChunkedArray,
     counts: np.ndarray,
     *,
@@ -80,89 +74,48 @@ def learn_wordpiece(
     min_frequency: int = 2,
     limit_alphabet: int | None = None,
     num_unused: int = 0,
-) -> tuple[list[str], WordPieceReport]:
-    """Return a vocabulary of `size` tokens in the order of their ids, and a report of what was left
-    out.
+    of_bytes: bool = False,
+) -> tuple[list[str], list[tuple[str, str]], WordPieceReport]:
+    """Return a vocabulary of `size` tokens in the order of their ids, its merges, and a report of
+    what was left out.
 
-    `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64
-    [num_words]. Merges end early, and the vocabulary is smaller, if no pair occurs `min_frequency`
-    times. By default the alphabet has `MIN_ALPHABET` characters, or more if these cover less than
-    `ALPHABET_COVERAGE` of the text. The tokens are: `special_tokens`, single characters by code
-    point, those with "##", and the merges as they were made. Raise `UserError` if `size` is too
-    small for the alphabet.
+    `words` are distinct words of a `Splitter`, `counts` int64 [num_words]. The tokens are:
+    `special_tokens`; single characters by code point, then those with "##", or the 256 bytes in
+    GPT-2's order if `of_bytes`; and the merges as they were made. Merges end early, and the
+    vocabulary is smaller, if no pair occurs `min_frequency` times. Raise `UserError` if `size` is
+    too small for the alphabet.
     """
     specials = special_tokens(num_unused)
     frequent, frequent_counts, num_long = select_words(words, counts)
     # Return what is free to the system before the two steps in which memory peaks.
     pa.default_memory_pool().release_unused()
-    spelled = _spell(frequent, frequent_counts, limit_alphabet, most=size // 4)
+    if of_bytes:
+        spelled = _spell_bytes(frequent, frequent_counts)
+    else:
+        spelled = _spell(frequent, frequent_counts, limit_alphabet, most=size // 4)
     room = size - len(specials) - len(spelled.pieces)
     if room < 0:
-        num_characters = sum(len(piece) == 1 for piece in spelled.pieces)
+        advice = "" if of_bytes else " or lower `limit_alphabet`"
         raise UserError(
-            f"`size` is {size}, but special tokens and an alphabet of {num_characters} characters "
-            f"alone take {size - room}: raise `size` or lower `limit_alphabet`."
+            f"`size` is {size}, but special tokens and single characters alone take "
+            f"{size - room}: raise `size`{advice}."
         )
     pa.default_memory_pool().release_unused()
     merger = Merger(spelled, min_frequency)
     merger.merge(room)
-    report = _report(len(words), num_long, len(frequent), spelled, merger, room)
-    return specials + merger.pieces, report
-
-
-def learn_bpe(
-    words: pa.Array | pa.ChunkedArray,
-    counts: np.ndarray,
-    *,
-    size: int,
-    min_frequency: int = 2,
-    num_unused: int = 0,
-) -> tuple[list[str], list[tuple[str, str]], WordPieceReport]:
-    """Return a vocabulary of `size` tokens in the order of their ids, its merges, and a report of
-    what was left out.
-
-    `words` are distinct words of `ByteLevelSplitter`, `counts` int64 [num_words]. Merges end early,
-    and the vocabulary is smaller, if no pair occurs `min_frequency` times. The tokens are:
-    `special_tokens` as in BERT's vocabularies, so that [PAD] is 0; the 256 bytes in GPT-2's order;
-    and the merges as they were made. Raise `UserError` if `size` is too small.
-    """
-    specials = special_tokens(num_unused)
-    room = size - len(specials) - len(CHARACTERS)
-    if room < 0:
-        raise UserError(
-            f"`size` is {size}, but special tokens and the 256 bytes alone take {size - room}: "
-            "raise `size`."
-        )
-    frequent, frequent_counts, num_long = select_words(words, counts)
-    pa.default_memory_pool().release_unused()
-    spelled = _spell_bytes(frequent, frequent_counts)
-    merger = Merger(spelled, min_frequency)
-    merger.merge(room)
-    report = _report(len(words), num_long, len(frequent), spelled, merger, room)
     pieces = merger.pieces
     merges = [(pieces[left], pieces[right]) for left, right in merger.merges]
-    return specials + pieces, merges, report
-
-
-def _report(
-    num_words: int,
-    num_long: int,
-    num_frequent: int,
-    spelled: "Spelled",
-    merger: "Merger",
-    room: int,
-) -> WordPieceReport:
-    num_merges = len(merger.merges)
-    return WordPieceReport(
-        num_words=num_words,
+    report = WordPieceReport(
+        num_words=len(words),
         num_words_long=num_long,
-        num_words_rare=num_words - num_long - num_frequent,
+        num_words_rare=len(words) - num_long - len(frequent),
         num_words_alphabet=spelled.num_words_left_out,
         alphabet_left_out=spelled.alphabet_left_out,
         num_alphabet=len(spelled.pieces),
-        num_merges=num_merges,
-        num_missing=room - num_merges,
+        num_merges=len(merges),
+        num_missing=room - len(merges),
     )
+    return specials + pieces, merges, report
 
 
 class Spelled(NamedTuple):

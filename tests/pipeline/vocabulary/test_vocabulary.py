@@ -23,7 +23,7 @@ from clozeworks.pipeline.vocabulary.tokenize import (
     count_words,
 )
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
+from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces, special_tokens
 from tokenizers import Tokenizer
 
 from tests.fixtures.shared_data import DATA, needs_shared_data
@@ -233,8 +233,8 @@ def test_korean_keeps_its_syllables_and_nearly_all_characters():
     lines = [line for text in texts for line in text.split("\n")]
     keep = Normalization(True, False)
     words, sample = (count_words([pa.array(part)], Speller(keep)) for part in (lines, lines[::5]))
-    learn = partial(learn_wordpiece, words["word"], words["count"].to_numpy(), size=12_000)
-    tokens, report = learn()
+    learn = partial(learn_pieces, words["word"], words["count"].to_numpy(), size=12_000)
+    tokens, _, report = learn()
     jamo = [token for token in tokens if any("\u1100" <= letter <= "\u11ff" for letter in token)]
     assert len(jamo) < 0.01 * len(tokens)  # those of the text itself
     assert sum("가" <= token.removeprefix("##")[0] <= "힣" for token in tokens) > 8_000

@@ -14,7 +14,7 @@ from clozeworks.pipeline.vocabulary import wordpiece
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
-from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
+from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces, special_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer
@@ -28,7 +28,9 @@ word_counts = st.dictionaries(
 
 def learn(counts: dict[str, int], **options) -> tuple[list[str], wordpiece.WordPieceReport]:
     columns = pa.array(counts.keys(), pa.string()), np.array(list(counts.values()), np.int64)
-    return learn_wordpiece(*columns, **{"size": 10_000, "min_frequency": 1, **options})
+    options = {"size": 10_000, "min_frequency": 1, **options}
+    tokens, _, report = learn_pieces(*columns, **options)
+    return tokens, report
 
 
 def merged(pieces: list[str], left: str, right: str) -> list[str]:
@@ -158,7 +160,7 @@ def test_counts_beyond_32_bit():
 
 
 def test_too_small_for_the_alphabet():
-    message = "an alphabet of 10 characters alone take 24: raise `size` or lower `limit_alphabet`"
+    message = "single characters alone take 24: raise `size` or lower `limit_alphabet`"
     with pytest.raises(UserError, match=message):
         learn({"abcdefghij": 3}, size=10)
 
@@ -174,7 +176,7 @@ def test_fertility_equals_the_tokenizers_trainer():
     texts, held_out = next(batches)["text"], next(batches)["text"]
     normalization = Normalization(True, True)
     table = count_words([texts], Speller(normalization))
-    tokens, _ = learn_wordpiece(table["word"], table["count"].to_numpy(), size=5000)
+    tokens, _, _ = learn_pieces(table["word"], table["count"].to_numpy(), size=5000)
     peer = BertWordPieceTokenizer(lowercase=True)
     peer.train_from_iterator(
         texts.to_pylist(), vocab_size=5000, min_frequency=2, show_progress=False
