@@ -7,46 +7,12 @@ import html
 import re
 import unicodedata
 
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
-    " upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
-)
-_FUNCTIONS = (
-    "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan log ln exp lim max min sup inf gcd"
-    " mod deg det dim ker arg"
-)
+from .names import NAMES
+
 _LONGEST = 120
-
-
-def _greek_letter(name: str) -> str:
-    case = "CAPITAL" if name[0].isupper() else "SMALL"
-    # Unicode spells lambda without b.
-    spelled = name.upper().replace("LAMBDA", "LAMDA")
-    return unicodedata.lookup(f"GREEK {case} LETTER {spelled}")
-
-
-# The names of TeX (The TeXbook, appendix F) and their characters in Unicode.
-_SYMBOLS = {
-    **{name: _greek_letter(name) for name in _GREEK.split()},
-    "varepsilon": "ε", "varphi": "φ",
-    **dict.fromkeys(("le", "leq", "leqslant"), "≤"),
-    **dict.fromkeys(("ge", "geq", "geqslant"), "≥"),
-    **dict.fromkeys(("ne", "neq"), "≠"),
-    **dict.fromkeys(("to", "rightarrow", "longrightarrow"), "→"),
-    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb", "dotsm"), "…"),
-    **dict.fromkeys(("quad", "qquad"), " "),
-    **dict.fromkeys(("left", "right", "big", "bigl", "bigr", "displaystyle", "textstyle"), ""),
-    **{name: name for name in _FUNCTIONS.split()},
-    "times": "×", "cdot": "·", "div": "÷", "pm": "±", "mp": "∓", "circ": "∘", "ast": "*",
-    "approx": "≈", "equiv": "≡", "sim": "~", "cong": "≅", "propto": "∝", "ll": "≪", "gg": "≫",
-    "in": "∈", "notin": "∉", "subset": "⊂", "subseteq": "⊆", "cup": "∪", "cap": "∩",
-    "setminus": "∖", "emptyset": "∅", "varnothing": "∅", "infty": "∞", "partial": "∂",
-    "nabla": "∇", "forall": "∀", "exists": "∃", "neg": "¬", "lor": "∨", "land": "∧", "vee": "∨",
-    "wedge": "∧", "oplus": "⊕", "otimes": "⊗", "perp": "⊥", "parallel": "∥", "angle": "∠",
-    "leftarrow": "←", "leftrightarrow": "↔", "Rightarrow": "⇒", "Leftrightarrow": "⇔",
-    "mapsto": "↦", "langle": "⟨", "rangle": "⟩", "mid": "|", "vert": "|", "ell": "ℓ",
-    "hbar": "ℏ", "prime": "′", "lbrace": "{", "rbrace": "}",
-}  # fmt: skip
+_SYMBOLS = {name: name for name in NAMES.tex_functions.split()}
+for _character, _names in NAMES.tex_symbols.items():
+    _SYMBOLS |= dict.fromkeys(_names.split(), _character)
 _DOUBLE_STRUCK = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
 _RAISED = dict(
     zip(

@@ -52,6 +52,8 @@ class Names(Struct, frozen=True):
     more_languages: dict[str, str]
     units: dict[str, str]
     height_datums: dict[str, str]
+    tex_functions: str
+    tex_symbols: dict[str, str]
     range_words: dict[str, str]
     formats: dict[str, NumberFormat]
 

@@ -3,14 +3,14 @@
 import re
 from functools import partial
 
-from .foreign import country, labelled, language_text, without_first
 from .formulas import raised
 from .functions import evaluate, rounded
-from .names import NAMES
+from .names import NAMES, countries, language_labels
 from .patterns import (
     SUPERSCRIPTS,
     Arguments,
     Renderer,
+    first_fitting,
     first_value,
     format_date,
     format_number,
@@ -21,6 +21,14 @@ _NUMERIC_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _YES = ("y", "yes", "1", "true")
 _COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
+# "lang-grc-gre", "Vol-ru": a word, and the code of a language, perhaps with its script.
+_LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
+_LABELLING_PREFIXES = ("lang", "k", "ny")
+_FOREIGN = {
+    "en": (
+        "{label:}{1}<, romanized: {translit|romanization|2}><, lit. &#39;{lit|translation|3}&#39;>",
+    ),
+}
 
 
 def _convert(arguments: Arguments, language: str) -> str | None:
@@ -251,6 +259,77 @@ def _coordinates(arguments: Arguments, language: str) -> str:
     """Text of ``Coordinate|text=Ulm``; the names of formats and icons are in capitals."""
     text = arguments.get("text", "")
     return "" if text.isupper() or not text[:1].isalpha() else text
+
+
+def language_of(name: str) -> tuple[str, str] | None:
+    """Return the prefix and the language code of a template's name; None if it has no code.
+
+    It is in ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text.
+    """
+    if name in NAMES.languages:
+        return "", name
+    tagged = _LANGUAGE_TAGGED.fullmatch(name)
+    if tagged is None:
+        return None
+    prefix, code = tagged.groups()
+    # Any word before a known code, such as "Vol-ru"; after "lang" any code.
+    if prefix == "lang" or code in NAMES.languages:
+        return prefix, code
+    return None
+
+
+def foreign(name: str, arguments: Arguments, language: str) -> str | None:
+    """Words of ``lang-fr|...``: text in another language, after its name: "French: ..."."""
+    prefix, code = language_of(name) or ("", "")
+    if not prefix and not arguments:
+        return ""  # ``{{fr}}`` alone is a flag, or an abbreviation of the language
+    label = ""
+    if prefix in _LABELLING_PREFIXES and not name[-1].isdecimal():
+        wiki = f"{language}-short" if name.endswith("-short") else language
+        label = language_labels().get(wiki, {}).get(code, "")
+    if given := arguments.get("label"):
+        label = "" if given == "none" else f"{given}: "
+    shows = _FOREIGN.get(language, ("{label:}{1}",))
+    return first_fitting(shows, {**arguments, "label": label}, language)
+
+
+def language_text(arguments: Arguments, language: str) -> str | None:
+    """Words of ``langx|fr|...``."""
+    return foreign(f"lang-{arguments.get('1', '')}", without_first(arguments), language)
+
+
+def without_first(arguments: Arguments) -> Arguments:
+    """Return the arguments with those without a name moved up by one: 2 is 1."""
+    moved = {name: value for name, value in arguments.items() if not name.isdecimal()}
+    for position in range(2, len(arguments) + 1):
+        moved[str(position - 1)] = arguments.get(str(position), "")
+    return moved
+
+
+def labelled(arguments: Arguments, language: str) -> str | None:
+    """Words of ``j|de|Neustadt``: "niem. Neustadt"; ``j|de`` alone is the label."""
+    code = arguments.get("1", "")
+    label = language_labels().get(language, {}).get(code)
+    if label is None:
+        return code if "2" not in arguments and code not in NAMES.languages else None
+    return f"{label}{arguments.get('2', '')}".strip(": ")
+
+
+def flag(code: str, country: str, arguments: Arguments, language: str) -> str | None:
+    """Words of ``FRA``: a flag with the country's name, or alone, as ``FRA|#``."""
+    if arguments == {"1": "#"}:
+        return ""
+    if arguments:
+        return foreign(code, arguments, language) if code in NAMES.languages else None
+    return country
+
+
+def country(arguments: Arguments, language: str) -> str | None:
+    """Words of ``flag|ITA``: a country by its code or name, whose name may be given."""
+    if shown := first_value(arguments, ("name", "2")):
+        return shown
+    code = arguments.get("1", "")
+    return countries().get(language, {}).get(code.lower(), code)
 
 
 RULES: dict[str, Renderer] = {

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from ...errors import UserError
 from ...parsing import parse_toml_option
-from .foreign import flag, foreign, language_of
 from .functions import CASE_FUNCTIONS, PARSER_FUNCTIONS
 from .names import NAMES, TemplateGroup, countries
 from .patterns import (
@@ -28,7 +27,7 @@ from .patterns import (
     format_number,
 )
 from .repair import MISSING, PRONUNCIATION, REMOVED
-from .rules import RULES, ship
+from .rules import RULES, flag, foreign, language_of, ship
 
 NUM_CACHED = 4096
 """Names of templates whose kind is remembered: a few hundred are most of a wiki's."""
