@@ -119,10 +119,7 @@ def blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
 
 
 def block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
-    """Yield the paragraphs of the lines between blank lines.
-
-    Each line is one, or all together if they are wrapped.
-    """
+    """Yield the paragraphs of the lines between blank lines: each line, or all if wrapped."""
     if not width:
         yield from block
         return
@@ -150,24 +147,21 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
     gap = 0
     for part_width, part in _with_widths(lines, width):
         for line in part:
-            if not line or line.isspace():
-                if block:
-                    yield Block(block, gap)
-                    block = []
-                    gap = 0
-                gap += 1
-                continue
+            is_blank = not line or line.isspace()
             # A full line of wrapped text continues in the next, even if a sentence ends with it.
             is_full = len(line) >= 0.75 * part_width
-            is_heading = not is_full and _HEADING.match(line) is not None
+            is_heading = not (is_full or is_blank) and _HEADING.match(line) is not None
             if is_heading and block and _SMALL_START.match(line):
                 # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
                 is_heading = False
             begins_item = keeps_lines and _ITEM.match(line) is not None
-            if (is_heading or begins_item) and block:
+            if block and (is_blank or is_heading or begins_item):
                 yield Block(block, gap)
                 block = []
                 gap = 0
+            if is_blank:
+                gap += 1
+                continue
             block.append(line)
             if is_full:
                 ends_paragraph = not part_width or len(line) > LONGEST_WRAPPED_LINE
@@ -182,9 +176,8 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
 
 
 def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the parts of a book whose lines are wrapped at `width`, each with its own width.
-
-    A part is judged on its own if its lines are much longer than in the beginning, or shorter.
+    """Yield the parts of a book whose lines are wrapped at `width`, each with its own width, if its
+    lines are much longer than in the beginning, or shorter.
     """
     for part in _parts(lines):
         num_characters = sum(map(len, part))
@@ -251,9 +244,8 @@ def prose(
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
-    """Return whether a paragraph is prose.
-
-    A heading, numeral, imprint or list is not, nor a text in capitals that nobody shouts.
+    """Return whether a paragraph is no heading, numeral, imprint, list, nor in capitals that nobody
+    shouts.
     """
     text = text.strip()
     if not _WORD.search(text):
@@ -264,7 +256,7 @@ def _is_prose(text: str, lines: list[str]) -> bool:
         num_letters = sum(map(str.isalpha, text))
         if sum(map(str.isupper, text)) > num_letters / 2:
             return False
-    if gutenberg.is_imprint(text):
+    if len(text) < gutenberg.LONGEST_IMPRINT and gutenberg.IMPRINT.match(text):
         return False
     if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
         return False

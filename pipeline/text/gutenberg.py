@@ -61,7 +61,7 @@ _CONTENTS = re.compile(
     re.IGNORECASE,
 )
 
-_IMPRINT = re.compile(
+IMPRINT = re.compile(
     r"[\W_]*(?:(?:london|edinburgh|new york|boston|philadelphia|cambridge)\W+)?"
     r"(?:copyright\W.{0,60}\b1[5-9]\d\d\b|all rights reserved"
     r"|entered,? according to act of congress"
@@ -134,7 +134,8 @@ _LONGEST_FRONT_PARAGRAPH = 20_000
 # average).
 _FEWEST_PROSE_LINES = 3
 _FULL_LINE = 55
-_LONGEST_IMPRINT = 300
+LONGEST_IMPRINT = 300
+"""Characters of a paragraph that names the book's printer or owner."""
 _ENDS_PROSE = tuple(":;\"'”’»]-—")
 
 _LANGUAGES = {
@@ -300,7 +301,7 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
             and ends_prose
             and sum(map(str.islower, text)) > 0.6 * len(text)
         )
-        is_printers = len(text) < _LONGEST_IMPRINT and _IMPRINT.search(text) is not None
+        is_printers = len(text) < LONGEST_IMPRINT and IMPRINT.search(text) is not None
         if (is_prose and not is_printers) or len(text) > _LONGEST_FRONT_PARAGRAPH:
             for front_block in front:
                 counters.leave_out("title_pages", front_block.lines)
@@ -309,11 +310,6 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
         front.append(block)
     yield from front
     yield from blocks
-
-
-def is_imprint(text: str) -> bool:
-    """Return whether a paragraph names the book's printer or owner: "[All Rights Reserved.]"."""
-    return len(text) < _LONGEST_IMPRINT and _IMPRINT.match(text) is not None
 
 
 def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
@@ -331,13 +327,9 @@ def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> I
 
 
 def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out the publisher's lists at the end of a book.
-
-    They follow "The End", or their heading, state prices up to the end, and are not longer than
-    such lists. Paragraphs are held as soon as they may belong to one.
-    """
-    # `held` grows from a heading on, and is released as prose at the next "The End", or once it is
-    # too long for a list. What is held when the book ends is a list, if it states enough prices.
+    """Leave out the publisher's lists at the end of a book, which follow "The End" or a heading."""
+    # `held` grows from there on, and is released as prose at the next "The End", or once it is too
+    # long for a list. What is held when the book ends is a list, if it states enough prices.
     held: list[Block] = []
     num_priced = 0
     for block in blocks:
@@ -351,7 +343,7 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
             yield from held
             held = []
             num_priced = 0
-        begins_list = len(text) < _LONGEST_IMPRINT and (
+        begins_list = len(text) < LONGEST_IMPRINT and (
             _LIST_HEADING.search(text) or _LISTED_BOOK.search(text)
         )
         if is_end or held or begins_list:

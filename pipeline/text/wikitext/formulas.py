@@ -60,8 +60,8 @@ def formula_text(tex: str) -> str | None:
     text = _BLACKBOARD.sub(lambda match: _DOUBLE_STRUCK[match[1]], text)
     text = _COMMAND.sub(_symbol, text)
     text = _SCRIPT.sub(_script, text)
-    text = _ROOT.sub(_root, text)
-    text = _FRACTION.sub(_fraction, text)
+    text = _ROOT.sub(_operation, text)
+    text = _FRACTION.sub(_operation, text)
     # Escaped braces are those of a set; the others group.
     text = text.replace(r"\{", "\ue000").replace(r"\}", "\ue001").replace(r"\%", "%")
     text = _GROUP.sub(r"\1", text)
@@ -97,23 +97,14 @@ def raised(text: str) -> str | None:
     return f"^{plain}"
 
 
-def _root(root: re.Match[str]) -> str:
-    operand = _bracketed(root[1] or root[2], unless=_NUMBER_OR_LETTER)
-    return _set_apart(f"√{operand}", root)
-
-
-def _fraction(fraction: re.Match[str]) -> str:
-    above = _bracketed(fraction[1] or fraction[2], unless=_FACTORS)
-    below = _bracketed(fraction[3] or fraction[4], unless=_FACTORS)
-    return _set_apart(f"{above}/{below}", fraction)
-
-
-def _bracketed(text: str, *, unless: re.Pattern[str]) -> str:
-    return text if unless.fullmatch(text) else f"({text})"
-
-
-def _set_apart(text: str, match: re.Match[str]) -> str:
-    """Put a blank before a letter or digit: "1/2 x" is not "1/2x"."""
+def _operation(match: re.Match[str]) -> str:
+    """Return a root or a fraction, a blank before the letter or digit behind it: "1/2 x"."""
+    operands = list(filter(None, match.groups()))
+    needs_none = _NUMBER_OR_LETTER if len(operands) == 1 else _FACTORS
+    for index, operand in enumerate(operands):
+        if not needs_none.fullmatch(operand):
+            operands[index] = f"({operand})"
+    text = "/".join(operands) if len(operands) > 1 else f"√{operands[0]}"
     next_character = match.string[match.end() : match.end() + 1]
     return f"{text} " if next_character.isalnum() else text
 

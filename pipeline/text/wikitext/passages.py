@@ -185,16 +185,20 @@ class _Structures:
         index = first + 1
         while index < stop:
             close = closer.get(index)
-            if close is None and self._opens_block(index):
-                index = self._skip_line(index, stop, out)
-                continue
-            if close is None:  # the token goes, the text after it stays
-                out.append("\n" if parts[index].startswith("\n") else "")
+            token = parts[index]
+            if close is None:
+                # It may open a table, box or picture.
+                opens_box = token == "{{" and parts[index - 1].endswith("\n")
+                opens_picture = token == "[[" and self._is_dropped(parts[index + 1])
+                if token.endswith("{|") or opens_box or opens_picture:
+                    index = self._skip_line(index, stop, out)
+                    continue
+                # The token goes, the text after it stays.
+                out.append("\n" if token.startswith("\n") else "")
                 out.append(parts[index + 1])
                 index += 2
                 continue
             # The structure is parts[index:close + 1]; the text after it is parts[close + 1].
-            token = parts[index]
             if token == "[[":
                 words = self._link(index, close, depth)
             elif token == "{{":
@@ -308,17 +312,9 @@ class _Structures:
             return False
         return namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
 
-    def _opens_block(self, index: int) -> bool:
-        """Return whether a token without its counterpart opens a table, box or picture."""
-        token = self.parts[index]
-        if token == "[[":
-            return self._is_dropped(self.parts[index + 1])
-        return token.endswith("{|") or (token == "{{" and self.parts[index - 1].endswith("\n"))
-
     def _skip_line(self, index: int, stop: int, out: list[str]) -> int:
-        """Leave out the rest of a token's line, with the structures that begin in it.
-
-        Return the index of the token after it.
+        """Leave out the rest of a token's line, with the structures that begin in it; return the
+        index of the token after it.
         """
         parts = self.parts
         if parts[index].startswith("\n"):
@@ -429,10 +425,7 @@ _MARKS_OF_LINES = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
 
 
 def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
-    """Replace the lines that are not prose by breaks of paragraphs.
-
-    "These are:" above them gets a `GAP`.
-    """
+    """Replace lines that are not prose by breaks of paragraphs; "These are:" above gets a `GAP`."""
     # `re.split` keeps the lines that match, because they are a group: prose, line, prose, line, ...
     parts = _DROPPED_LINE.split(text)
     for line in parts[1::2]:
@@ -484,9 +477,8 @@ def _without_emphasis(text: str) -> str:
 
 
 def _variant(match: re.Match[str]) -> str:
-    """Return the text that MediaWiki shows of ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``.
-
-    It is the text of the first variant; flags say for which uses there is none.
+    """Return the text of the first variant of ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``; flags say
+    for which uses there is none.
     """
     flags = {flag.strip() for flag in (match[1] or "").split(";")}
     if "R" in flags:

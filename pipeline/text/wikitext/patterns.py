@@ -103,17 +103,11 @@ def format_number(value: str, language: str) -> str:
 def format_date(
     first: str, month: str, last: str, language: str, *, day_first: bool = False
 ) -> str | None:
-    """Return the words of a date whose year and day are `first` and `last`, in either order.
+    """Return the words of a date whose year and day are `first` and `last`, in either order; None
+    if its month is not a number from 1 to 12, or the language is unknown.
 
-    `day_first` is for English only. None if the month is not a number from 1 to 12, or the language
-    is unknown.
-
-    >>> format_date("1900", "3", "5", "fr")
-    '5 mars 1900'
-    >>> format_date("5", "3", "1900", "ja")
-    '1900年3月5日'
-    >>> format_date("1900", "3", "", "en")
-    'March 1900'
+    >>> format_date("1900", "3", "5", "fr"), format_date("1900", "3", "", "en")
+    ('5 mars 1900', 'March 1900')
     """
     style = NAMES.formats.get(language, _NO_FORMAT)
     if style.date is None or not month.isdecimal():

@@ -36,7 +36,6 @@ _MOST_TEMPLATES = 200
 
 _HOLE = re.compile(r"[\x01-\x03\ufffc]")
 _SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")
-_MISSING_MARK = re.compile(MISSING)
 _MARKS_BY_NEED = (MISSING, PRONUNCIATION, REMOVED)
 _ADJACENT_MARKS = re.compile(r"[\x01-\x03](?: ?[\x01-\x03])++")
 # German "[{{IPA|...}}]" and "/{{IPA|...}}/".
@@ -74,24 +73,18 @@ _PARTICLES = (*"はがをにのとでもへや은는이가을를의와과도",)
 _OPENING_QUOTES = '「『“„«‘"'
 
 
-def repair_paragraph(block: str) -> str:
-    """Return the block as one line of clean text, which may be empty."""
-    paragraph = " ".join(block.split())
-    if _has_hole(paragraph):
-        paragraph = " ".join(_close_holes(paragraph).split())
-    return paragraph
-
-
 def _has_hole(text: str) -> bool:
     # Single characters, because they are found faster than any of a set.
     return REMOVED in text or MISSING in text or PRONUNCIATION in text or GAP in text
 
 
-def _close_holes(text: str) -> str:
-    """Close the holes at the marks of removals, or put a `GAP` for missing words.
-
-    `text` is single-spaced.
+def repair_paragraph(block: str) -> str:
+    """Return the block as one line of clean text, which may be empty: the holes at the marks of
+    removals are closed, or a `GAP` stands for missing words.
     """
+    text = " ".join(block.split())
+    if not _has_hole(text):
+        return text
     # Of adjacent marks the one stays that most probably stands for words of the sentence.
     text = _ADJACENT_MARKS.sub(
         lambda marks: next(mark for mark in _MARKS_BY_NEED if mark in marks[0]), text
@@ -109,14 +102,11 @@ def _close_holes(text: str) -> str:
     text = _BEFORE_PUNCTUATION.sub("", text)
     text = _SPOKEN_OF.sub(GAP, text)
     text = _SILENT_MARK.sub("", text)
-    return _MISSING_MARK.sub(_gap, text)
+    return " ".join(re.sub(MISSING, _gap, text).split())
 
 
 def _repair_parenthesis(match: re.Match[str]) -> str:
-    """Drop the items of a parenthesis that a removal emptied.
-
-    "(IPA: ; born 1950)" becomes "(born 1950)".
-    """
+    """Drop the items that a removal emptied: "(IPA: ; born 1950)" becomes "(born 1950)"."""
     before, inside, after = match.groups()
     if not _has_hole(inside):
         return match[0]
@@ -157,9 +147,8 @@ def _is_emptied(item: str) -> bool:
 
 
 def _gap(match: re.Match[str]) -> str:
-    """Return a `GAP` if the sentence needs the words, else nothing.
-
-    It does not need a footnote, after a word or full stop, or a box, at the beginning.
+    """Return a `GAP` if the sentence needs the words: a footnote after a word or full stop, or a
+    box at the beginning, it does not need.
     """
     text = match.string
     before = text[max(match.start() - 3, 0) : match.start()]

@@ -65,9 +65,8 @@ _TORN = re.compile(rf"(?:</[a-zA-Z]{{1,20}}>){{0,9}} ?[{LOWER_CASE}]")
 
 
 def resolve_tags(text: str, dropped: Dropped) -> str:
-    """Drop comments and whole elements, strip the other tags.
-
-    Text in ``<nowiki>`` comes back with entities for characters of markup.
+    """Drop comments and whole elements, strip the other tags; text in ``<nowiki>`` comes back with
+    entities for characters of markup.
     """
     if "<" not in text:
         return text
@@ -82,7 +81,11 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
             begins_line = text[start - 1] == "\n"
         name = match[2]
         if name is None:
-            position = _comment_end(text, start)
+            comment_end = text.find("-->", start)
+            position = comment_end + len("-->") if comment_end >= 0 else len(text)
+            # A comment alone on its line takes the line with it, as in MediaWiki.
+            if text[start - 1] == "\n" and text[position : position + 1] == "\n":
+                position += 1
             dropped["comments"].append(text[start:position])
             continue
         name = name.lower()
@@ -109,10 +112,8 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
 
 
 class _ClosingTags:
-    """The closing tags of a text, found in linear time.
-
-    Many opening tags without a closing one would take quadratic time if each searched the rest of
-    the text: so the last search for each name is remembered.
+    """The closing tags of a text, found in linear time: the last search for each name is
+    remembered, as each of many tags that are never closed would search the rest of the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -141,33 +142,17 @@ class _ClosingTags:
         if _FOOTNOTE_TAG.search(self._text, first, stop) is None:
             return closing.end()
         if self._ends_of_footnotes is None:
-            self._ends_of_footnotes = _pair_footnotes(self._text)
+            self._ends_of_footnotes = {}
+            opened: list[int] = []
+            for tag in _FOOTNOTE_TAG.finditer(self._text):
+                if not tag[1]:
+                    opened.append(tag.start())
+                elif opened:
+                    self._ends_of_footnotes[opened.pop()] = tag.end()
         end = self._ends_of_footnotes.get(opening.start())
         if end is None or PARAGRAPH_BREAK in self._text[opening.end() : end]:
             return None
         return end
-
-
-def _pair_footnotes(text: str) -> dict[int, int]:
-    """Return the end of each footnote by its start, of those that are closed."""
-    ends: dict[int, int] = {}
-    stack: list[int] = []
-    for tag in _FOOTNOTE_TAG.finditer(text):
-        if not tag[1]:
-            stack.append(tag.start())
-        elif stack:
-            ends[stack.pop()] = tag.end()
-    return ends
-
-
-def _comment_end(text: str, start: int) -> int:
-    end = text.find("-->", start)
-    if end < 0:
-        return len(text)
-    end += len("-->")
-    # A comment alone on its line takes the line with it, as in MediaWiki.
-    is_alone = text[start - 1] == "\n" and text[end : end + 1] == "\n"
-    return end + 1 if is_alone else end
 
 
 def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:

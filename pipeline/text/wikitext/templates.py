@@ -62,9 +62,8 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
 
 @lru_cache(NUM_CACHED)
 def template_name(head: str) -> str:
-    """Return the name before the first pipe, lower-cased, without the template namespace.
-
-    The text of a function, such as ``uc:`` or ``#if:``, keeps its case.
+    """Return the name before the first pipe, lower-cased, without the template namespace; the text
+    of a function, such as ``uc:`` or ``#if:``, keeps its case.
     """
     head = head.replace(REMOVED, "").strip()
     function, colon, text = head.partition(":")
@@ -77,10 +76,7 @@ def template_name(head: str) -> str:
 
 @lru_cache(NUM_CACHED)
 def mark_of_silent(name: str, language: str) -> str | None:
-    """Return the mark for a footnote, note to editors, box or pronunciation.
-
-    It is None for a template that may be words.
-    """
+    """Return the mark for a footnote, note, box or pronunciation; None if it may be words."""
     if name in NAMES.pronunciations or name.startswith(NAMES.pronunciation_prefixes):
         return PRONUNCIATION
     if name in NAMES.silent_templates:
@@ -96,10 +92,7 @@ def mark_of_silent(name: str, language: str) -> str | None:
 
 @lru_cache(NUM_CACHED)
 def find_renderer(name: str, language: str) -> Renderer | None:
-    """Return the function that renders a template, None if its words are not known.
-
-    `name` is normalised by `template_name`.
-    """
+    """Return the function that renders a template by its normalised name; None if there is none."""
     renderer = _renderer_of_language(name, language) or _TEMPLATES["*"].get(name)
     if renderer:
         return renderer
@@ -132,10 +125,8 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
 
 
 def render_template(body: str, language: str, added: Mapping[str, Renderer]) -> str:
-    """Return the words that a template shows, or the mark of a removal.
-
-    `body` is the text between the braces, with links and templates rendered; `language` is the
-    wiki's, for dates and numbers; `added` are the user's templates.
+    """Return the words that a template shows, or the mark of a removal; links and templates in
+    `body`, the text between the braces, are rendered; `added` are the user's templates.
     """
     name, arguments = parse_arguments(body)
     renderer = added.get(name) or find_renderer(name, language)
@@ -180,9 +171,8 @@ def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
 
 @cache
 def added_templates(text: str, language: str) -> Mapping[str, Renderer]:
-    """Return the renderers of the templates that a user's TOML file describes.
-
-    It has a table ``templates`` like that of ``names.toml``. Raise `UserError` if it does not.
+    """Return the renderers of the templates in a user's TOML file: a table like that of
+    ``names.toml``.
     """
     if not text:
         return {}
