@@ -31,6 +31,7 @@ from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.splits import TaskSplits
 from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.training.optim import WEIGHT_DECAY
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console
 from rich.table import Table
@@ -98,7 +99,7 @@ def train_peer(features: list[Feature], checkpoint: Path) -> float:
         transformers.AutoTokenizer.from_pretrained(checkpoint)
     )
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=RUN.learning_rate, weight_decay=CONFIG.weight_decay, fused=True
+        model.parameters(), lr=RUN.learning_rate, weight_decay=WEIGHT_DECAY, fused=True
     )
 
     def train() -> None:

@@ -119,7 +119,7 @@ class Trainer:
 
     def __init__(self, model: Any, loss: Callable[[Any, Any], Loss], *, captures: bool):
         self.model = model.to(DEVICE).train()
-        self.graphs = make_graphs(ALONE, DTYPE, recomputes=False) if captures else None
+        self.graphs = make_graphs(ALONE, DTYPE) if captures else None
         optimizer = make_optimizer(self.model, capturable=self.graphs is not None)
         self.updater = Updater(
             self.model,

@@ -15,7 +15,6 @@ from ..pipeline.config import (
     Count,
     DropoutRate,
     MaskRate,
-    NotNegative,
     Positive,
     Share,
     check,
@@ -56,12 +55,6 @@ def deterministic_option() -> Any:
         group="Hardware",
         identity=False,
     )
-
-
-def weight_decay_option() -> Any:
-    """Declare the field ``weight_decay``."""
-    text = "Weight decay (not applied to biases and LayerNorm)."
-    return option(0.01, text, group="Optimisation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +159,6 @@ class PretrainConfig:
         "ones. 0 leaves it constant, 1 falls from the start.",
         group="Optimisation",
     )
-    weight_decay: NotNegative = weight_decay_option()
     dropout: DropoutRate | None = option(
         None,
         "Dropout rate, in hidden states and attention; by default 0.1, in a ModernBERT 0.",
@@ -228,13 +220,6 @@ class PretrainConfig:
         identity=False,
     )
     deterministic: bool = deterministic_option()
-    activation_checkpointing: bool = option(
-        False,
-        "Keep only each layer's input for the backward pass and compute the layer again: a third "
-        "more computation, but far less memory.",
-        group="Hardware",
-        identity=False,
-    )
     device: Device = device_option("train on")
 
     def __post_init__(self) -> None:

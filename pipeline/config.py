@@ -5,17 +5,17 @@ same default and help. The fields form the fingerprint of a stage's output; how 
 (workers, runner) does not count. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
-import operator
 import typing
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, ValidationError
 
 from .encodings import AUTO, check_encoding
 from .errors import UserError
 from .languages import check_language
+from .parsing import convert_values, describe_fault
 
 
 def option(
@@ -29,7 +29,7 @@ def option(
 ) -> Any:
     """Declare a dataclass field that is also a command-line option, with its `help` sentence.
 
-    `flags` overrides the spelling derived from the field's name, for example ``--cased/--uncased``.
+    `flags` overrides the spelling derived from the field's name: ``--compile/--no-compile``.
     `group` is the heading that the option stands under in ``--help``; the common ones have none.
     `identity` is False for a field that decides how the work is done, or which runs there are, but
     not the result of a run: it may change when the work is resumed. `is_content` is for the content
@@ -75,47 +75,26 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 DropoutRate = Annotated[float, Meta(ge=0, lt=1)]  # a rate of 1 would divide by 0
 MaskRate = Annotated[float, Meta(gt=0, le=0.4)]
 
-BOUNDS = {
-    "ge": ("at least", operator.ge),
-    "gt": ("above", operator.gt),
-    "le": ("at most", operator.le),
-    "lt": ("less than", operator.lt),
-}
-"""Of a `Meta`: the words for a bound, and what holds for a value within it."""
+
+@cache
+def _annotations(config: type) -> dict[str, Any]:
+    annotations = typing.get_type_hints(config, include_extras=True)
+    return {field.name: annotations[field.name] for field in fields(config)}
 
 
 def check_ranges(config: Any) -> None:
-    """Raise `UserError` that names the first field whose value is outside its annotation's range,
-    ``Annotated[int, Meta(ge=1)]``; if it is a tuple, each item has to be inside.
+    """Raise `UserError` that names the first field whose value does not fit its annotation, such as
+    ``Annotated[int, Meta(ge=1)]``.
     """
-    for name, bounds in _bounds_by_field(type(config)).items():
+    for name, annotation in _annotations(type(config)).items():
         value = getattr(config, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            # NaN is within no bound.
-            if item is not None and not all(holds(item, bound) for _, holds, bound in bounds):
-                range = " and ".join(f"{words} {bound:,}" for words, _, bound in bounds)
-                raise UserError(f"`{name}` is {item}, but must be {range}.")
-
-
-@cache
-def _bounds_by_field(config: type) -> dict[str, list[tuple[str, Any, float]]]:
-    """Return the bounds of the fields that have some: words, comparison, and number."""
-    bounds_by_field = {}
-    for name, annotation in typing.get_type_hints(config, include_extras=True).items():
-        if metas := list(_metas(annotation)):
-            bounds_by_field[name] = [
-                (words, holds, getattr(metas[0], sign))
-                for sign, (words, holds) in BOUNDS.items()
-                if getattr(metas[0], sign) is not None
-            ]
-    return bounds_by_field
-
-
-def _metas(annotation: object) -> typing.Iterator[Meta]:
-    """Yield the ranges within an annotation such as ``tuple[Count, ...] | Count | None``."""
-    yield from (meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Meta))
-    for argument in typing.get_args(annotation):
-        yield from _metas(argument)
+        try:
+            convert_values(value, annotation)
+        except ValidationError as error:
+            fault = describe_fault(error).rpartition("]: ")[2]  # without an item's index
+            if isinstance(value, tuple):
+                value = ",".join(map(str, value))
+            raise UserError(f"`{name}` is {value}: {fault}.") from None
 
 
 def check(holds: bool, name: str, value: object, must: str) -> None:
@@ -262,7 +241,7 @@ class VocabConfig:
     size: Annotated[int, Meta(ge=100)] = option(
         30522, "Number of tokens in the vocabulary, including special tokens."
     )
-    cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
+    cased: bool = option(False, "Distinguish upper and lower case.")
     strip_accents: bool | None = option(
         None,
         "Strip accents; by default if text is lower-cased and all its languages do without them, "

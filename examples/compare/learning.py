@@ -201,7 +201,7 @@ def _train_theirs(plan: Plan, seed: int) -> float | None:
         per_device_train_batch_size=recipe.batch_size,
         learning_rate=recipe.peak_rate,
         warmup_steps=plan.steps // 10,
-        weight_decay=recipe.weight_decay,
+        weight_decay=0.01,
         bf16=recipe.precision == "bf16",
         save_steps=plan.archived_steps.step,
         seed=seed,

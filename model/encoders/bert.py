@@ -226,7 +226,7 @@ class BertModel(Encoder):
         """Return the states of the embeddings and after each layer; see `Encoder`."""
         states = [self.embeddings(tokens, types, positions)]
         for layer in self.layers:
-            states.append(self.run_layer(layer, states[-1], layout))
+            states.append(layer(states[-1], layout))
         return states
 
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:

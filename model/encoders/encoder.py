@@ -10,12 +10,11 @@ L), G blocks of N packed tokens, D hidden size.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from .attention import PackedRows, PaddedRows
 from .config import EncoderConfig
@@ -34,8 +33,6 @@ class Encoder(nn.Module, ABC):
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
-        self.recomputes_layers = False
-        """In training, keep only each layer's input, and compute it again in the backward pass."""
 
     @property
     @abstractmethod
@@ -150,14 +147,6 @@ class Encoder(nn.Module, ABC):
     def optional_weights(self) -> tuple[str, ...]:
         """Prefixes of the weights of `optional_modules`, in a model with a head."""
         return tuple(f"{self.prefix}.{name}." for name in self.optional_modules)
-
-    def run_layer(self, layer: Callable[..., Tensor], hidden_TD: Tensor, *others: Any) -> Tensor:
-        """Return `layer(hidden_TD, *others)`, of which training may keep the inputs alone."""
-        if self.recomputes_layers and self.training:
-            # It restores the random state too, so both passes drop the same values. The reentrant
-            # kind would need an input with a gradient.
-            return checkpoint(layer, hidden_TD, *others, use_reentrant=False)
-        return layer(hidden_TD, *others)
 
 
 def real_tokens(attention_mask_BL: Tensor) -> Tensor:

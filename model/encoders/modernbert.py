@@ -188,7 +188,7 @@ class ModernBertModel(Encoder):
         }
         states = [self.embeddings(tokens)]
         for layer, theta in zip(self.layers, self.thetas, strict=True):
-            states.append(self.run_layer(layer, states[-1], layout, rotations[theta]))
+            states.append(layer(states[-1], layout, rotations[theta]))
         states[-1] = self.final_norm(states[-1])
         return states
 

@@ -11,12 +11,11 @@ from msgspec import Meta
 from ...pipeline.config import (
     Count,
     DropoutRate,
-    NotNegative,
     Positive,
     check,
     option,
 )
-from ..config import Device, deterministic_option, device_option, weight_decay_option
+from ..config import Device, deterministic_option, device_option
 from ..tasks.options import TaskOptions
 
 Rate = Annotated[float, Meta(gt=0, lt=1)]
@@ -61,7 +60,6 @@ class FinetuneConfig(TaskOptions):
         "weights on dev are kept.",
         group="Optimisation",
     )
-    weight_decay: NotNegative = weight_decay_option()
     dropout: DropoutRate = option(
         0.1,
         "Dropout rate, in hidden states, attention and before the new layer.",

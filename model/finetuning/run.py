@@ -236,12 +236,9 @@ class FinetuneWork(Work):
             # The head, which varies with the task, is a small part of the time.
             self.model.encoder.compile_parts()
         dtype = product_dtype(self.config.precision, self.device)
-        graphs = make_graphs(self.ranks, dtype, recomputes=False)
+        graphs = make_graphs(self.ranks, dtype)
         optimizer = make_optimizer(
-            self.model,
-            self.config.weight_decay,
-            bias_correction=corrects,
-            capturable=graphs is not None,
+            self.model, bias_correction=corrects, capturable=graphs is not None
         )
         loss = partial(loss_of, self.model)
         updater = Updater(

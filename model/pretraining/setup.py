@@ -236,13 +236,11 @@ def start(
     device = setup.ranks.device
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(device)
-    model.encoder.recomputes_layers = config.activation_checkpointing
     if compiles(config.compile, device, pays=plan.pays_to_compile()):
         model.compile_parts()
-    graphs = make_graphs(setup.ranks, setup.dtype, recomputes=config.activation_checkpointing)
+    graphs = make_graphs(setup.ranks, setup.dtype)
     optimizer = make_optimizer(
         model,
-        config.weight_decay,
         bias_correction=model.config.corrects_bias,
         capturable=graphs is not None,
     )
@@ -315,11 +313,7 @@ def _continue_optimizer(updater: Updater, checkpoint: str) -> None:
     if not path.is_file():
         return
     fresh = updater.state_dict()
-    decays = [group["weight_decay"] for group in updater.optimizer.param_groups]
     if _load_optimizer(updater, load_tensors(path, "Use another checkpoint.")):
-        # The groups came with the other run's; rates are set before each update.
-        for group, decay in zip(updater.optimizer.param_groups, decays, strict=True):
-            group["weight_decay"] = decay
         print_notice(f"The optimiser continues from {path}.")
         return
     # Another optimiser, or a model that was given positions.

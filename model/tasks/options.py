@@ -57,11 +57,6 @@ class TaskOptions:
         "and for classify, which cuts long texts by default.",
         group="Long texts",
     )
-    max_question_length: Size | None = option(
-        None,
-        "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
-        group="Question answering (squad)",
-    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -81,7 +76,7 @@ _GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 TASK_OPTIONS = {
     **dict.fromkeys(_GLUE, ()),
     "classify": ("text", "label", "stride"),
-    "squad": ("stride", "max_question_length"),
+    "squad": ("stride",),
     "ner": (),
     "pos": (),
 }

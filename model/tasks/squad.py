@@ -205,7 +205,7 @@ class Squad(Task[Question]):
         if room < 1:
             raise UserError(
                 f"{example.where} has {len(question)} tokens, which leaves no room for the passage "
-                f"in rows of {self.max_length}; raise `max_length` or lower `max_question_length`."
+                f"in rows of {self.max_length}; raise `max_length`."
             )
         window_P = most_context(len(passage), room, self.stride)
         for number, (start, end) in enumerate(window_spans(len(passage), room, self.stride)):
@@ -383,7 +383,7 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list
             f"No answer is where answer_start says ({_first_answer(answered)}); answer_start must "
             "be the index of its first character in the passage."
         )
-    given = options.given("max_length", "stride", "max_question_length")
+    given = options.given("max_length", "stride")
     if all(content.is_korquad for content in contents):
         given["metric"] = "korquad"
     (version,) = versions

@@ -61,12 +61,12 @@ class Recorder:
         return graph.replay
 
 
-def make_graphs(ranks: Ranks, dtype: torch.dtype, *, recomputes: bool) -> "Graphs | None":
+def make_graphs(ranks: Ranks, dtype: torch.dtype) -> "Graphs | None":
     """Return where updates are captured, None where they are not: on several ranks, with a loss
-    scale, with activation checkpointing, and on other devices than NVIDIA's.
+    scale, and on other devices than NVIDIA's.
     """
     is_cuda = ranks.device.type == "cuda" and torch.version.hip is None
-    if not is_cuda or ranks.num_ranks > 1 or dtype == torch.float16 or recomputes:
+    if not is_cuda or ranks.num_ranks > 1 or dtype == torch.float16:
         return None
     return Graphs(Recorder(ranks.device), ranks.device)
 

@@ -8,6 +8,7 @@ from torch.optim import AdamW, Optimizer
 
 BETAS = (0.9, 0.999)
 EPS = 1e-6
+WEIGHT_DECAY = 0.01
 MAX_GRADIENT_NORM = 1.0
 # From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer
 # changes it.
@@ -16,7 +17,6 @@ NO_CORRECTION_STEP = 2.0**24
 
 def make_optimizer(
     model: nn.Module,
-    weight_decay: float = 0.01,
     *,
     bias_correction: bool = False,
     capturable: bool = False,
@@ -40,7 +40,7 @@ def make_optimizer(
         else:
             not_decayed.append(parameter)
     groups = [
-        {"params": decayed, "weight_decay": weight_decay},
+        {"params": decayed, "weight_decay": WEIGHT_DECAY},
         {"params": not_decayed, "weight_decay": 0.0},
     ]
     # The rate is set before each update.

@@ -156,7 +156,7 @@ def test_mistakes_are_one_line(
         (
             PretrainConfig,
             "micro_batch_size evaluate_every checkpoint_every checkpoint_minutes archive_every "
-            " license compile activation_checkpointing deterministic device",
+            " license compile deterministic device",
         ),
         (
             FinetuneConfig,

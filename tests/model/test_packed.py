@@ -228,17 +228,6 @@ def test_segment_embeddings_are_those_of_the_table():
     torch.testing.assert_close(*gradients)
 
 
-def test_recomputed_layers_have_the_same_gradients_also_with_dropout(rows):
-    model = make_model(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
-    found = []
-    for recomputes in (False, True):
-        model.bert.recomputes_layers = recomputes
-        torch.manual_seed(5)
-        found.append(loss_and_gradients(model, make_batches(rows, 50)))
-    assert torch.equal(found[0][0], found[1][0])
-    assert all(torch.equal(one, two) for one, two in zip(found[0][1], found[1][1], strict=True))
-
-
 @pytest.mark.slow
 def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
     torch._dynamo.reset()

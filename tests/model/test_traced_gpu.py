@@ -36,7 +36,7 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
     # Rows of up to 24 and of 512 tokens: the layers of ModernBERT that attend within a window cut
     # long padded rows into blocks, which is a graph of its own.
     num_graphs = {
-        "dropout+ranks+recompute": [3] * 12,
+        "dropout+ranks": [3] * 12,
         "modernbert+padded": [5] * 11 + [6],
         "dropout": [3] * 12,
     }
@@ -47,7 +47,7 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
         assert case["graphs"] == num_graphs[name]
         assert not any(case["waits"])
     # The first update prepares what is then captured: three micro-batches of one shape, and a step.
-    assert not any(found["dropout+ranks+recompute"]["replays"])
+    assert not any(found["dropout+ranks"]["replays"])
     assert found["dropout"]["replays"] == [2, *[4] * 10, 1]
 
 

@@ -308,10 +308,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
         ({"micro_batch_size": 0}, "`micro_batch_size` is 0"),
         ({"max_length": 3}, "`max_length` is 3"),
         ({"dropout": 1.0}, "`dropout` is 1"),
-        (
-            {"max_question_length": 100_000},
-            "`max_question_length` is 100000, but must be at least 1 and at most 65,536",
-        ),
+        ({"stride": 100_000}, "`stride` is 100000: expected int <= 65536"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

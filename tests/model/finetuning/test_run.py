@@ -337,7 +337,7 @@ def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
 
 
 def test_frozen_parameters_stay_as_they_are(checkpoint):
-    work = make_work(checkpoint, sentences(16), dropout=0.5, weight_decay=0.1)
+    work = make_work(checkpoint, sentences(16), dropout=0.5)
     model = work.model
     model.encoder.requires_grad_(False)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}

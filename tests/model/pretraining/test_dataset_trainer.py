@@ -14,7 +14,7 @@ from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.setup import initial_model
-from clozeworks.model.training.optim import make_optimizer, set_learning_rate
+from clozeworks.model.training.optim import WEIGHT_DECAY, make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def trainer(
         max_steps=STEPS,
         per_device_train_batch_size=ROWS,
         learning_rate=CONFIG.peak_rate,
-        weight_decay=CONFIG.weight_decay,
+        weight_decay=WEIGHT_DECAY,
         adam_epsilon=1e-6,
         logging_steps=1,
         save_steps=3,
@@ -71,7 +71,7 @@ def trainer(
         **more,
     )
     trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
-    trained.optimizer = make_optimizer(theirs, CONFIG.weight_decay, bias_correction=True)
+    trained.optimizer = make_optimizer(theirs, bias_correction=True)
     set_learning_rate(trained.optimizer, CONFIG.peak_rate)
     return trained
 

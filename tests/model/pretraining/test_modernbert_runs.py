@@ -131,7 +131,7 @@ def test_only_the_first_update_of_a_bert_of_the_papers_width_is_larger(
     """Without bias correction Adam's first update is sqrt(10) times the rate."""
     fields: dict[str, Any] = OPTIONS | SHAPE | {"architecture": architecture, "objective": "mlm"}
     fields |= {"num_layers": 1, "hidden_size": hidden_size}
-    fields |= {"steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "learning_rate": 1e-3}
+    fields |= {"steps": 1, "warmup_steps": 0, "learning_rate": 1e-3}
     config = PretrainConfig(**fields)
     before = initial_model(make_plan(config, [instances]).shape, config.seed).state_dict()
     pretrain(config, [instances], tmp_path / "run")

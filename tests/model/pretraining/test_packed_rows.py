@@ -375,22 +375,6 @@ def test_a_run_is_prolonged_from_an_archived_model_with_its_averages(
     assert not same_weights(tmp_path / "end", tmp_path / "fresh")
 
 
-@pytest.mark.slow
-def test_a_prolonged_run_has_its_own_weight_decay(instances: str, tmp_path: Path):
-    changes: dict[str, Any] = {"steps": 2, "decay_share": 0.0, "archive_every": 1}
-    steady = PretrainConfig(**{**SHORT, **changes})
-    pretrain(steady, [instances], tmp_path / "steady")
-    archived = tmp_path / "steady" / "archive" / "step-1"
-    shape = dict.fromkeys(("num_layers", "hidden_size", "num_heads"))
-    longer = replace(steady, checkpoint=str(archived), **shape)
-    decayed = replace(longer, weight_decay=0.5)
-    pretrain(longer, [instances], tmp_path / "longer")
-    pretrain(decayed, [instances], tmp_path / "decayed")
-    assert not same_weights(tmp_path / "longer", tmp_path / "decayed")
-    state = torch.load(tmp_path / "decayed" / "archive" / "step-1" / "training_state/optimizer.pt")
-    assert [group["weight_decay"] for group in state["param_groups"]] == [0.5, 0.0]
-
-
 @pytest.mark.parametrize("column", ["sequence_starts", "masked_lm_positions"])
 def test_numbers_that_do_not_ascend_within_a_row_are_named(tmp_path: Path, column: str):
     path = Path(write_packed(tmp_path / "damaged", num_rows=3))

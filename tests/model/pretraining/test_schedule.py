@@ -78,15 +78,12 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
     ("changes", "message"),
     [
         ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
-        (
-            {"decay_share": 2.0, "schedule": "constant-with-decay"},
-            "must be at least 0 and at most 1",
-        ),
+        ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "expected float <= 1.0"),
         (
             {"mask_rate": (0.3,), "dynamic_masking": "none"},
             "`mask_rate` is .*no effect with `dynamic_masking` none",
         ),
-        ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "at most 0.4"),
+        ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "expected float <= 0.4"),
         ({"mask_rate": (0.3, 0.2, 0.1), "dynamic_masking": "token"}, "one number, or two"),
         ({"mask_rate": (0.3, 0.1), "dynamic_masking": "token", "hours": 1}, "give one number"),
     ],

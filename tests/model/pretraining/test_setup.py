@@ -93,7 +93,7 @@ def test_the_mean_length_is_read_from_the_footers(instances):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"steps": 0}, "`steps` is 0, but must be at least 1"),
+        ({"steps": 0}, "`steps` is 0: expected int >= 1"),
         ({"hours": -1.0}, "`hours` is -1"),
         ({"hours": float("inf")}, "`hours` is inf"),
         ({"steps": 5, "hours": 1.0}, "`steps` and `hours` are both given"),

@@ -38,7 +38,7 @@ from tests.fixtures.task_files import write
 
 
 def quick_windows(**changes: Any) -> FinetuneConfig:
-    return quick(**{"max_length": 48, "stride": 16, "max_question_length": 12, **changes})
+    return quick(**{"max_length": 48, "stride": 16, **changes})
 
 
 def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys):

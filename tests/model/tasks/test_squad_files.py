@@ -59,19 +59,17 @@ def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     assert Squad(version="1.1").recipe == (32, 3.0, (5e-5,))
     assert Squad(version="2.0").recipe == (48, 2.0, (5e-5,))
     path = write(tmp_path / "a.json", squad_json(qa()))
-    task, _ = read_squad([path], TaskOptions(stride=99, max_question_length=7))
+    task, _ = read_squad([path], TaskOptions(stride=99))
     assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (
         384,
         99,
-        7,
+        64,
         30,
     )
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
-    with pytest.raises(
-        UserError, match="`max_question_length` is for squad; mrpc does not take it"
-    ):
-        check_task("mrpc", TaskOptions(max_question_length=7))
-    with pytest.raises(UserError, match="`stride` is 0, but must be at least 1"):
+    with pytest.raises(UserError, match="`stride` is for classify, squad; mrpc does not take it"):
+        check_task("mrpc", TaskOptions(stride=7))
+    with pytest.raises(UserError, match="`stride` is 0: expected int >= 1"):
         FinetuneConfig(stride=0)
 
 

@@ -79,7 +79,7 @@ def batches_of(step: int, several: bool) -> list[Rows]:
 
 def make_updater(graphs: Graphs | None, *, corrects: bool = True) -> Updater:
     model = Model()
-    optimizer = make_optimizer(model, 0.1, bias_correction=corrects, capturable=graphs is not None)
+    optimizer = make_optimizer(model, bias_correction=corrects, capturable=graphs is not None)
     return Updater(model, optimizer, Ranks(0, 1, CPU), model, dropout_seed=(3,), graphs=graphs)
 
 
@@ -222,11 +222,10 @@ def test_a_second_training_uses_the_graphs_of_the_first():
 
 
 def test_only_a_gpu_of_nvidia_alone_captures():
-    for ranks, dtype, recomputes in (
-        (Ranks(0, 1, CPU), torch.bfloat16, False),
-        (Ranks(0, 1, torch.device("mps")), torch.float32, False),
-        (Ranks(0, 2, torch.device("cuda")), torch.bfloat16, False),
-        (Ranks(0, 1, torch.device("cuda")), torch.float16, False),
-        (Ranks(0, 1, torch.device("cuda")), torch.bfloat16, True),
+    for ranks, dtype in (
+        (Ranks(0, 1, CPU), torch.bfloat16),
+        (Ranks(0, 1, torch.device("mps")), torch.float32),
+        (Ranks(0, 2, torch.device("cuda")), torch.bfloat16),
+        (Ranks(0, 1, torch.device("cuda")), torch.float16),
     ):
-        assert make_graphs(ranks, dtype, recomputes=recomputes) is None
+        assert make_graphs(ranks, dtype) is None
