@@ -3,8 +3,7 @@ as a whole.
 
 The name of a data set is ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before
 it, or the path of a folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data
-files (``PATH[:config[:split]]``). ``datasets`` is imported only inside the functions; this module
-needs neither Beam nor sentencex.
+files (``PATH[:config[:split]]``). ``datasets`` is imported only inside the functions.
 """
 
 import os
@@ -87,7 +86,7 @@ def splits(name: str) -> list[str]:
 def named_split(name: str) -> str | None:
     """Return the split that a data set's name ends in; raise `UserError` if it does not exist."""
     found = _find(name)
-    return found.asked_split and _chosen_split(found, found.asked_split)
+    return found.asked_split and found.choose_split(found.asked_split)
 
 
 def open_set(name: str, split: str | None = None) -> DataSet:
@@ -111,14 +110,24 @@ class _Found(NamedTuple):
     config: str
     """Empty for a set that was saved to disk."""
     asked_split: str | None
-    rows_by_split: Mapping[Any, Any]
+    rows_by_split: Any
     files_by_split: Mapping[Any, Sequence[str]]
+
+    def choose_split(self, split: str | None) -> str:
+        """Return the split that is asked for, or train, or the only one."""
+        available = list(map(str, self.rows_by_split))
+        if split is None:
+            split = available[0] if len(available) == 1 else DEFAULT_SPLIT
+        if split not in available:
+            listed = ", ".join(available)
+            raise UserError(f"{PREFIX}{self.path} has no split {split!r}; it has {listed}.")
+        return split
 
 
 def _open(name: str, asked_split: str | None) -> DataSet:
     found = _find(name)
     path, config = found.path, found.config
-    split = _chosen_split(found, asked_split or found.asked_split)
+    split = found.choose_split(asked_split or found.asked_split)
     rows = found.rows_by_split[split]
     files = found.files_by_split.get(split, [])
     source = path
@@ -165,20 +174,6 @@ def _open(name: str, asked_split: str | None) -> DataSet:
 _open_once = lru_cache(maxsize=8)(_open)
 
 
-def _chosen_split(found: _Found, split: str | None) -> str:
-    """Return the split that was asked for, or train, or the only one."""
-    available = list(map(str, found.rows_by_split))
-    listed = ", ".join(available)
-    if split is None and DEFAULT_SPLIT in available:
-        return DEFAULT_SPLIT
-    if split is None and len(available) > 1:
-        raise UserError(f"{PREFIX}{found.path} has several splits: choose one of {listed}.")
-    split = split or available[0]
-    if split not in available:
-        raise UserError(f"{PREFIX}{found.path} has no split {split!r}; it has {listed}.")
-    return split
-
-
 def _parse(name: str) -> tuple[str, str | None, list[str]]:
     """Return the folder, or owner/name on the Hub, the revision, and the parts after colons of a
     data set's name: of a saved set its split, of others a configuration, perhaps a split too.
@@ -201,25 +196,34 @@ def _parse(name: str) -> tuple[str, str | None, list[str]]:
 
 def _find(name: str) -> _Found:
     """Open all splits of a data set, at the revision that the Hub has now."""
+    import datasets
+    import datasets.config
+    from huggingface_hub import HfApi
+
+    datasets.disable_progress_bars()
+    # Streaming rows needs no PyTorch: 180 MB in every worker. Not by USE_TORCH, which is read at
+    # the import: the caller may have imported `datasets` before. A program that has loaded PyTorch
+    # already may rely on it.
+    if "torch" not in sys.modules:
+        datasets.config.TORCH_AVAILABLE = False
     path, revision, parts = _parse(name)
-    datasets = _datasets()
     if is_saved(path):
         try:
             saved = datasets.load_from_disk(path)
-        except IndexError:
-            # `datasets` may save no file for a data set without rows, which it then cannot load.
+        # `datasets` may save no file for a data set without rows: an IndexError.
+        except (OSError, LookupError, ValueError, pa.ArrowException) as error:
             raise UserError(
-                f"{path} is, or contains, a data set without rows: remove it."
-            ) from None
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            reason = _one_line(error)
-            raise UserError(f"{path} cannot be read as a saved data set: {reason}.") from error
+                f"{path} is damaged or has no rows: it cannot be read as a saved data set "
+                f"({_one_line(error)})."
+            ) from error
         if not isinstance(saved, datasets.DatasetDict):
             saved = {str(saved.split or DEFAULT_SPLIT): saved}
         return _Found(path, None, "", parts[0] if parts else None, saved, {})
-    if not os.path.isdir(path):
-        revision = _newest_revision(path, revision)
     try:
+        if not os.path.isdir(path):
+            # The commit that it is at, so that all processes read the same.
+            info = HfApi().dataset_info(path, revision=revision, timeout=REACH_TIMEOUT_S)
+            revision = info.sha
         configs = datasets.get_dataset_config_names(path, revision=revision)
         if len(configs) == len(parts) == 1 and parts != configs:
             # With a single configuration people name only the split.
@@ -228,56 +232,16 @@ def _find(name: str) -> _Found:
         # An unknown configuration is refused with those that there are.
         builder = datasets.load_dataset_builder(path, config, revision=revision)
         rows_by_split = builder.as_streaming_dataset()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise _not_opened(path, error) from error
+    # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
+    # than once.
+    except Exception as error:
+        reason = _one_line(error)
+        advice = "check the name and the network, or give a folder that save_to_disk wrote"
+        if "script" in reason:
+            advice = "append @refs/convert/parquet to its name to read the Hub's own conversion"
+        raise UserError(f"{PREFIX}{path} cannot be opened ({reason}): {advice}.") from error
     files_by_split = builder.config.data_files or {}
     return _Found(path, revision, builder.config.name, asked_split, rows_by_split, files_by_split)
-
-
-def _datasets() -> Any:
-    """Return the library ``datasets``, kept from loading PyTorch to stream rows: 180 MB in every
-    worker.
-    """
-    import datasets
-    import datasets.config
-
-    datasets.disable_progress_bars()
-    # Not by USE_TORCH, which is read at the import: the caller may have imported it before us. A
-    # program that has loaded PyTorch already may rely on it.
-    if "torch" not in sys.modules:
-        datasets.config.TORCH_AVAILABLE = False
-    return datasets
-
-
-def _newest_revision(path: str, revision: str | None) -> str | None:
-    """Return the commit that a data set of the Hub is at, so that all processes read the same."""
-    from huggingface_hub import HfApi, errors
-
-    try:
-        return HfApi().dataset_info(path, revision=revision, timeout=REACH_TIMEOUT_S).sha
-    except errors.RepositoryNotFoundError as error:  # a gated one too
-        raise UserError(
-            f"{PREFIX}{path} is neither a folder here nor a data set of the Hugging Face Hub "
-            "that you may read: correct the name, or, if it is private or gated, ask for access "
-            "and run `hf auth login`."
-        ) from error
-    except errors.HfHubHTTPError as error:
-        raise _not_opened(f"{path}@{revision}" if revision else path, error) from error
-    except Exception as error:
-        # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
-        # than once.
-        raise UserError(
-            f"{PREFIX}{path} is not a folder here, and the Hugging Face Hub cannot be "
-            f"reached ({_one_line(error)}): check the name and the network, or save_to_disk the "
-            f"data set on another machine and give {PREFIX}FOLDER."
-        ) from error
-
-
-def _not_opened(name: str, error: Exception) -> UserError:
-    reason = _one_line(error)
-    if "script" in reason:
-        reason += "; append @refs/convert/parquet to its name to read the Hub's own conversion"
-    return UserError(f"{PREFIX}{name} cannot be opened: {reason}.")
 
 
 def _one_line(error: Exception) -> str:
