@@ -31,7 +31,7 @@ from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
 from ..sources.formats import NUM_READERS, find_inputs, plan_units
-from ..sources.records import Input
+from ..sources.records import InputRange
 from ..sources.streams import is_compressed
 from ..storage import absolute
 from ..storage.directory import digest_of
@@ -114,8 +114,8 @@ class IngestStage(Stage):
             head=manifest_head("ingest", config, fingerprints(inputs), *libraries),
             setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
             units=[
-                Unit(f"range-{number:05d}", planned.num_bytes, list(planned.ranges))
-                for number, planned in enumerate(plan_units(inputs, config))
+                Unit(f"range-{number:05d}", sum(part.num_bytes for part in ranges), ranges)
+                for number, ranges in enumerate(plan_units(inputs, config))
             ],
         )
 
@@ -208,7 +208,7 @@ def _text_share(file: Mapping[str, Any]) -> float:
     return 0.95
 
 
-def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
+def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
     """Return name, format, size and digest of each input, for the manifest; the encoding too if it
     is not UTF-8.
     """
@@ -224,7 +224,7 @@ def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
     return found
 
 
-def _digest(file: Input) -> str:
+def _digest(file: InputRange) -> str:
     """Return the digest of an input; a large one is sampled, to avoid reading it twice."""
     if file.digest:
         return file.digest

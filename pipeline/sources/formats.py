@@ -5,7 +5,6 @@ default it follows from the name, or from the first bytes if the name has no suf
 ``wiki_00``) or ``.json``, which may be anything.
 """
 
-import json
 import os.path
 import posixpath
 import re
@@ -13,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -25,7 +25,7 @@ from ..errors import RunError, UserError
 from ..storage.state import MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .books import read_book
-from .records import Input, InputRange, RawDocument
+from .records import InputRange, RawDocument
 from .streams import BOM, decompressed, is_compressed, plan_lines, stem_of
 from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read_table
 from .text_tables import (
@@ -74,17 +74,9 @@ _SUFFIXES = {
 }
 
 
-class PlannedUnit(NamedTuple):
-    """The ranges of files that one worker reads at a time."""
-
-    ranges: list[InputRange]
-    num_bytes: int
-    """The size of all ranges together."""
-
-
 def find_inputs(
     sources: Sequence[str], output: str | None, config: IngestConfig
-) -> tuple[list[Input], Counters]:
+) -> tuple[list[InputRange], Counters]:
     """Return every file and data set of the `sources`, in the order given, and what is left out.
 
     A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that
@@ -96,31 +88,51 @@ def find_inputs(
     Raise `UserError` if a source has no file, has one that another source has too, contains the
     `output`, or has a text that is not UTF-8 and whose encoding is not given.
     """
-    inputs: list[Input] = []
+    inputs: list[InputRange] = []
     left_out = Counters()
     for source in sources:
         if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
             folder = hub.folder_of(source)
             if folder and output:
-                _refuse_output_within(folder, storage.absolute(folder), output, ())
+                _refuse_overlap(folder, storage.absolute(folder), output, ())
             found = hub.open_set(source)
-            inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
+            inputs.append(
+                InputRange(
+                    path=found.address,
+                    name=found.name,
+                    format="hf",
+                    num_bytes=found.num_bytes,
+                    digest=found.digest,
+                )
+            )
         else:
             inputs.extend(_find_files(source, output, config, left_out))
-    _refuse_repeated(inputs)
+    seen: dict[str, str] = {}
+    for file in inputs:
+        real_path = file.path
+        if os.path.exists(file.path):  # on this machine, where two links may lead to one file
+            real_path = os.path.realpath(file.path)
+        # Names are part of the documents' ids: a second file of one would be taken for a copy.
+        for key in (real_path, f"the name {file.name}"):
+            if key in seen:
+                raise UserError(
+                    f"{file.path} is listed twice among the sources, or has the name of another "
+                    f"({seen[key]}): list it once, or give the folder that contains both."
+                )
+            seen[key] = file.path
     with ThreadPoolExecutor(NUM_READERS) as pool:
         inputs = list(pool.map(partial(examined, config=config), inputs))
     return inputs, left_out
 
 
-def examined(file: Input, config: IngestConfig) -> Input:
+def examined(file: InputRange, config: IngestConfig) -> InputRange:
     """Return an input with its version, and the encoding of its text; raise `UserError` if none is
     known.
     """
     if file.format == "hf":
         return file
     with storage.open_input(file.path) as stream:
-        file = file._replace(version=storage.version_of(stream))
+        file = replace(file, version=storage.version_of(stream))
         if file.format not in TEXT_FORMATS or file.num_bytes == 0:
             return file
         if is_compressed(file.name):
@@ -129,12 +141,12 @@ def examined(file: Input, config: IngestConfig) -> Input:
             sample = read_sample(stream, file.num_bytes)
     if file.format in TABLE_FORMATS:
         check_line_ends(sample, file.path)
-    return file._replace(encoding=text_encoding(sample, file.path, config.encoding))
+    return replace(file, encoding=text_encoding(sample, file.path, config.encoding))
 
 
 def _find_files(
     source: str, output: str | None, config: IngestConfig, left_out: Counters
-) -> list[Input]:
+) -> list[InputRange]:
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
     root = source  # a file's own name may contain the characters of a glob
@@ -143,7 +155,7 @@ def _find_files(
     root = storage.absolute(root).rstrip("/")
     absolute = {path: storage.absolute(path) for path in (*bytes_of, *reasons)}
     if output:
-        _refuse_output_within(source, root, output, absolute.values())
+        _refuse_overlap(source, root, output, absolute.values())
     if source not in bytes_of and unfinished_stage(source):
         raise UserError(f"{source} is unfinished: rerun the command that writes it first.")
     if os.path.isdir(source):
@@ -173,7 +185,7 @@ def _find_files(
     for path in bytes_of:
         if _LONE_SURROGATE.search(names[path]):
             raise UserError(f"{os.fsencode(path)!r} is not a valid UTF-8 file name: rename it.")
-    inputs: list[Input] = []
+    inputs: list[InputRange] = []
     unknown: list[str] = []
     for path, num_bytes in bytes_of.items():
         if _MARKER.fullmatch(posixpath.basename(path)):
@@ -186,7 +198,9 @@ def _find_files(
             raise UserError(f"{path} is an archive: unpack it ({unpack}) and give the folder.")
         file_format = _format_of(path, config)
         if file_format:
-            inputs.append(Input(path, names[path], file_format, num_bytes))
+            inputs.append(
+                InputRange(path=path, name=names[path], format=file_format, num_bytes=num_bytes)
+            )
         else:
             unknown.append(path)
     if not inputs:
@@ -233,16 +247,14 @@ def _sniffed_format(path: str) -> str | None:
     if head.startswith(b"PAR1") and not is_compressed(path):
         return "parquet"
     line, line_break, _ = head.partition(b"\n")
-    try:
-        is_object = isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        # A line that is longer than the head only has to begin like an object.
-        is_cut = not line_break and len(head) > _SNIFFED_BYTES // 2
-        is_object = is_cut and re.match(rb'\{\s*"', line) is not None
-    return "jsonl" if is_object else None
+    # It may be longer than the head.
+    is_cut = not line_break and len(head) > _SNIFFED_BYTES // 2
+    if re.match(rb'\{\s*"', line) and (is_cut or line.rstrip().endswith(b"}")):
+        return "jsonl"
+    return None
 
 
-def _refuse_output_within(source: str, root: str, output: str, paths: Iterable[str]) -> None:
+def _refuse_overlap(source: str, root: str, output: str, paths: Iterable[str]) -> None:
     """Raise `UserError` if a run would read its own output: its next run would see other input than
     the first, and could not resume.
 
@@ -250,42 +262,11 @@ def _refuse_output_within(source: str, root: str, output: str, paths: Iterable[s
     """
     output_folder = storage.absolute(output).rstrip("/") + "/"
     is_within = output_folder.startswith(f"{root}/") and not storage.has_wildcard(source)
-    if is_within and output_folder == f"{root}/":
-        relation = "is"
-    elif is_within:
-        relation = "is inside"
-    elif any(path.startswith(output_folder) for path in paths):
-        relation = "holds files of"
-    else:
-        return
-    raise UserError(
-        f"`output` {output} {relation} the source {source}: "
-        "choose another, or it would be read too."
-    )
-
-
-def _refuse_repeated(inputs: Sequence[Input]) -> None:
-    """Raise `UserError` if a file is listed twice, or two files have the same name."""
-    path_by_real_path: dict[str, str] = {}
-    path_by_name: dict[str, str] = {}
-    for file in inputs:
-        real_path = file.path
-        if os.path.exists(file.path):  # on this machine, where two links may lead to one file
-            real_path = os.path.realpath(file.path)
-        if real_path in path_by_real_path:
-            raise UserError(
-                f"{file.path} is listed twice among the sources, first as "
-                f"{path_by_real_path[real_path]}: list it once."
-            )
-        path_by_real_path[real_path] = file.path
-        # Names are part of the documents' ids: the second file would be taken for a copy of the
-        # first.
-        if file.name in path_by_name:
-            raise UserError(
-                f"{path_by_name[file.name]} and {file.path} have the same name, {file.name}: "
-                "give the folder that contains both."
-            )
-        path_by_name[file.name] = file.path
+    if is_within or any(path.startswith(output_folder) for path in paths):
+        raise UserError(
+            f"`output` {output} is inside the source {source}, or contains it: choose another, or "
+            "it would be read too."
+        )
 
 
 def choose_range_bytes(total_bytes: int) -> int:
@@ -300,29 +281,26 @@ def choose_range_bytes(total_bytes: int) -> int:
     return min(max(range_bytes, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
 
 
-def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUnit]:
-    """Cut large files into ranges and group small ones.
+def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[InputRange]]:
+    """Return the ranges that one worker reads at a time: parts of large files, or small files.
 
     The result depends on the files alone, so that any number of workers gets the same units. Raise
     `UserError` if a file does not fit the `config`.
     """
     range_bytes = choose_range_bytes(sum(file.num_bytes for file in inputs))
-    units: list[PlannedUnit] = []
+    units: list[list[InputRange]] = []
     free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:
         if file.num_bytes == 0 and file.format != "hf":
-            file = file._replace(format=EMPTY_FILE)
-        file_format = FORMATS[file.format]
-        ranges = file_format.plan(file, range_bytes, config)
+            file = replace(file, format=EMPTY_FILE)
+        ranges = FORMATS[file.format].plan(file, range_bytes, config)
         # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
-            last = units[-1]
-            units[-1] = PlannedUnit([*last.ranges, *ranges], last.num_bytes + file.num_bytes)
+            units[-1].extend(ranges)
             free_bytes -= file.num_bytes
-            continue
-        for input_range in ranges:
-            units.append(PlannedUnit([input_range], file.num_bytes // len(ranges)))
-        free_bytes = range_bytes - file.num_bytes
+        else:
+            units.extend([input_range] for input_range in ranges)
+            free_bytes = range_bytes - file.num_bytes
     return units
 
 
@@ -353,10 +331,7 @@ def plan_reading(
         sources = [sources]
     inputs, left_out = find_inputs(sources, None, config)
     counters.add(left_out.to_record())
-    ranges: list[InputRange] = []
-    for unit in plan_units(inputs, config):
-        ranges.extend(unit.ranges)
-    return ranges
+    return list(chain.from_iterable(plan_units(inputs, config)))
 
 
 def read_range(
@@ -390,8 +365,8 @@ def _refuse_changed(input_range: InputRange) -> None:
         )
 
 
-def _plan_whole(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    return file.as_one_range()
+def _plan_whole(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    return [file]
 
 
 def _read_nothing(
@@ -406,7 +381,7 @@ class Format(NamedTuple):
     file or `hub.DataSet`.
     """
 
-    plan: Callable[[Input, int, IngestConfig], list[InputRange]]
+    plan: Callable[[InputRange, int, IngestConfig], list[InputRange]]
     read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
 
 

@@ -1,16 +1,16 @@
-"""Define what finding and reading sources pass on: inputs, ranges of them, raw documents."""
+"""Define what finding and reading sources pass on: ranges of inputs, raw documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import NamedTuple
+from typing import Self
 
 from ..encodings import UTF_8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputRange:
-    """A part of one file or data set that can be read on its own."""
+    """A file or data set to read, or a part of one that can be read on its own."""
 
     path: str
     """Where to open the file."""
@@ -18,6 +18,8 @@ class InputRange:
     """The file's name in ids and messages; the folder above the source is not part of it."""
     format: str
     """Key of `formats.FORMATS`: ``wikipedia``, ``text``, ..."""
+    num_bytes: int = 0
+    """Of a part about; 0 if unknown."""
     start: int = 0
     """First byte of the range; first row group, row or shard of a table."""
     stop: int | None = None
@@ -26,47 +28,21 @@ class InputRange:
     """Of a text, by Python's name."""
     version: str = ""
     """Of the file that was planned, by `storage.version_of`; empty: any may be read."""
-
-
-class Input(NamedTuple):
-    """One whole file, or data set, to read."""
-
-    path: str
-    name: str
-    format: str
-    num_bytes: int
     digest: str = ""
     """Identifies the content of a data set, which is not a file that could be hashed."""
-    encoding: str = UTF_8
-    """Of a text, by Python's name."""
-    version: str = ""
-    """By `storage.version_of`; empty for a data set."""
 
-    def cut(self, starts: Sequence[int]) -> list[InputRange]:
+    def cut(self, starts: Sequence[int]) -> list[Self]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end.
 
         A table without rows has no starts, and so no ranges.
         """
-        whole = InputRange(
-            path=self.path,
-            name=self.name,
-            format=self.format,
-            encoding=self.encoding,
-            version=self.version,
-        )
-        ranges: list[InputRange] = []
-        if not starts:
-            return ranges
-        stops = [*starts[1:], None]
-        for start, stop in zip(starts, stops, strict=True):
-            ranges.append(replace(whole, start=start, stop=stop))
+        ranges: list[Self] = []
+        for start, stop in zip(starts, [*starts[1:], None], strict=False):
+            num_bytes = self.num_bytes // len(starts)
+            ranges.append(replace(self, num_bytes=num_bytes, start=start, stop=stop))
         return ranges
 
-    def as_one_range(self) -> list[InputRange]:
-        """Return the whole as the only range."""
-        return self.cut([0])
-
-    def cut_evenly(self, range_bytes: int) -> list[InputRange]:
+    def cut_evenly(self, range_bytes: int) -> list[Self]:
         """Return equal ranges of at most `range_bytes` each."""
         num_ranges = max(1, ceil(self.num_bytes / range_bytes))
         return self.cut([self.num_bytes * index // num_ranges for index in range(num_ranges)])

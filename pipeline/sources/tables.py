@@ -18,7 +18,7 @@ from ..counters import Counters
 from ..errors import UserError
 from ..schemas import DOCUMENTS
 from . import hub
-from .records import Input, InputRange, RawDocument
+from .records import InputRange, RawDocument
 from .rows import (
     INGESTED,
     Columns,
@@ -45,7 +45,7 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
 
 
-def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return ranges of row groups, each of about `RANGE_BYTES`.
 
     Raise `UserError` if there is no text to read.
@@ -56,7 +56,7 @@ def plan_table(file: Input, range_bytes: int, config: IngestConfig) -> list[Inpu
         metadata = pq.read_metadata(stream)
         schema = metadata.schema.to_arrow_schema()
     if damage.bad and is_parquet:
-        return file._replace(format=DAMAGED_FILE).as_one_range()
+        return [replace(file, format=DAMAGED_FILE)]
     if damage.bad:
         raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
     _columns_to_read(schema, file.path, _columns_of(schema, config))
@@ -172,7 +172,7 @@ def _columns_of(schema: pa.Schema, config: IngestConfig) -> Columns:
     return INGESTED
 
 
-def plan_data_set(data_set: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return the ranges of a data set that `hub` opens: of rows if it was saved to disk, else its
     shards, one each.
 

@@ -28,7 +28,7 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from ..parsing import csv_delimiter
-from .records import Input, InputRange, RawDocument
+from .records import InputRange, RawDocument
 from .rows import Columns, Table, no_column, row_documents, values_at, with_partition
 from .streams import (
     BOM,
@@ -60,7 +60,7 @@ _Row = tuple[int, list[str]]
 """The first byte of a row's first line, and its fields; none for an empty line."""
 
 
-def plan_json_lines(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a JSON Lines file into ranges, as `plan_lines` does.
 
     Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
@@ -143,22 +143,21 @@ def _parse_object(line: bytes, location: str, counters: Counters) -> dict[str, A
     return value
 
 
-def plan_delimited(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_delimited(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does.
 
     Raise `UserError` if its first line lacks the text column.
     """
-    (whole,) = file.as_one_range()
     with storage.open_input(file.path) as stream:
         text = text_stream(stream, file.name, file.encoding, Counters())
-        header = _header(_delimited_rows(text, whole, Counters()))
+        header = _header(_delimited_rows(text, file, Counters()))
     columns = Columns.of(config)
     for name in columns.text:
         if name not in header:
             raise no_column(file.path, name, header)
     columns.check_unique(header, file.path)
     if file.format == "csv":
-        return [whole]
+        return [file]
     return plan_lines(file, range_bytes, config)
 
 

@@ -18,7 +18,7 @@ from ..text.wikitext.names import NAMES
 from ..text.wikitext.passages import wikitext_to_paragraphs
 from ..text.wikitext.templates import added_templates
 from .dump_pages import read_head, read_pages, sniff_encoding
-from .records import Input, InputRange, RawDocument
+from .records import InputRange, RawDocument
 from .streams import decode, is_compressed
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
@@ -28,7 +28,7 @@ _MAX_STRUCTURES = 1 << 19
 """Templates, links and tables of a longer text: each takes 200 bytes of memory."""
 
 
-def plan_dump(file: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_dump(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
 
     Plain and bz2 files are cut into equal parts; one compressed otherwise (``.xml.gz``,
@@ -36,7 +36,7 @@ def plan_dump(file: Input, range_bytes: int, config: IngestConfig) -> list[Input
     """
     added_templates(config.templates, "")
     if is_compressed(file.name) and not file.name.lower().endswith(".bz2"):
-        return file.as_one_range()
+        return [file]
     return file.cut_evenly(range_bytes)
 
 

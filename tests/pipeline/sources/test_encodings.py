@@ -161,7 +161,7 @@ def test_a_text_that_is_not_utf_8_is_one_range(tmp_path: Path) -> None:
         path = tmp_path / f"{encoding}.jsonl"
         path.write_bytes(line.encode(encoding) * 4000)
         inputs, _ = find_inputs([str(path)], None, config)
-        ranges = [part for unit in plan_units(inputs, config) for part in unit.ranges]
+        ranges = [part for unit in plan_units(inputs, config) for part in unit]
         assert len(ranges) >= num_ranges
         assert {part.encoding for part in ranges} == {encoding}
         assert (len(ranges) == 1) == (encoding == "cp1251")

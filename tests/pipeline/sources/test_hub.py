@@ -17,7 +17,7 @@ from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import hub, tables
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 
 from tests.fixtures.hub_server import served
@@ -46,8 +46,8 @@ def documents(
     ]
 
 
-def entry(found: hub.DataSet) -> Input:
-    return Input(found.address, found.name, "hf", found.num_bytes, found.digest)
+def entry(found: hub.DataSet) -> InputRange:
+    return InputRange(path=found.address, name=found.name, format="hf", num_bytes=found.num_bytes)
 
 
 def plan(found: hub.DataSet, text_column: str = "text") -> list[InputRange]:
@@ -200,14 +200,14 @@ ASK = """
 import json, sys
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.sources import hub
-from clozeworks.pipeline.sources.records import Input
+from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.counters import Counters
 
 def answer(name):
     try:
         found = hub.open_set(name)
-        entry, config = Input(found.address, found.name, "hf", found.num_bytes), IngestConfig()
+        entry, config = InputRange(path=found.address, name=found.name, format="hf"), IngestConfig()
         ranges = plan_data_set(entry, 1 << 20, config)
         rows = [row for part in ranges for row in read_data_set(found, part, config, Counters())]
         read = [f"{row.source}:{row.id}" for row in rows]

@@ -13,12 +13,17 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.text_tables import plan_json_lines, read_json_lines
 
 from tests.fixtures.reading import Source
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
+
+
+def entry_of(path: Path) -> InputRange:
+    num_bytes = path.stat().st_size
+    return InputRange(path=str(path), name=path.name, format="jsonl", num_bytes=num_bytes)
 
 
 def read(
@@ -28,7 +33,7 @@ def read(
     these tests read.
     """
     config = IngestConfig(**options)
-    ranges = Input(str(path), path.name, "jsonl", path.stat().st_size).cut_evenly(range_bytes)
+    ranges = entry_of(path).cut_evenly(range_bytes)
     return [document for part in ranges for document in _read_range(path, part, config, counters)]
 
 
@@ -192,6 +197,5 @@ def test_only_the_beginning_of_a_file_is_read_to_check_it(
             return num_bytes
 
     monkeypatch.setattr(storage, "open_input", lambda path: io.BufferedReader(Counted(path)))
-    entry = Input(str(path), path.name, "jsonl", path.stat().st_size)
-    plan_json_lines(entry, 1 << 20, IngestConfig())
+    plan_json_lines(entry_of(path), 1 << 20, IngestConfig())
     assert 0 < num_read < 200_000

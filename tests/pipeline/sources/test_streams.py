@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.records import Input
+from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.sources.streams import (
     LONGEST_LINE_BYTES,
     decompressed,
@@ -32,7 +32,7 @@ COMPRESS = {
 def lines_of(
     content: bytes, name: str, counters: Counters, range_bytes: int = 1 << 20
 ) -> list[tuple[int, bytes]]:
-    entry = Input(name, name, "jsonl", len(content))
+    entry = InputRange(path=name, name=name, format="jsonl", num_bytes=len(content))
     ranges = plan_lines(entry, range_bytes, IngestConfig())
     streams = [decompressed(io.BytesIO(content), name, counters) for _ in ranges]
     return [
@@ -89,23 +89,13 @@ def test_what_follows_a_stream_is_read_or_counted(suffix: str, damage: str):
     assert counters.bad == {"corrupt_file": 1}
 
 
-@pytest.mark.parametrize(
-    ("num_zeros", "follows", "lines", "bad"),
-    [
-        (4, True, 2, 0),
-        (16_000, True, 2, 0),
-        (8, False, 1, 0),
-        (3, True, 1, 1),
-        (6, False, 1, 1),
-    ],
-)
-def test_padding_of_xz(num_zeros: int, follows: bool, lines: int, bad: int):
+@pytest.mark.parametrize("num_zeros", [4, 16_000])
+def test_padding_of_xz(num_zeros: int):
     content = lzma.compress(b"one\n") + bytes(num_zeros)
-    if follows:
-        content += lzma.compress(b"two\n")
-    counters = Counters()
-    assert len(lines_of(content, "a.jsonl.xz", counters)) == lines
-    assert counters.bad["corrupt_file"] == bad
+    for following, num_lines in ((b"", 1), (lzma.compress(b"two\n"), 2)):
+        counters = Counters()
+        assert len(lines_of(content + following, "a.jsonl.xz", counters)) == num_lines
+        assert not counters.bad
 
 
 @pytest.mark.parametrize("suffix", ["bz2", "xz", "gz"])
