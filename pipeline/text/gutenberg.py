@@ -314,12 +314,17 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
 
 def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
     """Leave out tables of contents and the like, up to the next chapter, or to prose."""
+    full_line = min(_FULL_LINE, 0.8 * width) if width else _FULL_LINE
     within_list = False
     for block in blocks:
         if _CONTENTS.match(block.lines[0]):
             within_list = True
         elif within_list:
-            within_list = block.gap < 3 and not _is_full_prose(block, width)
+            # Prose has more and fuller lines than an entry; where lines are not wrapped, one.
+            num_lines = len(block.lines) if width else _FEWEST_PROSE_LINES
+            num_characters = sum(map(len, block.lines))
+            is_prose = num_lines >= _FEWEST_PROSE_LINES and num_characters > full_line * num_lines
+            within_list = block.gap < 3 and not is_prose
         if within_list:
             counters.leave_out("contents", block.lines)
         else:
@@ -382,13 +387,3 @@ def plain(text: str) -> str:
     if "=" in text:
         text = _BOLD.sub(r"\1", text)
     return text
-
-
-def _is_full_prose(block: Block, width: int) -> bool:
-    """Return whether a paragraph has more and fuller lines than an entry of a table of contents."""
-    num_lines = len(block.lines)
-    num_characters = sum(map(len, block.lines))
-    if not width:
-        return num_characters > _FEWEST_PROSE_LINES * _FULL_LINE
-    full_line = min(_FULL_LINE, 0.8 * width)
-    return num_lines >= _FEWEST_PROSE_LINES and num_characters > full_line * num_lines

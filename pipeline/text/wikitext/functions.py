@@ -12,10 +12,6 @@ def _if(condition: str, arguments: Arguments, language: str) -> str:
     return arguments.get("1" if condition else "2", "")
 
 
-def _if_equal(value: str, arguments: Arguments, language: str) -> str:
-    return arguments.get("2" if value == arguments.get("1") else "3", "")
-
-
 def _if_true(expression: str, arguments: Arguments, language: str) -> str | None:
     value = evaluate(expression)
     if value is None:
@@ -102,17 +98,17 @@ _OPERATIONS_BY_PRECEDENCE = [
     re.compile(rf"({_DECIMAL})({signs})({_DECIMAL})")
     for signs in (r"\*|/|div|mod", r"\+|-", "round", "<>|!=|<=|>=|=|<|>")
 ]
-CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
-    "lc": str.lower,
-    "uc": str.upper,
-    "lcfirst": lambda text: text[:1].lower() + text[1:],
-    "ucfirst": lambda text: text[:1].upper() + text[1:],
-}
 PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, str], str | None]] = {
     "#if": _if,
-    "#ifeq": _if_equal,
+    "#ifeq": lambda value, arguments, language: arguments.get(
+        "2" if value == arguments.get("1") else "3", ""
+    ),
     "#ifexpr": _if_true,
     "#expr": _expression,
     "#switch": _switch,
     "plural": _plural,
+    "lc": lambda text, arguments, language: text.lower(),
+    "uc": lambda text, arguments, language: text.upper(),
+    "lcfirst": lambda text, arguments, language: text[:1].lower() + text[1:],
+    "ucfirst": lambda text, arguments, language: text[:1].upper() + text[1:],
 }

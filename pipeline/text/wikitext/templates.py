@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ...errors import UserError
 from ...parsing import parse_toml_option
-from .functions import CASE_FUNCTIONS, PARSER_FUNCTIONS
+from .functions import PARSER_FUNCTIONS
 from .names import NAMES, TemplateGroup, countries
 from .patterns import (
     Arguments,
@@ -67,7 +67,7 @@ def template_name(head: str) -> str:
     """
     head = head.replace(REMOVED, "").strip()
     function, colon, text = head.partition(":")
-    if colon and function.lower() in _FUNCTIONS:
+    if colon and function.lower() in PARSER_FUNCTIONS:
         return f"{function.lower()}:{text.strip()}"
     name = " ".join(head.replace("_", " ").lower().split())
     name = name.removeprefix("template:").removeprefix("subst:")
@@ -98,9 +98,7 @@ def find_renderer(name: str, language: str) -> Renderer | None:
         return renderer
     function, colon, value = name.partition(":")
     if colon and function == "formatnum":
-        return partial(_literal, format_number(value.strip(), language))
-    if colon and function in CASE_FUNCTIONS:
-        return partial(_literal, CASE_FUNCTIONS[function](value))
+        return lambda arguments, language: format_number(value.strip(), language)
     if colon and function in PARSER_FUNCTIONS:
         return partial(PARSER_FUNCTIONS[function], value.strip())
     if country := countries().get(language, {}).get(name):
@@ -145,13 +143,6 @@ def _unless(
 ) -> str | None:
     """Words of a template that shows others if it has an argument of these names."""
     return None if first_value(arguments, names) else renderer(arguments, language)
-
-
-def _literal(text: str, arguments: Arguments, language: str) -> str:
-    return text
-
-
-_FUNCTIONS = frozenset((*CASE_FUNCTIONS, *PARSER_FUNCTIONS))
 
 
 def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
