@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from ...pipeline import storage
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
-from ...pipeline.instances.masking import mask_rows, mask_sequences
+from ...pipeline.instances.masking import mask_rows, mask_sequences, positions_in
 from ...pipeline.instances.rows import (
     Rows,
     are_outside,
@@ -27,7 +27,6 @@ from ...pipeline.instances.rows import (
     sequences,
 )
 from ...pipeline.manifests import InstancesManifest, InstancesShard
-from ...pipeline.ragged import offsets_of, sums
 from ...pipeline.schemas import SEQUENCE_STARTS
 from ...pipeline.storage.state import read_manifest
 from ...pipeline.vocabulary.files import vocabulary_of_instances
@@ -238,28 +237,24 @@ def mask_anew(
     """
     ids = rows.unmasked_ids()
     # Both maskers mask `ids` in place.
-    if rows.num_sequences is None or rows.sequence_starts is None:
+    if rows.num_sequences is None:
         segment_b_start = rows.segment_b_start.astype(np.int64)
-        positions, originals, offsets = mask_rows(
+        chosen, originals = mask_rows(
             ids, rows.offsets, segment_b_start, vocabulary, config, rng, mask_rates
         )
-        num_masked = np.diff(offsets)
     else:
         if mask_rates is not None:
             mask_rates = np.repeat(mask_rates, rows.num_sequences)
-        positions, originals, offsets = mask_sequences(
+        chosen, originals = mask_sequences(
             ids, sequences(rows).offsets, vocabulary, config, rng, mask_rates
         )
-        # From positions and counts of a packed sequence to those of its row.
-        num_masked_by_sequence = np.diff(offsets)
-        positions = positions + np.repeat(rows.sequence_starts, num_masked_by_sequence)
-        num_masked = sums(num_masked_by_sequence, offsets_of(rows.num_sequences))
+    positions, mask_offsets = positions_in(rows.offsets, chosen)
     return replace(
         rows,
         input_ids=ids,
         masked_positions=positions,
         masked_ids=originals,
-        num_masked=num_masked,
+        num_masked=np.diff(mask_offsets),
     )
 
 

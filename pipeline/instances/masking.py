@@ -21,22 +21,6 @@ from ..ragged import indices_of, offsets_of, owners, ranges
 from ..vocabulary.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True)
-class Positions:
-    """The chosen positions of each row, ascending.
-
-    `flat` int64 [num_chosen] indexes the flat `ids`; `counts` int64 [num_rows] are the chosen
-    positions per row.
-    """
-
-    flat: np.ndarray
-    counts: np.ndarray
-
-    def in_row(self, row_offsets: np.ndarray) -> np.ndarray:
-        """Return the positions as indices into their rows, int64 [num_chosen]."""
-        return self.flat - np.repeat(row_offsets[:-1], self.counts)
-
-
 def mask_rows(
     ids: np.ndarray,
     row_offsets: np.ndarray,
@@ -45,18 +29,36 @@ def mask_rows(
     config: BuildConfig,
     rng: np.random.Generator,
     mask_rates: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose the positions to predict and mask them in `ids`, as `config` asks.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the tokens to predict and mask them in `ids`, as `config` asks.
 
-    `mask_rates`, float [num_rows], are the rates of the rows if they differ from each other.
-    Return the chosen positions as indices into their rows, the original tokens there, and each
-    row's first index in these two: int64 [num_rows + 1].
+    Never [CLS], [SEP] or a token that was added to the model's is chosen. Whole-word masking
+    chooses at most as many tokens as it should, in whole words, or a row's shortest word if none
+    fits. `mask_rates`, float [num_rows], are the rates of the rows if they differ from each other.
+    Return the indices in `ids` of the chosen tokens, ascending, and the original tokens there.
     """
-    wanted = _num_wanted(row_offsets, config, mask_rates)
-    positions = choose_positions(ids, row_offsets, segment_b_start, wanted, vocabulary, config, rng)
-    originals = apply_masks(ids, positions, vocabulary, config, rng)
-    mask_offsets = offsets_of(positions.counts)
-    return positions.in_row(row_offsets), originals, mask_offsets
+    rates = config.mask_rate if mask_rates is None else mask_rates
+    wanted = num_to_mask(np.diff(row_offsets), rates, config.max_length)
+    is_fixed = _is_special(row_offsets, segment_b_start)
+    if vocabulary.is_added.any():
+        is_fixed |= vocabulary.is_added[ids]
+    if config.masking == "token":
+        chosen = _choose_tokens(row_offsets, is_fixed, wanted, rng)
+    else:
+        words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues, is_fixed)
+        chosen = _choose_words(words, wanted, rng)
+
+    # [MASK], a random token or the original: drawn per token, also within a word.
+    originals = ids[chosen]
+    percent = rng.integers(0, 100, len(originals), dtype=np.uint8)
+    to_mask, to_random, _ = config.mask_split
+    is_mask = percent < to_mask
+    is_random = ~is_mask & (percent < to_mask + to_random)
+    ids[chosen[is_mask]] = vocabulary.mask_id
+    random = chosen[is_random]
+    ordinary_ids = np.flatnonzero(vocabulary.is_ordinary)
+    ids[random] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(random))]
+    return chosen, originals
 
 
 def mask_sequences(
@@ -66,37 +68,41 @@ def mask_sequences(
     config: BuildConfig,
     rng: np.random.Generator,
     mask_rates: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Do as `mask_rows` for rows ``[CLS] A [SEP]`` whose lengths may differ a thousandfold.
 
     Rows of similar length are masked together, so that no array is padded to more than twice its
     content.
     """
     lengths = np.diff(offsets)
-    wanted = _num_wanted(offsets, config, mask_rates)
+    rates = np.full(len(lengths), config.mask_rate) if mask_rates is None else mask_rates
     # 3, 5, 4 and 300 tokens have 2, 3, 3 and 9 bits: three calls.
     num_bits = np.frexp(lengths)[1]
-    counts = np.zeros(len(lengths), np.int64)
-    flat_by_length: list[np.ndarray] = []
-    originals_by_length: list[np.ndarray] = []
+    all_chosen = [np.zeros(0, np.int64)]
+    all_originals = [ids[:0]]
     for bits in np.unique(num_bits).tolist():
         rows = np.flatnonzero(num_bits == bits)
         tokens = indices_of(offsets, rows)
-        chosen_ids = ids[tokens]
-        chosen_offsets = offsets_of(lengths[rows])
-        positions = choose_positions(
-            chosen_ids, chosen_offsets, lengths[rows], wanted[rows], vocabulary, config, rng
+        part = ids[tokens]
+        part_lengths = lengths[rows]
+        chosen, originals = mask_rows(
+            part, offsets_of(part_lengths), part_lengths, vocabulary, config, rng, rates[rows]
         )
-        originals_by_length.append(apply_masks(chosen_ids, positions, vocabulary, config, rng))
-        ids[tokens] = chosen_ids
-        flat_by_length.append(tokens[positions.flat])
-        counts[rows] = positions.counts
-    flat = np.concatenate([np.zeros(0, np.int64), *flat_by_length])
-    originals = np.concatenate([ids[:0], *originals_by_length])
-    # Back into the order of the rows.
-    order = np.argsort(flat)
-    positions = Positions(flat[order], counts)
-    return positions.in_row(offsets), originals[order], offsets_of(counts)
+        ids[tokens] = part
+        all_chosen.append(tokens[chosen])
+        all_originals.append(originals)
+    chosen = np.concatenate(all_chosen)
+    originals = np.concatenate(all_originals)
+    order = np.argsort(chosen)
+    return chosen[order], originals[order]
+
+
+def positions_in(row_offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `chosen` as indices into their rows, and each row's first index in these: int64
+    [num_rows + 1].
+    """
+    mask_offsets = np.searchsorted(chosen, row_offsets)
+    return chosen - np.repeat(row_offsets[:-1], np.diff(mask_offsets)), mask_offsets
 
 
 def num_to_mask(lengths: np.ndarray, mask_rate: float | np.ndarray, max_length: int) -> np.ndarray:
@@ -109,61 +115,6 @@ def num_to_mask(lengths: np.ndarray, mask_rate: float | np.ndarray, max_length: 
     wanted = np.maximum(1, np.rint(mask_rate * lengths)).astype(np.int64)
     most = np.ceil(mask_rate * max_length).astype(np.int64)
     return np.minimum(wanted, most)
-
-
-def _num_wanted(
-    row_offsets: np.ndarray, config: BuildConfig, mask_rates: np.ndarray | None
-) -> np.ndarray:
-    rates = config.mask_rate if mask_rates is None else mask_rates
-    return num_to_mask(np.diff(row_offsets), rates, config.max_length)
-
-
-def choose_positions(
-    ids: np.ndarray,
-    row_offsets: np.ndarray,
-    segment_b_start: np.ndarray,
-    wanted: np.ndarray,
-    vocabulary: Vocabulary,
-    config: BuildConfig,
-    rng: np.random.Generator,
-) -> Positions:
-    """Choose the positions to predict: `wanted` tokens of each row, never [CLS], [SEP] or a token
-    that was added to the model's.
-
-    Whole-word masking chooses at most that many tokens, in whole words, or a row's shortest word if
-    none fits.
-    """
-    is_fixed = _is_special(row_offsets, segment_b_start)
-    if vocabulary.is_added.any():
-        is_fixed |= vocabulary.is_added[ids]
-    if config.masking == "token":
-        return _choose_tokens(row_offsets, is_fixed, wanted, rng)
-    words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues, is_fixed)
-    return _choose_words(words, wanted, rng)
-
-
-def apply_masks(
-    ids: np.ndarray,
-    positions: Positions,
-    vocabulary: Vocabulary,
-    config: BuildConfig,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Overwrite the chosen positions of `ids` in place; return the original tokens there.
-
-    The choice of ``config.mask_split`` is made per token, also within a word; random tokens are
-    ordinary ones, drawn one by one.
-    """
-    originals = ids[positions.flat]
-    percent = rng.integers(0, 100, len(originals), dtype=np.uint8)
-    to_mask, to_random, _ = config.mask_split
-    is_mask = percent < to_mask
-    is_random = ~is_mask & (percent < to_mask + to_random)
-    ids[positions.flat[is_mask]] = vocabulary.mask_id
-    random = positions.flat[is_random]
-    ordinary_ids = np.flatnonzero(vocabulary.is_ordinary)
-    ids[random] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(random))]
-    return originals
 
 
 def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -208,7 +159,7 @@ def _is_special(row_offsets: np.ndarray, segment_b_start: np.ndarray) -> np.ndar
 
 def _choose_tokens(
     row_offsets: np.ndarray, is_fixed: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
-) -> Positions:
+) -> np.ndarray:
     """Choose single tokens: the first ones of a random order of each row's that are not fixed."""
     # The order numbers the maskable tokens alone:
     #
@@ -227,7 +178,7 @@ def _choose_tokens(
     chosen[~is_chosen] = num_maskable.max(initial=0)
     chosen.sort(axis=1)
     first_of_row = np.repeat(offsets[:-1], counts)
-    return Positions(maskable[chosen[is_chosen] + first_of_row], counts)
+    return maskable[chosen[is_chosen] + first_of_row]
 
 
 @dataclass(frozen=True)
@@ -275,13 +226,12 @@ def find_words(
     return Words(start, length, row, offsets)
 
 
-def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of each row in random order, and their lengths.
-
-    Both are int32 [widest row in words, num_rows]. The padding is word 0 with a length that fits
-    nowhere.
+def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Take words in random order, skipping those that no longer fit; the shortest word of a row if
+    none fits.
     """
-    # Two rows of two and three words, of these lengths:
+    # The words of each row in random order, and their lengths; the padding is word 0 with a length
+    # that fits nowhere. Two rows of two and three words, of these lengths:
     #
     #   words                  0 1   2 3 4            length   1 2   1 1 3
     #   order in the row       1 0 .                  2 0 1
@@ -289,41 +239,24 @@ def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.
     #   lengths_RW             2 1 max                3 1 1
     counts = np.diff(words.offsets)
     order_RW = _random_order(counts, rng).astype(np.int32)
-    num_columns = order_RW.shape[1]
-    is_padding_RW = np.arange(num_columns) >= counts[:, None]
-    first_word_R = words.offsets[:-1].astype(np.int32)
-    order_RW += first_word_R[:, None]
+    is_padding_RW = np.arange(order_RW.shape[1]) >= counts[:, None]
+    order_RW += words.offsets[:-1].astype(np.int32)[:, None]
     order_RW[is_padding_RW] = 0
-    lengths = words.length.astype(np.int32)
-    lengths_RW = lengths[order_RW]
+    lengths_RW = words.length.astype(np.int32)[order_RW]
     lengths_RW[is_padding_RW] = np.iinfo(np.int32).max
     # The loop takes one word of every row at a time, so rows become the inner axis, in memory too.
     order_WR = np.ascontiguousarray(order_RW.T)
     lengths_WR = np.ascontiguousarray(lengths_RW.T)
-    return order_WR, lengths_WR
-
-
-def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
-    """Take words in random order, skipping those that no longer fit; the shortest word of a row if
-    none fits.
-    """
-    order_WR, lengths_WR = _word_order(words, rng)
     remaining = wanted.copy()
     is_taken = np.zeros(len(words.start), bool)
-    # A step for each place in the order, of all rows at once.
     for word_R, length_R in zip(order_WR, lengths_WR, strict=True):
         fits = length_R <= remaining
         is_taken[word_R[fits]] = True
         remaining[fits] -= length_R[fits]
         if not remaining.any():
             break
-    has_words = np.diff(words.offsets) > 0
-    rows_without_words = np.flatnonzero((remaining == wanted) & has_words)
+    rows_without_words = np.flatnonzero((remaining == wanted) & (counts > 0))
     # `argmin` returns the first of equals, and the order is random.
     shortest = lengths_WR[:, rows_without_words].argmin(axis=0)
     is_taken[order_WR[shortest, rows_without_words]] = True
-
-    lengths = words.length[is_taken]
-    flat = ranges(words.start[is_taken], lengths)
-    counts = np.bincount(words.row[is_taken], lengths, minlength=len(wanted)).astype(np.int64)
-    return Positions(flat, counts)
+    return ranges(words.start[is_taken], words.length[is_taken])

@@ -16,8 +16,6 @@ remains empty is padding for whoever pads; it is counted, not stored.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -28,21 +26,10 @@ from ..ragged import offsets_of
 from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
-from .masking import mask_sequences
-from .pairs import SINGLE_SPECIALS, Pairs, make_pairs
-from .table import BLOCK_TOKENS, Instances, lay_out_rows, lists_of
+from .pairs import SINGLE_SPECIALS, make_pairs
+from .table import BLOCK_TOKENS, Instances, build_block
 
 SHORTEST_SEQUENCE = SINGLE_SPECIALS + 1
-
-
-@dataclass(frozen=True)
-class PackedSequences:
-    """Sequences in the order in which they lie in rows."""
-
-    sequences: Pairs
-    """Without a B."""
-    row_offsets: np.ndarray
-    """int64 [num_rows + 1]: row ``i`` holds the sequences ``row_offsets[i]:row_offsets[i + 1]``."""
 
 
 def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.ndarray:
@@ -94,19 +81,23 @@ def build_packed_instances(
     """Return the packed instances of pass `duplicate` over `corpus`."""
     sequences = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     row = pack(sequences.a_length + SINGLE_SPECIALS, config.max_length, rng_pairs)
-    # In their order in the shard within a row.
+    # Within a row they lie in their order in the shard. Row ``i`` holds the sequences
+    # ``row_offsets[i]:row_offsets[i + 1]``.
     sequences = sequences.take(np.argsort(row, kind="stable"))
-    packed = PackedSequences(sequences, offsets_of(np.bincount(row)))
-    schema = instances_schema(len(vocabulary), packed=True)
+    row_offsets = offsets_of(np.bincount(row))
+    num_rows = len(row_offsets) - 1
+    # Blocks of rows of about `BLOCK_TOKENS`.
+    tokens_before = offsets_of(sequences.a_length + SINGLE_SPECIALS)
+    row_ends = tokens_before[row_offsets[1:]]
+    boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
     batches = []
-    for first, stop in _blocks(packed):
-        rows = PackedSequences(
-            packed.sequences.take(np.arange(packed.row_offsets[first], packed.row_offsets[stop])),
-            packed.row_offsets[first : stop + 1] - packed.row_offsets[first],
-        )
-        batches.append(_build_block(corpus, rows, vocabulary, config, rng_masks, duplicate, schema))
-    table = pa.Table.from_batches(batches, schema)
-    num_rows = len(packed.row_offsets) - 1
+    for first, stop in pairwise([0, *boundaries.tolist(), num_rows]):
+        offsets = row_offsets[first : stop + 1]
+        block = sequences.take(np.arange(offsets[0], offsets[-1]))
+        offsets = offsets - offsets[0]
+        batch = build_block(corpus, block, vocabulary, config, rng_masks, duplicate, offsets)
+        batches.append(batch)
+    table = pa.Table.from_batches(batches, instances_schema(len(vocabulary), packed=True))
     text_tokens = int(sequences.a_length.sum())
     tokens_with_specials = text_tokens + SINGLE_SPECIALS * len(sequences)
     sequences_per_document = np.bincount(sequences.document_a)
@@ -120,55 +111,3 @@ def build_packed_instances(
         tokens_cut=sequences.tokens_cut,
     )
     return Instances(table, counts, warning=None)
-
-
-def _blocks(packed: PackedSequences) -> Iterator[tuple[int, int]]:
-    """Yield the first row, and the one after the last, of blocks of about `BLOCK_TOKENS`."""
-    num_rows = len(packed.row_offsets) - 1
-    if not num_rows:
-        return
-    lengths = offsets_of(packed.sequences.a_length + SINGLE_SPECIALS)
-    row_ends = lengths[packed.row_offsets[1:]]
-    boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
-    bounds = [0, *boundaries.tolist(), num_rows]
-    yield from pairwise(bounds)
-
-
-def _build_block(
-    corpus: Corpus,
-    rows: PackedSequences,
-    vocabulary: Vocabulary,
-    config: BuildConfig,
-    rng: np.random.Generator,
-    duplicate: int,
-    schema: pa.Schema,
-) -> pa.RecordBatch:
-    """Return some rows, masked, as a batch of instances."""
-    sequences = rows.sequences
-    token_type = str(schema.field("input_ids").type.value_type)
-    # Laid out and masked as if each sequence were a row; then several of them are one:
-    #
-    #     ids                [CLS] a a [SEP] [CLS] b [SEP] [CLS] c c c [SEP]
-    #     sequence_offsets   0               4             7                 12
-    #     row_offsets        0                             2                  3    in sequences
-    #     row_starts         0                             7                 12
-    ids, sequence_offsets, _ = lay_out_rows(corpus.token_ids, sequences, vocabulary)
-    ids = ids.astype(token_type, copy=False)
-    positions, originals, mask_offsets = mask_sequences(
-        ids, sequence_offsets, vocabulary, config, rng
-    )
-    row_starts = sequence_offsets[rows.row_offsets]
-    sequences_per_row = np.diff(rows.row_offsets)
-    starts_in_row = sequence_offsets[:-1] - np.repeat(row_starts[:-1], sequences_per_row)
-    positions_in_row = positions + np.repeat(starts_in_row, np.diff(mask_offsets))
-    columns = {
-        "input_ids": lists_of(row_starts, ids),
-        "sequence_starts": lists_of(rows.row_offsets, starts_in_row.astype(np.uint16)),
-        "documents": lists_of(rows.row_offsets, sequences.document_a.astype(np.int32)),
-        "masked_lm_positions": lists_of(
-            mask_offsets[rows.row_offsets], positions_in_row.astype(np.uint16)
-        ),
-        "masked_lm_ids": lists_of(mask_offsets[rows.row_offsets], originals),
-        "duplicate": np.full(len(sequences_per_row), duplicate, np.uint8),
-    }
-    return pa.RecordBatch.from_pydict(columns, schema)

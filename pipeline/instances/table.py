@@ -13,7 +13,7 @@ from ..ragged import offsets_of, ranges
 from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
-from .masking import mask_rows
+from .masking import mask_rows, mask_sequences, positions_in
 from .pairs import Pairs, make_pairs
 
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit
@@ -51,13 +51,11 @@ def build_instances(
     """
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     pairs = pairs.take(rng_pairs.permutation(len(pairs)))
-    schema = instances_schema(len(vocabulary.tokens))
     batches = []
     for rows in _blocks(pairs):
         block = pairs.take(rows)
-        batch = _build_block(corpus, block, vocabulary, config, rng_masks, duplicate, schema)
-        batches.append(batch)
-    table = pa.Table.from_batches(batches, schema)
+        batches.append(build_block(corpus, block, vocabulary, config, rng_masks, duplicate))
+    table = pa.Table.from_batches(batches, instances_schema(len(vocabulary)))
     counts = Counter(
         rows=len(pairs),
         not_next_rows=int(pairs.label.sum()),
@@ -68,13 +66,12 @@ def build_instances(
         unexchanged_pairs=pairs.unexchanged,
     )
     if config.pairing != "none":
-        origins = corpus.origins
-        source_a = origins.source[pairs.document_a]
-        source_b = origins.source[pairs.document_b]
-        language_a = origins.language[pairs.document_a]
-        language_b = origins.language[pairs.document_b]
-        counts["pairs_across_sources"] = int((source_a != source_b).sum())
-        counts["pairs_across_languages"] = int((language_a != language_b).sum())
+        for name, origin in (
+            ("sources", corpus.origins.source),
+            ("languages", corpus.origins.language),
+        ):
+            is_across = origin[pairs.document_a] != origin[pairs.document_b]
+            counts[f"pairs_across_{name}"] = int(is_across.sum())
     return Instances(table, counts, pairs.warning())
 
 
@@ -97,31 +94,50 @@ def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
             yield rows[start : start + max_rows]
 
 
-def _build_block(
+def build_block(
     corpus: Corpus,
     pairs: Pairs,
     vocabulary: Vocabulary,
     config: BuildConfig,
     rng: np.random.Generator,
     duplicate: int,
-    schema: pa.Schema,
+    row_offsets: np.ndarray | None = None,
 ) -> pa.RecordBatch:
-    """Return the rows of one block of pairs, masked, as a batch of instances."""
-    token_type = str(schema.field("input_ids").type.value_type)
-    ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
-    ids = ids.astype(token_type, copy=False)
-    positions, originals, mask_offsets = mask_rows(
-        ids, row_offsets, segment_b_start, vocabulary, config, rng
-    )
-    columns = {
-        "input_ids": lists_of(row_offsets, ids),
-        "segment_b_start": segment_b_start.astype(np.uint16),
+    """Return pairs, masked, as a batch of instances: each is a row or, with `row_offsets` (int64
+    [num_rows + 1]), a sequence of a packed row, which holds those from one offset to the next.
+    """
+    schema = instances_schema(len(vocabulary), packed=row_offsets is not None)
+    ids, offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
+    ids = ids.astype(str(schema.field("input_ids").type.value_type), copy=False)
+    if row_offsets is None:
+        chosen, originals = mask_rows(ids, offsets, segment_b_start, vocabulary, config, rng)
+        columns = {
+            "segment_b_start": segment_b_start.astype(np.uint16),
+            "next_sentence_label": pairs.label,
+            "document_a": pairs.document_a,
+            "document_b": pairs.document_b,
+        }
+    else:
+        chosen, originals = mask_sequences(ids, offsets, vocabulary, config, rng)
+        # Laid out and masked as if each sequence were a row; now several of them are one:
+        #
+        #     ids            [CLS] a a [SEP] [CLS] b [SEP] [CLS] c c c [SEP]
+        #     sequences      0               4             7                 12
+        #     row_offsets    0                             2                  3    in sequences
+        #     offsets        0                             7                 12    in tokens
+        sequence_starts = offsets[:-1]
+        offsets = offsets[row_offsets]
+        starts_in_row = sequence_starts - np.repeat(offsets[:-1], np.diff(row_offsets))
+        columns = {
+            "sequence_starts": lists_of(row_offsets, starts_in_row.astype(np.uint16)),
+            "documents": lists_of(row_offsets, pairs.document_a.astype(np.int32)),
+        }
+    positions, mask_offsets = positions_in(offsets, chosen)
+    columns |= {
+        "input_ids": lists_of(offsets, ids),
         "masked_lm_positions": lists_of(mask_offsets, positions.astype(np.uint16)),
         "masked_lm_ids": lists_of(mask_offsets, originals),
-        "next_sentence_label": pairs.label,
-        "document_a": pairs.document_a,
-        "document_b": pairs.document_b,
-        "duplicate": np.full(len(pairs), duplicate, np.uint8),
+        "duplicate": np.full(len(offsets) - 1, duplicate, np.uint8),
     }
     return pa.RecordBatch.from_pydict(columns, schema)
 

@@ -5,12 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from clozeworks.pipeline.config import BuildConfig
-from clozeworks.pipeline.instances.masking import (
-    Positions,
-    apply_masks,
-    choose_positions,
-    num_to_mask,
-)
+from clozeworks.pipeline.instances.masking import mask_rows, num_to_mask, positions_in
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -41,15 +36,34 @@ class Rows:
         self.lengths = np.diff(self.offsets)
         self.special = np.isin(self.ids, [CLS, SEP])
 
-    def choose(
-        self, masking: str, mask_rate: float = 0.15, max_length: int = 128, seed: int = 0
-    ) -> Positions:
-        config = BuildConfig(masking=cast(Any, masking), mask_rate=mask_rate, max_length=max_length)
-        rng = rng_for(seed, "masks")
-        wanted = num_to_mask(self.lengths, mask_rate, max_length)
-        return choose_positions(
-            self.ids, self.offsets, self.segment_b_start, wanted, VOCABULARY, config, rng
+    def mask(
+        self,
+        masking: str = "token",
+        split: tuple[int, int, int] = (80, 10, 10),
+        mask_rate: float = 0.15,
+        max_length: int = 128,
+        seed: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids with masks, and where tokens were chosen."""
+        config = BuildConfig(
+            masking=cast(Any, masking), mask_split=split, mask_rate=mask_rate, max_length=max_length
         )
+        ids = self.ids.copy()
+        rng = rng_for(seed, "masks")
+        chosen, originals = mask_rows(
+            ids, self.offsets, self.segment_b_start, VOCABULARY, config, rng
+        )
+        np.testing.assert_array_equal(originals, self.ids[chosen])
+        rest = np.setdiff1d(np.arange(len(ids)), chosen)
+        np.testing.assert_array_equal(ids[rest], self.ids[rest])
+        return ids, chosen
+
+    def choose(self, masking: str, **options: Any) -> np.ndarray:
+        return self.mask(masking, **options)[1]
+
+    def counts(self, chosen: np.ndarray) -> np.ndarray:
+        """Return how many tokens of each row were chosen."""
+        return np.diff(positions_in(self.offsets, chosen)[1])
 
     def words(self) -> np.ndarray:
         """Number the words of all rows token by token; special tokens end a word."""
@@ -78,27 +92,27 @@ SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=
 )
 def test_positions_keep_the_rules_on_any_rows(segments, masking, mask_rate, seed):
     rows = Rows(segments, seed)
-    positions = rows.choose(masking, mask_rate, seed=seed)
+    chosen = rows.choose(masking, mask_rate=mask_rate, seed=seed)
     wanted = [max(1, round(mask_rate * length)) for length in rows.lengths]
-    assert not rows.special[positions.flat].any()
-    assert (np.diff(positions.flat) > 0).all()
-    row = np.searchsorted(rows.offsets, positions.flat, side="right") - 1
-    np.testing.assert_array_equal(np.bincount(row, minlength=len(segments)), positions.counts)
-    assert (positions.counts >= 1).all()
+    assert not rows.special[chosen].any()
+    assert (np.diff(chosen) > 0).all()
+    counts = rows.counts(chosen)
+    row = np.searchsorted(rows.offsets, chosen, side="right") - 1
+    np.testing.assert_array_equal(np.bincount(row, minlength=len(segments)), counts)
+    assert (counts >= 1).all()
     if masking == "token":
-        np.testing.assert_array_equal(positions.counts, wanted)
+        np.testing.assert_array_equal(counts, wanted)
         return
     words = rows.words()
-    chosen = np.zeros(len(rows.ids), bool)
-    chosen[positions.flat] = True
-    for word in np.unique(words[positions.flat]):
-        assert chosen[words == word].all()
+    is_chosen = np.zeros(len(rows.ids), bool)
+    is_chosen[chosen] = True
+    for word in np.unique(words[chosen]):
+        assert is_chosen[words == word].all()
     # More than asked for only where not even the shortest word fits, and then that word alone.
-    for index in np.flatnonzero(positions.counts > wanted):
-        own = words[rows.offsets[index] : rows.offsets[index + 1]][
-            ~rows.special[rows.offsets[index] : rows.offsets[index + 1]]
-        ]
-        assert positions.counts[index] == np.unique(own, return_counts=True)[1].min()
+    for index in np.flatnonzero(counts > wanted):
+        tokens = slice(*rows.offsets[index : index + 2])
+        own = words[tokens][~rows.special[tokens]]
+        assert counts[index] == np.unique(own, return_counts=True)[1].min()
 
 
 def test_no_cap_but_the_rate():
@@ -111,8 +125,8 @@ def test_no_cap_but_the_rate():
 @pytest.mark.parametrize("masking", MASKINGS)
 def test_positions_are_uniform_over_the_row(masking):
     rows = Rows([(30, 31)] * 20_000)
-    positions = rows.choose(masking)
-    times = np.bincount(positions.in_row(rows.offsets), minlength=64)
+    positions, _ = positions_in(rows.offsets, rows.choose(masking))
+    times = np.bincount(positions, minlength=64)
     assert times[[0, 31, 63]].tolist() == [0, 0, 0]
     text = np.delete(times, [0, 31, 63])
     assert np.abs(text / text.mean() - 1).max() < (0.1 if masking == "token" else 0.15)
@@ -120,54 +134,36 @@ def test_positions_are_uniform_over_the_row(masking):
 
 def test_whole_words_use_almost_all_of_the_budget():
     rows = many_rows(2000)
-    positions = rows.choose("whole-word")
-    assert positions.counts.sum() >= 0.97 * num_to_mask(rows.lengths, 0.15, 128).sum()
-
-
-def masked(
-    rows: Rows, positions: Positions, split: tuple[int, int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    ids = rows.ids.copy()
-    originals = apply_masks(
-        ids, positions, VOCABULARY, BuildConfig(mask_split=split), rng_for(0, "apply")
-    )
-    return ids, originals
-
-
-def test_mask_split_and_restoring():
-    rows = many_rows(5000)
-    positions = rows.choose("token")
-    ids, originals = masked(rows, positions, (80, 10, 10))
-    chosen = ids[positions.flat]
-    assert np.mean(chosen == MASK) == pytest.approx(0.8, abs=0.01)
-    assert np.mean(chosen == originals) == pytest.approx(0.1, abs=0.01)
-    ids[positions.flat] = originals
-    np.testing.assert_array_equal(ids, rows.ids)
+    chosen = rows.choose("whole-word")
+    assert len(chosen) >= 0.97 * num_to_mask(rows.lengths, 0.15, 128).sum()
 
 
 @pytest.mark.parametrize(
-    ("split", "share"), [((100, 0, 0), 1.0), ((0, 100, 0), 0.0), ((0, 0, 100), 0.0)]
+    ("split", "masks", "kept"),
+    [
+        ((80, 10, 10), 0.8, 0.1),
+        ((100, 0, 0), 1, 0),
+        ((0, 100, 0), 0, 0),
+        ((0, 0, 100), 0, 1),
+    ],
 )
-def test_pure_splits(split, share):
-    rows = many_rows(500)
-    positions = rows.choose("token")
-    ids, originals = masked(rows, positions, split)
-    assert np.mean(ids[positions.flat] == MASK) == share
-    if split[2] == 100:
-        np.testing.assert_array_equal(ids, rows.ids)
-    if split[1] == 100:
-        assert np.isin(ids[positions.flat], ORDINARY).all()
-        assert np.mean(ids[positions.flat] == originals) < 0.01
+def test_mask_split(split: tuple[int, int, int], masks: float, kept: float):
+    rows = many_rows(5000)
+    ids, chosen = rows.mask(split=split)
+    is_mask = ids[chosen] == MASK
+    is_kept = ids[chosen] == rows.ids[chosen]
+    assert np.mean(is_mask) == pytest.approx(masks, abs=0.01)
+    assert np.mean(is_kept) == pytest.approx(kept, abs=0.01)
+    assert np.isin(ids[chosen][~is_mask & ~is_kept], ORDINARY).all()
 
 
 @pytest.mark.slow
 def test_random_replacements_are_uniform_over_ordinary_tokens():
     rows = many_rows(20_000)
-    positions = rows.choose("token")
-    ids, _ = masked(rows, positions, (0, 100, 0))
-    times = np.bincount(ids[positions.flat], minlength=VOCAB_SIZE)
+    ids, chosen = rows.mask(split=(0, 100, 0))
+    times = np.bincount(ids[chosen], minlength=VOCAB_SIZE)
     assert (times[:10] == 0).all()
-    expected = len(positions.flat) / len(ORDINARY)
+    expected = len(chosen) / len(ORDINARY)
     chi_square = ((times[10:] - expected) ** 2 / expected).sum()
     assert abs(chi_square - len(ORDINARY)) < 5 * np.sqrt(2 * len(ORDINARY))
 
@@ -176,12 +172,12 @@ def test_random_replacements_are_uniform_over_ordinary_tokens():
 def test_another_generator_chooses_others(masking):
     rows = many_rows(200)
     one, other = rows.choose(masking, seed=0), rows.choose(masking, seed=1)
-    assert np.isin(one.flat, other.flat).mean() < 0.4
-    np.testing.assert_array_equal(one.flat, rows.choose(masking, seed=0).flat)
+    assert np.isin(one, other).mean() < 0.4
+    np.testing.assert_array_equal(one, rows.choose(masking, seed=0))
 
 
 def test_rows_longer_than_a_low_bit_count_of_32_bit_keys():
     rows = Rows([(10_000, 5_000)] * 2)
-    positions = rows.choose("token", max_length=20_000)
-    assert positions.counts.tolist() == [2250, 2250]
-    assert positions.in_row(rows.offsets).max() > 14_000
+    chosen = rows.choose("token", max_length=20_000)
+    assert rows.counts(chosen).tolist() == [2250, 2250]
+    assert positions_in(rows.offsets, chosen)[0].max() > 14_000

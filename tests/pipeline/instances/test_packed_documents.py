@@ -16,7 +16,7 @@ from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.chunks import Corpus
-from clozeworks.pipeline.instances.masking import mask_sequences, num_to_mask
+from clozeworks.pipeline.instances.masking import mask_sequences, num_to_mask, positions_in
 from clozeworks.pipeline.instances.packed import SHORTEST_SEQUENCE, build_packed_instances, pack
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import InstancesManifest
@@ -125,13 +125,12 @@ def test_masks_are_as_many_as_each_document_asks_for(masking: str):
     ids = np.random.default_rng(0).integers(5, 100, offsets[-1]).astype(np.uint16)
     before = ids.copy()
     config = replace(CONFIG, masking=masking, mask_split=(100, 0, 0))
-    positions, originals, bounds = mask_sequences(
-        ids, offsets, VOCABULARY, config, np.random.default_rng(1)
-    )
+    flat, originals = mask_sequences(ids, offsets, VOCABULARY, config, np.random.default_rng(1))
+    positions, bounds = positions_in(offsets, flat)
     assert np.diff(bounds).tolist() == num_to_mask(lengths, 0.15, 600).tolist()
     row = np.repeat(np.arange(len(lengths)), np.diff(bounds))
     assert ((positions > 0) & (positions < lengths[row] - 1)).all()
-    flat = offsets[row] + positions
+    assert flat.tolist() == (offsets[row] + positions).tolist()
     assert (np.diff(flat) > 0).all()
     assert originals.tolist() == before[flat].tolist()
     assert (ids[flat] == VOCABULARY.mask_id).all()

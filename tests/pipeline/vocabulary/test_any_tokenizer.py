@@ -151,7 +151,7 @@ def test_masks_spare_added_tokens_and_draw_ordinary_ones(tmp_path: Path, masking
     row = np.array([vocabulary.cls_id, *ids, vocabulary.sep_id])
     config = BuildConfig(masking=masking, mask_rate=0.4, max_length=4096, mask_split=(0, 100, 0))
     bounds, before = np.array([0, len(row)]), row.copy()
-    positions, _, _ = mask_rows(
+    positions, _ = mask_rows(
         row, bounds, np.array([len(row)]), vocabulary, config, np.random.default_rng(0)
     )
     assert not vocabulary.is_added[before[positions]].any() and len(positions) > 300
