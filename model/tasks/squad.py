@@ -29,8 +29,8 @@ from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
 from .options import Size, TaskOptions
-from .squad_files import TABLES, GoldAnswer, Question, QuestionFile, Version, read_questions
-from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
+from .squad_files import TABLES, Question, QuestionFile, read_questions
+from .squad_metrics import Metric, Version, best_threshold, question_scores, squad_scores
 from .squad_windows import (
     PassageWindow,
     Prediction,
@@ -113,27 +113,26 @@ class Squad(Task[Question]):
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file; a labelled one must be of the task's version."""
-        yield from self._usable(path, read_questions(path, labelled), labelled)
+        content = read_questions(path, labelled)
+        return iter(self._usable(path, content) if labelled else content.questions)
 
-    def _usable(self, path: Path, content: QuestionFile, labelled: bool) -> Iterator[Question]:
+    def _usable(self, path: Path, content: QuestionFile) -> list[Question]:
+        """Return the labelled questions of a file, of 1.1 those with an answer."""
         version, questions, _ = content
-        if labelled and version not in (self.version, None):
-            raise UserError(
-                f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}."
-            )
-        unanswered: list[Question] = []
-        for question in questions:
-            if labelled and self.version == "1.1" and not question.answers:
-                unanswered.append(question)
-            else:
-                yield question
-        if len(unanswered) == len(questions) and unanswered:
-            raise UserError(f"{unanswered[0].where} has no answers, nor has any other.")
-        if unanswered:
-            notice_once(
-                f"{path}: left out {len(unanswered):,} of {len(questions):,} questions (without "
-                f"answers, which only SQuAD 2.0 has); the first: {unanswered[0].where}."
-            )
+        if version not in (self.version, None):
+            raise UserError(f"{path} is SQuAD {version}, but SQuAD {self.version} is trained.")
+        if self.version == "2.0":
+            return questions
+        answered = [question for question in questions if question.answers]
+        num_unanswered = len(questions) - len(answered)
+        if num_unanswered:
+            first = next(question.where for question in questions if not question.answers)
+            finding = f"{num_unanswered:,} of {len(questions):,} questions have no answers, which "
+            finding += f"only SQuAD 2.0 allows; the first: {first}."
+            if not answered:
+                raise UserError(finding)
+            notice_once(f"{path}: left out, as {finding}")
+        return answered
 
     def parse_line(self, line: str, where: str) -> Question:
         """Return the question on a line of plain text: question, tab, passage."""
@@ -181,7 +180,8 @@ class Squad(Task[Question]):
         if unlocated:
             print_notice(
                 f"{len(unlocated):,} of {len(examples):,} questions have no answer where "
-                f"answer_start says ({_first_answer(unlocated)}); they are not used for training."
+                f"answer_start says (the first: {unlocated[0].where}); they are not used for "
+                "training."
             )
         return features
 
@@ -253,7 +253,7 @@ class Squad(Task[Question]):
         predictions = self._predictions(outputs, features, examples)
         texts = [prediction.text for prediction in predictions]
         odds = [prediction.null_odds for prediction in predictions]
-        _, f1 = question_scores(texts, golds, self.metric)
+        _, f1 = question_scores(texts, golds, self.version, self.metric)
         score, threshold = best_threshold(texts, f1, odds, golds)
         score_of_silence = 100 * golds.count([]) / len(golds)
         if score == score_of_silence:
@@ -268,22 +268,23 @@ class Squad(Task[Question]):
         """Return the official metrics in percent; of 2.0 at the task's tau, 0 and the best."""
         golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
-        texts = [prediction.text for prediction in predictions]
+        answers = [self._answer(prediction, self.tau) for prediction in predictions]
+        scores = squad_scores(answers, golds, self.version, self.metric)
         if self.version == "1.1":
-            return squad1_scores(texts, golds, self.metric)
+            return scores
+        texts = [prediction.text for prediction in predictions]
         odds = [prediction.null_odds for prediction in predictions]
-        exact, f1 = question_scores(texts, golds, self.metric)
+        exact, f1 = question_scores(texts, golds, self.version, self.metric)
         best_f1, best_f1_threshold = best_threshold(texts, f1, odds, golds)
         best_exact, best_exact_threshold = best_threshold(texts, exact, odds, golds)
-        answers = [self._answer(prediction, self.tau) for prediction in predictions]
         answers_at_0 = [self._answer(prediction, 0.0) for prediction in predictions]
-        scores_at_0 = squad2_scores(answers_at_0, golds, self.metric)
+        scores_at_0 = squad_scores(answers_at_0, golds, self.version, self.metric)
         return {
             "best_f1": best_f1,
             "best_f1_thresh": best_f1_threshold,
             "best_exact": best_exact,
             "best_exact_thresh": best_exact_threshold,
-            **squad2_scores(answers, golds, self.metric),
+            **scores,
             "exact_at_tau_0": scores_at_0["exact"],
             "f1_at_tau_0": scores_at_0["f1"],
         }
@@ -291,11 +292,13 @@ class Squad(Task[Question]):
     def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> Scores:
         """Return the metrics of `train`'s most frequent answer; for 2.0 of answering nothing."""
         golds = list(map(self.truth, examples))
+        constant = ""
         if self.version == "1.1":
             first_answers = [question.answers[0].text for question in train if question.answers]
-            most_frequent, _ = Counter(first_answers).most_common(1)[0]
-            return squad1_scores([most_frequent] * len(golds), golds, self.metric)
-        scores = squad2_scores([""] * len(golds), golds, self.metric)
+            constant, _ = Counter(first_answers).most_common(1)[0]
+        scores = squad_scores([constant] * len(golds), golds, self.version, self.metric)
+        if self.version == "1.1":
+            return scores
         exact, f1 = scores["exact"], scores["f1"]
         return {"best_f1": f1, "best_exact": exact, "exact": exact, "f1": f1}
 
@@ -363,40 +366,17 @@ class Squad(Task[Question]):
 
 
 def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list[Question]]:
-    """Return the task of the training `files`, and their questions; raises `UserError` for mixed
-    versions, and if every answer is misplaced.
+    """Return the task of the training `files`, and their questions.
+
+    A file without a version has no question marked as impossible, so it can be read as either.
     """
     contents = [read_questions(file, labelled=True) for file in files]
-    # The last file of each version, to name in the message. A file without a version has no
-    # question marked as impossible, so it can be read as 1.1.
-    versions: dict[Version, Path] = {}
-    for file, content in zip(files, contents, strict=True):
-        versions[content.version or "1.1"] = file
-    if len(versions) > 1:
-        raise UserError(
-            f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them."
-        )
-    questions = [question for content in contents for question in content.questions]
-    answered = [question for question in questions if question.answers]
-    if answered and not any(question.located_answer for question in answered):
-        raise UserError(
-            f"No answer is where answer_start says ({_first_answer(answered)}); answer_start must "
-            "be the index of its first character in the passage."
-        )
     given = options.given("max_length", "stride")
     if all(content.is_korquad for content in contents):
         given["metric"] = "korquad"
-    (version,) = versions
-    task = Squad(version=version, **given)
-    usable = [
-        question
-        for file, content in zip(files, contents, strict=True)
-        for question in task._usable(file, content, labelled=True)
-    ]
-    return task, usable
-
-
-def _first_answer(questions: Sequence[Question]) -> str:
-    question = questions[0]
-    answer, *_ = question.answers or (GoldAnswer("", 0),)
-    return f"the first: {question.where}, {answer.text!r} at character {answer.answer_start}"
+    has_silence = any(content.version == "2.0" for content in contents)
+    task = Squad(version="2.0" if has_silence else "1.1", **given)
+    questions: list[Question] = []
+    for file, content in zip(files, contents, strict=True):
+        questions += task._usable(file, content)
+    return task, questions

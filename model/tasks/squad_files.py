@@ -1,17 +1,18 @@
 """Read the official JSON of SQuAD, or a table with a question per row, as on the Hub."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, decode_json, describe_fault
+from .squad_metrics import Version
 from .tables import check_file, is_hub, read_rows
 
 MIN_ARTICLES = 10
 """With this many, whole articles are held out for development; with fewer, single passages."""
-Version = Literal["1.1", "2.0"]
 _VERSIONS: dict[str, Version] = {"1": "1.1", "2": "2.0"}
 _UTF8_BOM = b"\xef\xbb\xbf"
 TABLES = (".jsonl", ".parquet")
@@ -24,12 +25,6 @@ class GoldAnswer(Struct, frozen=True):
     answer_start: int
     """Index of its first character in the passage."""
 
-    def is_located(self, passage: str) -> bool:
-        """Return whether the passage has the text there."""
-        if not self.text or self.answer_start < 0:
-            return False
-        return passage.startswith(self.text, self.answer_start)
-
 
 # The fields of a file that are used, whose types msgspec checks. No file is refused for the type of
 # a field that is `Any`: little depends on it.
@@ -39,13 +34,22 @@ class GoldAnswer(Struct, frozen=True):
 #         {"context": "the passage", "qas": [                            _Paragraph
 #           {"id": "...", "question": "...",                             _Record
 #            "answers": [{"text": "...", "answer_start": 4}]}]}]}]}      GoldAnswer
+#
+# In a table each row has all of it, and lists of the answers' texts and starts.
+
+
+class _RowAnswers(Struct):
+    text: list[str]
+    answer_start: list[int]
 
 
 class _Record(Struct, kw_only=True):
     id: str | int
     question: str
-    answers: tuple[GoldAnswer, ...] | None = None
+    answers: tuple[GoldAnswer, ...] | _RowAnswers | None = None
     is_impossible: Any = False
+    title: Any = None
+    context: str = ""
 
 
 class _Paragraph(Struct):
@@ -61,19 +65,6 @@ class _Article(Struct):
 class _SquadFile(Struct):
     data: list[_Article]
     version: Any = ""
-
-
-class _RowAnswers(Struct):
-    text: list[str]
-    answer_start: list[int]
-
-
-class _Row(Struct, kw_only=True):
-    id: str | int
-    question: str
-    context: str
-    title: Any = None
-    answers: _RowAnswers | None = None
 
 
 class Question(NamedTuple):
@@ -93,7 +84,8 @@ class Question(NamedTuple):
     def located_answer(self) -> GoldAnswer | None:
         """The first answer that is at its ``answer_start`` in the passage."""
         for answer in self.answers or ():
-            if answer.is_located(self.passage):
+            start = answer.answer_start
+            if answer.text and start >= 0 and self.passage.startswith(answer.text, start):
                 return answer
         return None
 
@@ -111,12 +103,12 @@ class QuestionFile(NamedTuple):
 def read_questions(path: Path, labelled: bool) -> QuestionFile:
     """Return the questions of a SQuAD file, or of a table of such questions, in order.
 
-    It is SQuAD 2.0 if its version says so or a question is marked as impossible. Raises `UserError`
-    naming the file and the field that is missing or of the wrong type, or the question whose id is
-    repeated.
+    It is SQuAD 2.0 if its version says so, a question is marked as impossible, or one of a table
+    has no answers.
     """
+    name = ""
     if is_hub(path) or path.suffix.lower() in TABLES:
-        content = _read_table(path)
+        records = list(_table_records(path))
     else:
         check_file(path)
         try:
@@ -125,60 +117,59 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
             raise UserError(
                 f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
             ) from None
+        name = str(content.version).lower()
+        records: list[_Record] = []
+        for article in content.data:
+            for passage in article.paragraphs:
+                for record in passage.qas:
+                    record.title = article.title
+                    record.context = passage.context
+                    records.append(record)
     # Questions on one article are alike, so they must not be both trained on and held out.
-    groups_are_articles = len({str(article.title) for article in content.data}) >= MIN_ARTICLES
+    groups_are_articles = len({str(record.title) for record in records}) >= MIN_ARTICLES
     # "1.1" and "v2.0" in SQuAD, "KorQuAD_v1.0_train" in KorQuAD, whose version is left unknown.
-    name_and_version = str(content.version).lower()
-    version = _VERSIONS.get(name_and_version.removeprefix("v")[:1])
+    version = _VERSIONS.get(name.removeprefix("v")[:1])
     questions: dict[str, Question] = {}
-    for article in content.data:
-        for passage in article.paragraphs:
-            group = str(article.title) if groups_are_articles else passage.context
-            for record in passage.qas:
-                where = f"{path}, question {record.id}"
-                answers = None
-                if labelled:
-                    answers = record.answers
-                    if answers is None:
-                        raise UserError(f"{where} has no field answers.")
-                if record.is_impossible is True:
-                    version = "2.0"
-                    if answers:
-                        raise UserError(
-                            f"{where} is marked as impossible but has answers; fix one of the two."
-                        )
-                question = Question(
-                    where, str(record.id), record.question, passage.context, group, answers
+    for record in records:
+        where = f"{path}, question {record.id}"
+        answers = record.answers
+        if isinstance(answers, _RowAnswers):
+            if len(answers.text) != len(answers.answer_start):
+                raise UserError(f"{where} does not have a start for each answer.")
+            answers = tuple(map(GoldAnswer, answers.text, answers.answer_start))
+            if not answers:
+                version = "2.0"
+        if labelled and answers is None:
+            raise UserError(f"{where} has no field answers.")
+        if record.is_impossible is True:
+            version = "2.0"
+            if labelled and answers:
+                raise UserError(
+                    f"{where} is marked as impossible but has answers; fix one of the two."
                 )
-                if question.id in questions:
-                    raise UserError(
-                        f"{where} occurs twice; predictions are keyed by id, so ids must be unique."
-                    )
-                questions[question.id] = question
-    is_korquad = name_and_version.startswith("korquad")
-    return QuestionFile(version, list(questions.values()), is_korquad)
+        question_id = str(record.id)
+        if question_id in questions:
+            raise UserError(
+                f"{where} occurs twice; predictions are keyed by id, so ids must be unique."
+            )
+        questions[question_id] = Question(
+            where=where,
+            id=question_id,
+            text=record.question,
+            passage=record.context,
+            group=str(record.title) if groups_are_articles else record.context,
+            answers=answers if labelled else None,
+        )
+    return QuestionFile(version, list(questions.values()), name.startswith("korquad"))
 
 
-def _read_table(path: Path) -> _SquadFile:
-    """Return a table's rows as the file that they were made from; SQuAD 2.0 has questions without
-    answers.
-    """
-    articles: list[_Article] = []
-    has_silence = False
+def _table_records(path: Path) -> Iterator[_Record]:
     for row in read_rows(path):
         try:
-            values = convert_values(row.values, _Row)
+            record = convert_values(row.values, _Record)
         except ValueError as error:
             raise UserError(
                 f"{row.where} is not a question as in SQuAD ({describe_fault(error)})."
             ) from None
-        record = _Record(id=values.id, question=values.question)
-        if values.answers is not None:
-            texts = values.answers.text
-            starts = values.answers.answer_start
-            if len(texts) != len(starts):
-                raise UserError(f"{row.where}: {len(texts)} answers have {len(starts)} starts.")
-            record.answers = tuple(map(GoldAnswer, texts, starts))
-            has_silence = has_silence or not texts
-        articles.append(_Article([_Paragraph(values.context, [record])], values.title))
-    return _SquadFile(articles, version="2.0" if has_silence else "")
+        record.context = row.text("context")  # the field's default is for official files
+        yield record

@@ -11,8 +11,7 @@ words, KorQuAD shared characters, because a Korean word carries its particles wi
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -23,9 +22,8 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # What KorQuAD removes besides ASCII punctuation; unlike that, it separates words.
 _KOREAN_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
 
+Version = Literal["1.1", "2.0"]
 Metric = Literal["squad", "korquad"]
-TextScore = Callable[[str, str], float]
-"""The score of a prediction against one gold answer."""
 
 
 def normalize_answer(text: str, metric: Metric = "squad") -> str:
@@ -50,13 +48,19 @@ def exact_match(prediction: str, gold: str, metric: Metric = "squad") -> float:
     return float(normalize_answer(prediction, metric) == normalize_answer(gold, metric))
 
 
-def overlap_f1(prediction: str, gold: str, metric: Metric = "squad") -> float:
-    """Return the F1 score of shared words (for KorQuAD, characters); 0 without any shared."""
+def overlap_f1(
+    prediction: str, gold: str, version: Version = "1.1", metric: Metric = "squad"
+) -> float:
+    """Return the F1 score of shared words (for KorQuAD, characters); 0 without any shared, but of
+    2.0 it is 1 if neither has any words.
+    """
     predicted: Sequence[str] = normalize_answer(prediction, metric).split()
     wanted: Sequence[str] = normalize_answer(gold, metric).split()
     if metric == "korquad":
         predicted = "".join(predicted)
         wanted = "".join(wanted)
+    if version == "2.0" and not predicted and not wanted:
+        return 1.0
     # As multisets: a word that the gold answer has once counts once.
     shared = Counter(predicted) & Counter(wanted)
     num_shared = shared.total()
@@ -67,44 +71,39 @@ def overlap_f1(prediction: str, gold: str, metric: Metric = "squad") -> float:
     return (2 * precision * recall) / (precision + recall)
 
 
-def overlap_f1_or_none(prediction: str, gold: str, metric: Metric = "squad") -> float:
-    """Return `overlap_f1`; 1 if neither has any words (``evaluate-v2.0.py``)."""
-    if not normalize_answer(prediction, metric) or not normalize_answer(gold, metric):
-        return exact_match(prediction, gold, metric)
-    return overlap_f1(prediction, gold, metric)
-
-
-def best_over_golds(
-    score: TextScore, predictions: Sequence[str], golds: Sequence[Sequence[str]]
-) -> list[float]:
-    """Return each question's highest score over its gold answers."""
-    return [
-        max(score(prediction, gold) for gold in answers)
-        for prediction, answers in zip(predictions, golds, strict=True)
-    ]
-
-
-def squad1_scores(
-    predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
-) -> dict[str, float]:
-    """Return ``f1`` and ``exact_match`` of SQuAD 1.1 or KorQuAD.
-
-    Each question has at least one gold answer.
+def question_scores(
+    predictions: Sequence[str],
+    golds: Sequence[Sequence[str]],
+    version: Version,
+    metric: Metric = "squad",
+) -> tuple[list[float], list[float]]:
+    """Return exact match and F1 (0 to 1) of each question: the highest over its gold answers; of
+    2.0, if it has none, "" is correct.
     """
-    f1 = best_over_golds(partial(overlap_f1, metric=metric), predictions, golds)
-    exact = best_over_golds(partial(exact_match, metric=metric), predictions, golds)
-    return {"f1": _percent(f1), "exact_match": _percent(exact)}
+    exact = []
+    f1 = []
+    for prediction, answers in zip(predictions, golds, strict=True):
+        if version == "2.0":
+            # As in the official script, gold answers that are empty once normalised are ignored.
+            answers = [gold for gold in answers if normalize_answer(gold, metric)] or [""]
+        exact.append(max(exact_match(prediction, gold, metric) for gold in answers))
+        f1.append(max(overlap_f1(prediction, gold, version, metric) for gold in answers))
+    return exact, f1
 
 
-def squad2_scores(
-    predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
+def squad_scores(
+    predictions: Sequence[str],
+    golds: Sequence[Sequence[str]],
+    version: Version,
+    metric: Metric = "squad",
 ) -> dict[str, float]:
-    """Return ``exact``, ``f1`` and ``total`` of SQuAD 2.0, as ``evaluate-v2.0.py`` does.
-
-    They are given for all questions, and for those with and without an answer under the prefixes
-    ``HasAns_`` and ``NoAns_``.
+    """Return ``f1`` and ``exact_match`` of SQuAD 1.1, in which each question has a gold answer; of
+    2.0 ``exact``, ``f1`` and ``total``, for all questions, and for those with and without an answer
+    under the prefixes ``HasAns_`` and ``NoAns_``.
     """
-    exact, f1 = question_scores(predictions, golds, metric)
+    exact, f1 = question_scores(predictions, golds, version, metric)
+    if version == "1.1":
+        return {"f1": _percent(f1), "exact_match": _percent(exact)}
     groups = {
         "": list(range(len(golds))),
         "HasAns_": [index for index, answers in enumerate(golds) if answers],
@@ -117,22 +116,6 @@ def squad2_scores(
             scores[f"{prefix}f1"] = _percent([f1[index] for index in questions])
             scores[f"{prefix}total"] = len(questions)
     return scores
-
-
-def question_scores(
-    predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
-) -> tuple[list[float], list[float]]:
-    """Return exact match and F1 (0 to 1) of each question of SQuAD 2.0; without gold answers, "" is
-    correct.
-    """
-    # As in the official script, gold answers that are empty once normalised are ignored.
-    wanted: list[list[str]] = []
-    for answers in golds:
-        non_empty = [gold for gold in answers if normalize_answer(gold, metric)]
-        wanted.append(non_empty or [""])
-    exact = best_over_golds(partial(exact_match, metric=metric), predictions, wanted)
-    f1 = best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, wanted)
-    return exact, f1
 
 
 def best_threshold(

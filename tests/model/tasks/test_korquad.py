@@ -22,7 +22,7 @@ from clozeworks.model.tasks.squad_metrics import (
     normalize_answer,
     overlap_f1,
     question_scores,
-    squad1_scores,
+    squad_scores,
 )
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
@@ -75,7 +75,7 @@ def test_answers_are_normalised_as_in_korquads_script(text, expected):
 )
 def test_exact_match_and_f1_of_one_answer(prediction, gold, exact, f1, english_f1):
     assert exact_match(prediction, gold, "korquad") == exact
-    assert overlap_f1(prediction, gold, "korquad") == pytest.approx(f1)
+    assert overlap_f1(prediction, gold, metric="korquad") == pytest.approx(f1)
     assert overlap_f1(prediction, gold) == pytest.approx(english_f1)
 
 
@@ -84,9 +84,10 @@ def test_the_best_gold_answer_counts_for_each_metric_on_its_own():
         ["조지아 공과대학교를", "《조선일보》"],
         [["공과대학교", "조지아 공과대학교"], ["조선일보"]],
     )
-    scores = squad1_scores(predictions, golds, "korquad")
+    scores = squad_scores(predictions, golds, "1.1", "korquad")
     assert scores == {"f1": pytest.approx(100 * (16 / 17 + 1) / 2), "exact_match": 50.0}
-    assert question_scores(["《독일》", ""], [["독일"], []], "korquad") == ([1.0, 1.0], [1.0, 1.0])
+    found = question_scores(["《독일》", ""], [["독일"], []], "2.0", "korquad")
+    assert found == ([1.0, 1.0], [1.0, 1.0])
 
 
 def korquad(*questions: tuple[str, str, str], version: str = "KorQuAD_v1.0_dev") -> dict[str, Any]:
@@ -143,8 +144,8 @@ def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):
     golds = [[answer] for _, _, answer in QUESTIONS]
     measured = evaluate_task(output, dev, "cpu")
     assert measured["examples"] == 6
-    assert best == squad1_scores(answers, golds, "korquad")
+    assert best == squad_scores(answers, golds, "1.1", "korquad")
     assert {name: measured[name] for name in best} == best
-    assert best["f1"] > squad1_scores(answers, golds)["f1"]
+    assert best["f1"] > squad_scores(answers, golds, "1.1")["f1"]
     (f1, _) = read_results(output)
     assert (f1.variant, f1.best) == ("1.1 korquad", pytest.approx(best["f1"]))

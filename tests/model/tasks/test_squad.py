@@ -52,8 +52,8 @@ def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys
     features = task.encode([good, shifted, second_stands, blank], tokenizer)
     assert [feature.target is None for feature in features] == [False, True, False, True]
     assert capsys.readouterr().err == (
-        "2 of 4 questions have no answer where answer_start says (the first: a.json, question 2, "
-        "'film' at character 5); they are not used for training.\n"
+        "2 of 4 questions have no answer where answer_start says (the first: a.json, question "
+        "2); they are not used for training.\n"
     )
     assert task.encode([good._replace(answers=None)], tokenizer)[0].target is None
     assert Squad(version="2.0").encode([good._replace(answers=())], tokenizer)[
@@ -79,7 +79,7 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
         write(tmp_path / "data" / f"{name}.json", squad_json(qa(2, start=5)))
     with pytest.raises(
         UserError,
-        match=r"No answer is where answer_start says \(the first: .*train\.json, question 2, 'fi",
+        match="None of the 1 training examples has a usable label or answer",
     ):
         finetune("squad", tmp_path / "data", checkpoint, tmp_path / "again", config)
 

@@ -6,9 +6,8 @@ from clozeworks.model.tasks.squad_metrics import (
     exact_match,
     normalize_answer,
     overlap_f1,
-    overlap_f1_or_none,
     question_scores,
-    squad2_scores,
+    squad_scores,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,12 +49,12 @@ def test_answers_are_normalised_as_in_the_official_scripts(text, expected):
 def test_exact_match_and_f1_of_one_answer(prediction, gold, exact, f1, f1_or_none):
     assert exact_match(prediction, gold) == exact
     assert overlap_f1(prediction, gold) == pytest.approx(f1)
-    assert overlap_f1_or_none(prediction, gold) == pytest.approx(f1_or_none)
+    assert overlap_f1(prediction, gold, "2.0") == pytest.approx(f1_or_none)
 
 
 def test_scores_of_squad_2_with_and_without_answers():
     golds = [["b c", "b"], ["d e"], [], [], ["the"]]
-    scores = squad2_scores(["b", "d", "", "x", ""], golds)
+    scores = squad_scores(["b", "d", "", "x", ""], golds, "2.0")
     assert scores == {
         "exact": 60.0,
         "f1": pytest.approx(100 * (1 + 2 / 3 + 1 + 0 + 1) / 5),
@@ -69,9 +68,9 @@ def test_scores_of_squad_2_with_and_without_answers():
     }
     # An answer that is nothing once normalised is left out of the gold answers, where there is
     # another one too.
-    assert question_scores([""], [["the", "b"]]) == ([0.0], [0.0])
-    assert not any(name.startswith("NoAns") for name in squad2_scores(["b"], [["b"]]))
-    assert not any(name.startswith("HasAns") for name in squad2_scores(["b"], [[]]))
+    assert question_scores([""], [["the", "b"]], "2.0") == ([0.0], [0.0])
+    assert not any(name.startswith("NoAns") for name in squad_scores(["b"], [["b"]], "2.0"))
+    assert not any(name.startswith("HasAns") for name in squad_scores(["b"], [[]], "2.0"))
 
 
 def test_the_best_threshold_answers_up_to_the_odds_that_gain_most():
