@@ -10,6 +10,7 @@ EXTRAS = {
         "babel",
         "chardet",
         "datasets",
+        "fsspec",
         "huggingface_hub",
         "py3langid",
         "rensa",

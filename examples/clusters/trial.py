@@ -46,6 +46,7 @@ _UPLOAD = """
 import sys
 from pathlib import Path
 from clozeworks.pipeline import storage
+from clozeworks.pipeline.storage.directory import write_file
 from pyarrow import fs
 
 source, target, endpoint = sys.argv[1:]
@@ -54,7 +55,8 @@ fs.S3FileSystem(endpoint_override=endpoint, allow_bucket_creation=True).create_d
 for path in Path(source).rglob("*"):
     if path.is_file():
         name = storage.join(target, path.relative_to(source).as_posix())
-        storage.upload(str(path), name)
+        with write_file(name) as file:
+            file.write(path.read_bytes())
 """
 _DIGESTS = """
 import hashlib, json, sys

@@ -22,12 +22,7 @@ from typing import Any, cast
 from msgspec import structs
 
 from ...pipeline.errors import UserError
-from ...pipeline.storage.directory import (
-    NO_SPACE,
-    WORK,
-    OutputDirectory,
-    unwritable_in_a_line,
-)
+from ...pipeline.storage.directory import WORK, OutputDirectory
 from ...pipeline.storage.state import claimed
 from ..card import CARD, read_languages
 from ..checkpoint import TASK, Checkpoint
@@ -101,7 +96,6 @@ def finetune(
     smallest_batch = min(run.batch_size for run in runs)
     path = Path(output)
     with (
-        unwritable_in_a_line(path, NO_SPACE),
         join_ranks(config.device, smallest_batch) as ranks,
         kept_generators(ranks.device),
         deterministic(config.deterministic),

@@ -9,13 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ...pipeline.errors import UserError
-from ...pipeline.storage.directory import (
-    NO_SPACE,
-    WORK,
-    OutputDirectory,
-    kept,
-    unwritable_in_a_line,
-)
+from ...pipeline.storage.directory import WORK, OutputDirectory, kept
 from ..card import CARD
 from ..config import PretrainConfig
 from ..copies import refuse_remote
@@ -58,7 +52,7 @@ def pretrain(
     `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
     ``learning_rate``, these metrics in training, and the figures of `Clock.rates`. Raises
     `UserError` for instances that do not match each other or the model, another run's directory, a
-    loss that is not finite, a batch that does not fit into memory, and a full disk.
+    loss that is not finite, and a batch that does not fit into memory.
     """
     refuse_remote(output)
     folder = Path(output)
@@ -72,7 +66,6 @@ def pretrain(
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (
         kept(*instances),
-        unwritable_in_a_line(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
         kept_generators(ranks.device),
         deterministic(config.deterministic),

@@ -20,7 +20,7 @@ from .files import (
     remove,
     version_of,
 )
-from .remote import download, upload
+from .remote import download
 
 __all__ = [
     "absolute",
@@ -38,6 +38,5 @@ __all__ = [
     "open_input",
     "read_bytes",
     "remove",
-    "upload",
     "version_of",
 ]

@@ -16,7 +16,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import socket
 import tempfile
@@ -29,7 +28,7 @@ from typing import Any, BinaryIO, cast
 
 from .. import storage
 from ..errors import RunError, UserError
-from .remote import upload_open
+from .remote import upload
 
 WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
@@ -38,16 +37,14 @@ SPOOL_BYTES = 16 << 20
 """A remote file being written is kept in memory up to this size, then in a local temporary file."""
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-# Faults that the user can fix: no space, no permission, or something else in the directory's place.
-NOT_WRITABLE = NO_SPACE | {
-    errno.ENOENT,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.ENAMETOOLONG,
-}
+# No permission, or something else in the place.
+USERS_FAULTS = (
+    PermissionError,
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -63,19 +60,19 @@ def digest_of(value: Any) -> str:
 
 
 @contextmanager
-def unwritable_in_a_line(path: object, errors: frozenset[int] = NOT_WRITABLE) -> Iterator[None]:
-    """Turn an `OSError` with one of these numbers into an error that names `path`: a `RunError` if
+def unwritable_in_a_line(path: object) -> Iterator[None]:
+    """Turn an `OSError` that the user can fix into an error that names `path`: a `RunError` if
     there is no space, else a `UserError`.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in errors:
-            raise
-        kind = RunError if error.errno in NO_SPACE else UserError
-        raise kind(
-            f"Cannot write to {path}: {error.strerror}. Fix this and rerun; it resumes."
-        ) from None
+        message = f"Cannot write to {path}: {error.strerror}. Fix this and rerun; it resumes."
+        if error.errno in NO_SPACE:
+            raise RunError(message) from None
+        if isinstance(error, USERS_FAULTS):
+            raise UserError(message) from None
+        raise
 
 
 @contextmanager
@@ -91,7 +88,7 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
             file = cast(BinaryIO, spooled)
             yield file
             file.seek(0)
-            upload_open(file, path)
+            upload(file, path)
         return
     # A random name: two processes may write the same file, and the last one wins.
     temporary = os.path.join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
@@ -224,18 +221,14 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     # Renaming a file over /dev/stdout or a pipe would replace it instead of writing to it.
     if os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
-    work = f"{path}.work"
+    folder, name = os.path.split(path)
+    work = os.path.join(folder, f".{name}.work")
     with locked(work, path), unwritable_in_a_line(path):
         try:
-            # What killed processes have left here; other files are the user's.
-            own_name = re.compile(re.escape(os.path.basename(path)) + r"\.[0-9a-f]{32}")
-            for name in filter(own_name.fullmatch, storage.file_names(work)):
-                storage.remove(f"{work}/{name}")
             with write_atomically(path, work) as file:
                 yield file
         finally:
-            with suppress(OSError):  # a folder of the user's is not empty
-                os.rmdir(work)
+            storage.remove(work)  # with what killed processes have left
 
 
 @dataclass(frozen=True)

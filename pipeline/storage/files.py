@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .remote import (
-    folders_of_remote,
     list_remote,
     open_remote,
     remote_version,
@@ -87,7 +86,8 @@ def file_names(directory: str) -> list[str]:
 def folder_names(directory: str) -> list[str]:
     """Return the sorted names of the folders directly in `directory`; none if it does not exist."""
     if is_remote(directory):
-        return folders_of_remote(directory)
+        found = list_remote(directory)
+        return [path.rsplit("/", 1)[1] for path, num_bytes in found.items() if num_bytes is None]
     if not os.path.isdir(directory):
         return []
     with os.scandir(directory) as entries:
@@ -98,10 +98,12 @@ def file_sizes(directory: str) -> dict[str, int]:
     """Return the size in bytes of each file directly in `directory`, names sorted; none if it does
     not exist.
     """
-    if is_remote(directory):
-        sizes = list_remote(directory, recursive=False)
-        return {path.rsplit("/", 1)[1]: num_bytes for path, num_bytes in sizes.items()}
     sizes: dict[str, int] = {}
+    if is_remote(directory):
+        for path, num_bytes in list_remote(directory).items():
+            if num_bytes is not None:
+                sizes[path.rsplit("/", 1)[1]] = num_bytes
+        return sizes
     for name in file_names(directory):
         sizes[name] = os.path.getsize(os.path.join(directory, name))
     return sizes
@@ -126,9 +128,6 @@ def remove(path: str) -> None:
 HIDDEN = "hidden_files"
 FOLDER = "folders"
 
-# A glob's wildcards as regular expressions; "**/" also matches nothing, as in `glob.glob`.
-_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-
 
 def find_files(pattern: str) -> dict[str, int]:
     """Return the sizes of `list_files`."""
@@ -152,9 +151,9 @@ def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
             kind, num_bytes = stat_remote(pattern)
             if kind == "File":
                 return {pattern: num_bytes}, {}
-        matches = _glob_expression(pattern).fullmatch
+        matches = _glob_expression(pattern).match
         for path, num_bytes in list_remote(root, recursive=True).items():
-            if not matches(path):
+            if num_bytes is None or not matches(path):
                 continue
             if "/." in f"/{path.removeprefix(root)}":
                 left_out[path] = HIDDEN
@@ -210,22 +209,12 @@ def _kind(path: str) -> str:
 
 
 def _glob_expression(pattern: str) -> re.Pattern[str]:
-    r"""Translate a glob, as `glob.glob` reads it, to an expression for its matches and all below
-    them.
+    """Translate a glob to an expression for its matches and all below them."""
+    from fsspec.utils import glob_translate
 
-    For instance ``a/*.[!x]z`` becomes ``a/[^/]*\.[^x]z(/.*)?``.
-    """
-    # Into wildcards, sets of characters, and the plain text between them.
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])", pattern.rstrip("/"))
-    expression = ""
-    for piece in pieces:
-        if piece in _WILDCARDS:
-            expression += _WILDCARDS[piece]
-        elif re.match(r"\[.+\]$", piece):
-            expression += re.sub(r"^\[!", "[^", piece)
-        else:
-            expression += re.escape(piece)
-    return re.compile(f"{expression}(/.*)?", re.S)
+    # Beside other characters ** is *, as in `glob.glob`.
+    pattern = re.sub(r"(?<=[^/*])\*\*|\*\*(?=[^/*])", "*", pattern.rstrip("/"))
+    return re.compile(f"{glob_translate(pattern)}|{glob_translate(f'{pattern}/**')}")
 
 
 def has_wildcard(pattern: str) -> bool:

@@ -7,7 +7,6 @@ Credentials come from the environment, as usual for each store. ``AWS_ENDPOINT_U
 import io
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,36 +35,38 @@ S3_ATTEMPTS = 7
 """Of each request. The pauses between them add up to about 25 s, so a server may be restarted."""
 READ_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
-_NO_BUCKET = "the bucket does not exist. Create it, or check its name"
-_CREDENTIALS = (
+_ACCESS = (
     "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for s3://; "
     "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`, for gs://"
 )
-_DENIED = f"access is denied. Check your credentials: {_CREDENTIALS}"
-# What a store's messages say of a fault that may pass, and what to do about it.
-_FAULTS = {
-    "NETWORK_CONNECTION|UNAVAILABLE": (
+_NO_BUCKET = "the bucket does not exist. Create it, or check its name"
+# What the stores' messages say, whose fault that is, and what to do about it.
+_FAULTS = (
+    (
+        "credential|access token|ACCESS_|SIGNATURE|UNAUTHENTICATED|PERMISSION_DENIED"
+        "|status (code: )?40[13]",
+        UserError,
+        f"access is denied. Check your credentials: {_ACCESS}",
+    ),
+    ("NO_SUCH_BUCKET", UserError, _NO_BUCKET),
+    (
+        "NETWORK_CONNECTION|UNAVAILABLE",
+        RunError,
         "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or "
-        "STORAGE_EMULATOR_HOST if set"
+        "STORAGE_EMULATOR_HOST if set",
     ),
-    "SLOW_DOWN|status (code: )?50[0-4]|flush response stream": (
-        "the store is overloaded or down. Try again later"
+    (
+        "SLOW_DOWN|status (code: )?50[0-4]|flush response stream",
+        RunError,
+        "the store is overloaded or down. Try again later",
     ),
-    "ExpiredToken": "the credentials have expired. Renew them",
-    "AuthorizationHeaderMalformed|HTTP status 30[17]": (
-        "the bucket is in another region. Set AWS_REGION to it"
+    (
+        "AuthorizationHeaderMalformed|ExpiredToken|HTTP status (400|30[17])",
+        RunError,
+        "HTTP status 400 or 30x, as S3 answers if the credentials have expired (renew them) or the "
+        "bucket is in another region (set AWS_REGION to it)",
     ),
-    "UNKNOWN .HTTP status 400": (
-        "HTTP status 400, as S3 answers if the credentials have expired (renew them) or the bucket "
-        "is in another region (set AWS_REGION to it)"
-    ),
-}
-# How the stores' messages name a user's mistake, and what to do about it.
-_MISTAKES = {
-    "credential|access token|ACCESS_|SIGNATURE|UNAUTHENTICATED|PERMISSION_DENIED"
-    "|status (code: )?40[13]": _DENIED,
-    "NO_SUCH_BUCKET": _NO_BUCKET,
-}
+)
 
 
 @contextmanager
@@ -79,13 +80,9 @@ def _errors_in_a_line(path: str) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:  # Arrow's own errors are ValueErrors
         message = " ".join(str(error).split())
-        for pattern, advice in _MISTAKES.items():
+        for pattern, kind, advice in _FAULTS:
             if re.search(pattern, message):
-                raise UserError(f"{path}: {advice}.") from None
-        for pattern, advice in _FAULTS.items():
-            if re.search(pattern, message):
-                message = advice
-                break
+                raise kind(f"{path}: {advice}.") from None
         raise RunError(f"{path}: {message.rstrip('.')}.") from None
 
 
@@ -93,25 +90,15 @@ def _connect(path: str) -> tuple["FileSystem", str]:
     """Return the filesystem of a remote path, and the filesystem's name for the path."""
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
-    if scheme in ("http", "https", "ftp"):
+    # Credentials in an address would come into manifests and messages.
+    has_credentials = scheme in ENDPOINT_VARIABLES and ":" in bucket
+    if scheme not in SCHEMES or not bucket or has_credentials:
         raise UserError(
-            f"{path} is on the web, which is not read directly. Download it, and give the file: "
-            f"curl -L -C - -O {shlex.quote(path)}"
+            f"{path} cannot be opened: use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or "
+            "hdfs://; download what is on the web."
         )
-    if scheme not in SCHEMES or not bucket:
-        raise UserError(
-            f"{path} cannot be opened: "
-            "use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://."
-        )
-    if scheme in ENDPOINT_VARIABLES and ":" in bucket:
-        raise UserError(
-            f"An address of {scheme}:// names a bucket and no credentials, which come from the "
-            f"environment: {_CREDENTIALS}."
-        )
-    # The first that is set and not empty.
-    endpoint = None
-    for variable in ENDPOINT_VARIABLES.get(scheme, ()):
-        endpoint = endpoint or os.environ.get(variable) or None
+    endpoints = (os.environ.get(variable) for variable in ENDPOINT_VARIABLES.get(scheme, ()))
+    endpoint = next(filter(None, endpoints), None)
     with _errors_in_a_line(path):
         filesystem, root = _client(scheme, bucket, endpoint, os.getpid())
     return filesystem, f"{root}/{key}".rstrip("/")
@@ -251,32 +238,12 @@ def stat_remote(path: str) -> tuple[str, int]:
     filesystem, name = _connect(path)
     with _errors_in_a_line(path):
         info = filesystem.get_file_info(name)
-    if info.type.name == "NotFound":
-        _check_bucket(path)
     return info.type.name, info.size or 0
 
 
-def _check_bucket(path: str) -> None:
-    """Raise `UserError` if a path was not found because its bucket does not exist."""
-    scheme, _, rest = path.partition("://")
-    root = f"{scheme}://{rest.partition('/')[0]}"
-    if root in _buckets or scheme not in ENDPOINT_VARIABLES:  # others have no buckets
-        return
-    filesystem, name = _connect(root)
-    with suppress(OSError):  # not everyone who may use a bucket may ask for it
-        if filesystem.get_file_info(name).type.name == "NotFound":
-            raise UserError(f"{path}: {_NO_BUCKET}.")
-    _buckets.add(root)
-
-
-_buckets: set[str] = set()
-"""Buckets that this process has asked for, so that it asks once."""
-
-
-def list_remote(directory: str, recursive: bool) -> dict[str, int]:
-    """Return the size in bytes of each file in a remote directory by its path, sorted.
-
-    Takes one request for each thousand files.
+def list_remote(directory: str, recursive: bool = False) -> dict[str, int | None]:
+    """Return the size in bytes of each file in a remote directory by its path, sorted; None of a
+    folder. Takes one request for each thousand files.
     """
     from pyarrow.fs import FileSelector
 
@@ -284,24 +251,11 @@ def list_remote(directory: str, recursive: bool) -> dict[str, int]:
     selector = FileSelector(root, allow_not_found=True, recursive=recursive)
     with _errors_in_a_line(directory):
         infos = filesystem.get_file_info(selector)
-    if not infos:
-        _check_bucket(directory)
-    sizes = {}
+    sizes: dict[str, int | None] = {}
     for info in infos:
-        if info.is_file:
-            path = f"{directory.rstrip('/')}/{info.path.removeprefix(f'{root}/')}"
-            sizes[path] = info.size
+        path = f"{directory.rstrip('/')}/{info.path.removeprefix(f'{root}/')}"
+        sizes[path] = info.size if info.is_file else None
     return dict(sorted(sizes.items()))
-
-
-def folders_of_remote(directory: str) -> list[str]:
-    """Return the sorted names of the folders in a remote directory."""
-    from pyarrow.fs import FileSelector
-
-    filesystem, root = _connect(directory)
-    with _errors_in_a_line(directory):
-        infos = filesystem.get_file_info(FileSelector(root, allow_not_found=True))
-    return sorted(info.base_name for info in infos if not info.is_file)
 
 
 def remove_remote(path: str) -> None:
@@ -338,13 +292,7 @@ def download(path: str, local: str) -> None:
     os.utime(local, ns=(modified_ns, modified_ns))
 
 
-def upload(local: str, path: str) -> None:
-    """Copy a local file to a remote path, where it appears when it is complete."""
-    with open(local, "rb") as file:
-        upload_open(file, path)
-
-
-def upload_open(file: BinaryIO, path: str) -> None:
+def upload(file: BinaryIO, path: str) -> None:
     """Copy the rest of an open file to a remote path, where it appears when it is complete."""
     # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so
     # far. So an upload begins when the content is complete, and runs in a thread, which Ctrl-C does

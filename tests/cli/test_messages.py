@@ -137,8 +137,8 @@ def test_an_option_that_does_not_exist(capsys):
         ),
         (
             "ingest https://example.org/a/wiki.xml.bz2 --output d",
-            "https://example.org/a/wiki.xml.bz2 is on the web, which is not read directly. "
-            "Download it, and give the file: curl -L -C - -O https://example.org/a/wiki.xml.bz2",
+            "https://example.org/a/wiki.xml.bz2 cannot be opened: use a local path, s3://BUCKET/…, "
+            "gs://BUCKET/…, abfs:// or hdfs://; download what is on the web.",
         ),
         (
             "finetune reviews.csv --checkpoint c --output o",

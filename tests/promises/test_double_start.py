@@ -41,7 +41,7 @@ COMMANDS = {
         "build DOCUMENTS --vocab INSTANCES --output OUT --duplicates 1 --workers 1",
         "--seed 7",
     ),
-    "audit": ("OUT.work", "audit INSTANCES --report OUT", ""),
+    "audit": ("WORK", "audit INSTANCES --report OUT", ""),
     "pretrain": (
         "OUT",
         "pretrain INSTANCES --output OUT --model tiny --steps 1 --device cpu",
@@ -53,8 +53,8 @@ COMMANDS = {
         "--epochs 0.1 --max-length 24 --device cpu",
         "--weight-decay 0.5",
     ),
-    "features": ("OUT.work", "features MODEL TEXT --output OUT --device cpu", "--per text"),
-    "predict": ("OUT.tsv.work", "predict TASK_MODEL TEXT --output OUT.tsv --device cpu", ""),
+    "features": ("WORK", "features MODEL TEXT --output OUT --device cpu", "--per text"),
+    "predict": ("WORK.tsv", "predict TASK_MODEL TEXT --output OUT.tsv --device cpu", ""),
     "predict --official": (
         "OUT",
         "predict TASK_MODEL TEST --output OUT --official --device cpu",
@@ -127,9 +127,10 @@ def test_a_second_start_is_refused(
     monkeypatch.setattr(sys, "argv", ["clozeworks"])
     output, command, others = COMMANDS[name]
     paths = {**inputs, "OUT": str(tmp_path / "out"), "OUT.tsv": str(tmp_path / "out.tsv")}
+    paths |= {"WORK": str(tmp_path / ".out.work"), "WORK.tsv": str(tmp_path / ".out.tsv.work")}
     starts = [command, f"{command} {others}"]
     starts += [f"{command} --overwrite"] if "overwrite" in _options(name) else []
-    with held(output.replace("OUT", paths["OUT"])):
+    with held(paths[output]):
         for start in starts:
             capsys.readouterr()
             assert run(start, paths) == 2
@@ -141,9 +142,7 @@ def test_a_second_start_is_refused(
     # These instances do not pass the audit, and the model may be no better than a constant answer.
     may_fail = name in ("audit", "finetune")
     assert run(command, paths) in ((0, 1) if may_fail else (0,))
-    assert list(tmp_path.glob("out*")) == [
-        Path(output.replace("OUT", paths["OUT"]).removesuffix(".work"))
-    ]
+    assert [str(path) for path in tmp_path.glob("out*")] == [paths[output.replace("WORK", "OUT")]]
     assert not list(tmp_path.rglob("*.work")) and not list(tmp_path.rglob("tmp"))
 
 

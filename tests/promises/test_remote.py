@@ -20,10 +20,9 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.runner import check_runner
-from clozeworks.pipeline.storage.directory import write_file
 
 from tests.fixtures.instances_fixture import write_instances
-from tests.fixtures.object_stores import object_store
+from tests.fixtures.object_stores import object_store, write
 from tests.fixtures.process_fixture import CLI, stop, wait_until
 from tests.fixtures.stages_fixture import Configs, make_stages
 
@@ -70,8 +69,7 @@ def contents(folder: str, *names: str) -> dict[str, bytes]:
 
 def upload(texts: Path, folder: str) -> str:
     for path in sorted(texts.iterdir()):
-        with write_file(f"{folder}/texts/{path.name}") as file:
-            file.write(path.read_bytes())
+        write(f"{folder}/texts/{path.name}", path.read_bytes())
     return f"{folder}/texts"
 
 
@@ -159,7 +157,7 @@ def figures(table: str) -> list[str]:
 def upload_folder(folder: Path, target: str) -> str:
     for path in folder.rglob("*"):
         if path.is_file():
-            storage.upload(str(path), f"{target}/{path.relative_to(folder)}")
+            write(f"{target}/{path.relative_to(folder)}", path.read_bytes())
     return target
 
 
@@ -180,7 +178,7 @@ def test_models_are_trained_and_used_from_s3(tmp_path: Path):
         rows = "text\tlabel\n" + "".join(f"w{7 + i % 9} w8\t{'ab'[i % 2]}\n" for i in range(20))
         for name in ("train.tsv", "dev.tsv"):
             (tmp_path / name).write_text(rows)
-            storage.upload(str(tmp_path / name), f"{bucket}/task/{name}")
+            write(f"{bucket}/task/{name}", rows.encode())
         output = tmp_path / "tuned"
         tune = ["finetune", "classify", f"{bucket}/task", "--checkpoint", remote, *FINETUNE.split()]
         for _ in range(2):  # the second time it is finished

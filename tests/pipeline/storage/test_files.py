@@ -161,21 +161,13 @@ def message(path: str, kind: type[Exception] = UserError) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_a_missing_bucket_is_said_to_be_missing(scheme: str):
-    uses: list[Callable[[str], object]] = [
-        storage.exists,
-        storage.file_sizes,
-        storage.find_files,
-        lambda path: write(path, b""),
-    ]
-    with object_store(scheme) as bucket:
-        assert not storage.exists(f"{bucket}/x")
-        for use in uses:
-            with pytest.raises(
-                UserError,
-                match=rf"^{scheme}://nobody/x: the bucket does not exist\. Create it",
-            ):
-                use(f"{scheme}://nobody/x")
+def test_a_missing_bucket_is_empty_and_cannot_be_written(scheme: str):
+    path = f"{scheme}://nobody/x"
+    with object_store(scheme):
+        assert not storage.exists(path)
+        assert storage.file_sizes(path) == storage.find_files(path) == {}
+        with pytest.raises(UserError, match=f"^{path}: the bucket does not exist. Create it"):
+            write(path, b"")
 
 
 @pytest.mark.slow
@@ -279,7 +271,7 @@ def test_an_upload_that_is_interrupted_is_completed(
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
-        remote.upload_open(Interrupting(content), f"{s3}/long")
+        remote.upload(Interrupting(content), f"{s3}/long")
     signal.signal(signal.SIGINT, before)
     assert storage.read_bytes(f"{s3}/long") == content
 
@@ -371,9 +363,8 @@ def test_paths_are_joined_and_made_absolute(tmp_path: Path, monkeypatch: pytest.
     assert storage.absolute("a") == str(tmp_path / "a")
 
 
-def test_a_file_is_uploaded_and_downloaded_once(s3: str, tmp_path: Path):
-    (tmp_path / "local").write_bytes(b"first")
-    storage.upload(str(tmp_path / "local"), f"{s3}/copied")
+def test_a_file_is_downloaded_once(s3: str, tmp_path: Path):
+    write(f"{s3}/copied", b"first")
     copy = tmp_path / "cache" / "copy"
     storage.download(f"{s3}/copied", str(copy))
     assert copy.read_bytes() == b"first"
@@ -479,14 +470,15 @@ def test_a_small_read_is_tried_again_while_the_store_is_overloaded(
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    "answer",
     [
-        ("UNKNOWN (HTTP status 400) during PutObject: ExpiredToken", "the credentials have exp"),
-        ("UNKNOWN (HTTP status 400): AuthorizationHeaderMalformed", "the bucket is in another reg"),
-        ("UNKNOWN (HTTP status 400) during HeadObject: No response body", "HTTP status 400, as S3"),
+        "UNKNOWN (HTTP status 400) during PutObject: ExpiredToken",
+        "UNKNOWN (HTTP status 400): AuthorizationHeaderMalformed",
+        "UNKNOWN (HTTP status 301) during HeadObject: No response body",
     ],
 )
-def test_expired_credentials_and_a_wrong_region_are_named(answer: str, message: str):
+def test_expired_credentials_and_a_wrong_region_are_named(answer: str):
+    message = "credentials have expired .* or the bucket is in another region"
     with pytest.raises(RunError, match=message), remote._errors_in_a_line("s3://bucket/key"):
         raise OSError(f"AWS Error {answer}")
 
