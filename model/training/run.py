@@ -77,10 +77,7 @@ def claimed_run(
     """Hold `output` as the directory of the run that `identity` describes; another one without a
     checkpoint is replaced.
     """
-    advice = f"; to continue from its weights, use `checkpoint` {output} with another `output`"
-    return claimed(
-        str(output), identity, RUN, OWN_FILES, overwrite=overwrite, results=RESULTS, advice=advice
-    )
+    return claimed(str(output), identity, RUN, OWN_FILES, overwrite=overwrite, results=RESULTS)
 
 
 def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool) -> bool:

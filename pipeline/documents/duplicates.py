@@ -67,7 +67,7 @@ class Deduplicate(Phase):
         partitions = unit.payload.partitions
         keys = pa.Table.from_batches(KEYS.read(job, partitions), KEYS.schema)
         near_duplicates: list[pa.RecordBatch] = []
-        if NEAR_DUPLICATES in self.reads:
+        if NEAR_DUPLICATES.name in job.writers:
             near_duplicates.extend(NEAR_DUPLICATES.read(job, partitions))
         documents = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
         stays = documents["kept"].is_null()

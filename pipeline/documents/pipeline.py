@@ -73,21 +73,21 @@ class IngestStage(Stage):
 
     @cached_property
     def phases(self) -> Sequence[Phase]:
-        """The phases in their order, with the tables that they read and write."""
+        """The phases in their order, with the tables that they write."""
         config = self.config
         share = config.near_duplicates
-        gather = Gather(config.shards, reads=(SCATTERED, LEFT_OUT))
+        gather = Gather(config.shards)
         if share is None:
             return [
                 Scatter(config, writes=(SCATTERED, KEYS)),
-                Deduplicate(self.max_bad, reads=(KEYS,), writes=(LEFT_OUT,)),
+                Deduplicate(self.max_bad, writes=(LEFT_OUT,)),
                 gather,
             ]
         return [
             Scatter(config, writes=(SCATTERED, KEYS, BANDS, SKETCHES)),
-            FindCandidates(share, reads=(BANDS,), writes=(CANDIDATES,)),
-            FindClusters(share, reads=(CANDIDATES, SKETCHES), writes=(NEAR_DUPLICATES,)),
-            Deduplicate(self.max_bad, reads=(KEYS, NEAR_DUPLICATES), writes=(LEFT_OUT,)),
+            FindCandidates(share, writes=(CANDIDATES,)),
+            FindClusters(share, writes=(NEAR_DUPLICATES,)),
+            Deduplicate(self.max_bad, writes=(LEFT_OUT,)),
             gather,
         ]
 

@@ -24,26 +24,20 @@ Traps of the runners that this module deals with:
 - SparkRunner ends a host's Python process whenever no task is at work there, unless it may keep it.
 """
 
-import argparse
 import platform
 import re
-import threading
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
-from queue import Empty, SimpleQueue
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
-from apache_beam.options.pipeline_options import (
-    PipelineOptions,
-    StandardOptions,
-    _BeamArgumentParser,
-)
+from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
@@ -53,7 +47,7 @@ from ..counters import Counters
 from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
 from ..storage.state import MANIFEST, read_any_manifest
-from .job import Job, Phase, Stage, check_version, installed_version, job_of, open_job
+from .job import Job, Phase, Stage, job_of, open_job
 from .workers import LOOK_FOR_INTERRUPT_S
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
@@ -82,62 +76,45 @@ class RunStage(beam.PTransform):
         self.stage = stage.absolute()
         self.with_output_types(str)
 
-    def display_data(self) -> dict[str, str]:
-        """Return the paths and options of the stage, for the runner's page of the job."""
-        shown = {"output": self.stage.output, **asdict(cast(Any, self.stage))}
-        shown.update(shown.pop("config", {}))
-        return {name: str(value) for name, value in shown.items()}
-
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
-        before = input_or_inputs
-        if not isinstance(before, PCollection):
-            before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
-        done = before | "Open" >> _Once(partial(_open, self.stage, _versions()))
+        done = input_or_inputs
+        if not isinstance(done, PCollection):
+            done = done | "Start" >> beam.Create(range(DASK_PARTITIONS))
+        versions = _versions()
+        done = done | "Open" >> _once(partial(_open, stage=self.stage, versions=versions))
         for phase in self.stage.phases:
-            done = done | RunPhase(phase)
-        return done | "Finish" >> _Once(partial(_finish, self.stage))
+            done = done | phase.name.capitalize() >> _run_phase(phase, versions)
+        return done | "Finish" >> _once(partial(_finish, stage=self.stage))
 
 
-class RunPhase(beam.PTransform):
-    """Run a phase of a job after all elements of the input, each of which is the job: plan it, do
-    its units.
+@beam.ptransform_fn
+def _run_phase(jobs: Any, phase: Phase, versions: str) -> Any:
+    """Run a phase after all elements of the input, each of which is the job: plan it, do its units.
 
     The output has the job for each unit.
     """
-
-    def __init__(self, phase: Phase) -> None:
-        super().__init__(phase.name.capitalize())
-        self.phase = phase
-
-    def expand(self, input_or_inputs: Any) -> Any:
-        """Wire the transform."""
-        # Not arguments of `beam.Map`, which would hold them against its type hints.
-        return (
-            input_or_inputs
-            | "Plan" >> _Once(partial(_plan, phase=self.phase))
-            | "Units" >> beam.FlatMap(lambda numbered: numbered)
-            | "Deal out" >> beam.GroupByKey()
-            | "Work" >> beam.Map(partial(_work, phase=self.phase))
-        )
+    # Not arguments of `beam.Map`, which would hold them against its type hints.
+    return (
+        jobs
+        | "Plan" >> _once(partial(_plan, phase=phase))
+        | "Units" >> beam.FlatMap(lambda numbered: numbered)
+        | "Deal out" >> beam.GroupByKey()
+        | "Work" >> beam.Map(partial(_work, phase=phase, versions=versions))
+    )
 
 
-class _Once(beam.PTransform):
-    """Call a function once, with one of the elements of the input, after all of them; the output is
-    what it returns.
+@beam.ptransform_fn
+def _once(elements: Any, function: Callable[[Any], Any]) -> Any:
+    """Call a function once, with one of the elements, after all of them; the output is what it
+    returns.
     """
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def expand(self, input_or_inputs: Any) -> Any:
-        return (
-            input_or_inputs
-            | "One key" >> beam.Map(lambda element: (0, element))
-            | "Wait" >> beam.GroupByKey()
-            | "Call" >> beam.Map(partial(_call, function=self.function))
-        )
+    return (
+        elements
+        | "One key" >> beam.Map(lambda element: (0, element))
+        | "Wait" >> beam.GroupByKey()
+        | "Call" >> beam.Map(partial(_call, function=function))
+    )
 
 
 def _call(grouped: tuple[int, Iterable[Any]], function: Callable[[Any], Any]) -> Any:
@@ -145,17 +122,26 @@ def _call(grouped: tuple[int, Iterable[Any]], function: Callable[[Any], Any]) ->
     return function(next(iter(elements)))
 
 
+@cache
 def _versions() -> str:
     """Return what must be the same where a job is launched and where it runs: workers of another
     Beam may lose a job's options without a word.
     """
     python = ".".join(platform.python_version_tuple()[:2])
-    return f"{installed_version()}, apache-beam {version('apache-beam')} and Python {python}"
+    beams = f"apache-beam {version('apache-beam')}"
+    return f"clozeworks {version('clozeworks')}, {beams} and Python {python}"
 
 
-def _open(stage: Stage, versions_of_launcher: str, _: Any = None) -> Job:
-    # Before its own version would be written down as the opener's.
-    check_version(_versions(), versions_of_launcher)
+def _check_versions(of_launcher: str) -> None:
+    if _versions() != of_launcher:
+        raise UserError(
+            f"{socket.gethostname()} has {_versions()}, but the run was opened by {of_launcher}: "
+            "install the same on all machines."
+        )
+
+
+def _open(_: Any, stage: Stage, versions: str) -> Job:
+    _check_versions(versions)
     # Never with `overwrite`: a runner may open again when it has lost the result with a worker.
     job, _ = open_job(stage, stage.plan(), overwrite=False)
     return job
@@ -169,16 +155,19 @@ def _plan(job: Job, phase: Phase) -> list[tuple[int, Job]]:
     return [(number, job) for number in numbers or [NO_UNIT]]
 
 
-def _work(dealt: tuple[int, Iterable[Job]], phase: Phase) -> Job:
+def _work(dealt: tuple[int, Iterable[Job]], phase: Phase, versions: str) -> Job:
     # A group: the number, and the single copy of what came with it.
     number, [job] = dealt
     # In a finished job a runner does again what was done long before.
     if number != NO_UNIT and not job.is_finished():
+        # Written down, so that the run ends: an engine would try this machine again and again.
+        with job.mistakes(f"version-{socket.gethostname()}"):
+            _check_versions(versions)
         job.do(number, phase)
     return job
 
 
-def _finish(stage: Stage, job: Job) -> str:
+def _finish(job: Job, stage: Stage) -> str:
     if job.is_finished():  # before this pipeline began
         manifest = read_any_manifest(stage.output)
     else:
@@ -208,13 +197,36 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
     """Run stages, one after the other, as one pipeline on the runner of the options; return their
     manifests.
 
-    Raise what broke the run: `UserError` if it is the message of one, else `RunError`.
+    An interrupt lets no further unit begin, and waits for those that have begun: not every runner
+    can cancel them. Raise what broke the run: `UserError` if it is the message of one, else
+    `RunError`.
     """
     pipeline = beam.Pipeline(options=pipeline_options(options))
     done: Any = pipeline
     for stage in stages:
         done = done | RunStage(stage)
-    _run_to_end(pipeline, stages)
+    try:
+        submitted: Any = None
+        if isinstance(pipeline.runner, PortableRunner):
+            # In this thread: a runner that starts its own job server, as Prism does, sets a handler
+            # of SIGINT. It only submits; DirectRunner would do the work.
+            submitted = pipeline.run()
+        with ThreadPoolExecutor(1) as thread:
+            run = thread.submit(lambda: (submitted or pipeline.run()).wait_until_finish())
+            try:
+                while not wait([run], LOOK_FOR_INTERRUPT_S).done:
+                    pass
+            except KeyboardInterrupt:
+                with suppress(UserError, RunError):  # the store may be out of reach
+                    for job in _jobs_at_work(stages):
+                        job.stop()
+                raise
+            run.result()
+    except Exception as error:
+        with suppress(RunError):
+            for job in _jobs_at_work(stages):
+                job.raise_mistake()
+        raise in_a_line(error) from error
     for stage in stages:
         if not storage.exists(storage.join(stage.output, MANIFEST)):
             raise RunError(
@@ -224,50 +236,10 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
     return [read_any_manifest(stage.output) for stage in stages]
 
 
-def _run_to_end(pipeline: beam.Pipeline, stages: Sequence[Stage]) -> None:
-    """Run a pipeline of stages; raise what broke it.
-
-    An interrupt lets no further unit begin, and waits for those that have begun: not every runner
-    can cancel them.
-    """
-    submitted: Any = None
-    if isinstance(pipeline.runner, PortableRunner):
-        # In this thread: a runner that starts its own job server, as Prism does, sets a handler of
-        # SIGINT. It only submits; DirectRunner would do the work.
-        try:
-            submitted = pipeline.run()
-        except Exception as error:
-            raise in_a_line(error) from error
-
-    # In a thread, so that the wait for it can end at Ctrl-C.
-    ended: SimpleQueue[Exception | None] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            (submitted or pipeline.run()).wait_until_finish()
-        except Exception as error:
-            ended.put(error)
-        else:
-            ended.put(None)
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        error = _wait_for(ended)
-    except KeyboardInterrupt:
-        for stage in stages:
-            with suppress(UserError, RunError):  # the store may be out of reach
-                if job := job_of(stage):
-                    job.stop()
-        _wait_for(ended)
-        raise
-    if error is not None:
-        raise in_a_line(error) from error
-
-
-def _wait_for(ended: "SimpleQueue[Exception | None]") -> Exception | None:
-    while True:
-        with suppress(Empty):
-            return ended.get(timeout=LOOK_FOR_INTERRUPT_S)
+def _jobs_at_work(stages: Sequence[Stage]) -> Iterator[Job]:
+    for stage in stages:
+        if job := job_of(stage):
+            yield job
 
 
 _PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "... ")
@@ -302,65 +274,48 @@ def in_a_line(error: Exception) -> Exception:
     return RunError(f"The run failed: {message.rstrip('.')}.")
 
 
-def check_options(options: RunOptions, output: str) -> None:
-    """Check the options; raises `UserError` for one that Beam does not know, and for an `output`
-    out of reach.
-    """
-    runner = pipeline_options(options).view_as(StandardOptions).runner
-    if runner == "DataflowRunner" and not storage.is_remote(output):
-        raise UserError(
-            f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path."
-        )
-
-
 class _OptionParser(_BeamArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Report a wrong value in one line, without all of Beam's options."""
         raise UserError(f"Apache Beam's options are wrong: {message}.")
 
 
-def pipeline_options(options: RunOptions) -> PipelineOptions:
-    """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam
-    does not know.
+def _parse(flags: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the options that Beam knows, as `PipelineOptions` parses them, and the others, which
+    it would only log.
     """
-    runner, flags = take_runner(options.beam_options)
-    if runner in (None, "DirectRunner"):
-        compatible = f"--update_compatibility_version={version('apache-beam')}"
-        flags = ["--runner=DirectRunner", compatible, *flags]
-    elif runner == "DaskRunner":
-        import_module(DASK_MODULE)
-        flags = [
-            f"--runner={DASK_MODULE}.{runner}",
-            f"--dask_npartitions={DASK_PARTITIONS}",
-            *flags,
-        ]
-    elif runner == "SparkRunner":
-        cache = f"--environment_cache_millis={SPARK_IDLE_MS}"
-        flags = [f"--runner={runner}", cache, *flags]
-    else:
-        flags = [f"--runner={runner}", *flags]
-    # As `PipelineOptions` parses them, except that it only logs options it does not know.
     parser = _OptionParser()
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):
             group._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(flags)
+    return parser.parse_known_args(list(flags))
+
+
+def pipeline_options(options: RunOptions, output: str = "gs://…") -> PipelineOptions:
+    """Return Beam's options, by default for DirectRunner.
+
+    Raises `UserError` for an option that Beam does not know, and for an `output` out of reach.
+    """
+    flags = options.beam_options
+    parsed, _ = _parse(flags)
+    if parsed.runner in (None, "DirectRunner"):
+        compatible = f"--update_compatibility_version={version('apache-beam')}"
+        flags = ("--runner=DirectRunner", compatible, *flags)
+    elif parsed.runner == "DaskRunner":
+        import_module(DASK_MODULE)
+        partitions = f"--dask_npartitions={DASK_PARTITIONS}"
+        flags = (partitions, *flags, f"--runner={DASK_MODULE}.DaskRunner")
+    elif parsed.runner == "SparkRunner":
+        flags = (f"--environment_cache_millis={SPARK_IDLE_MS}", *flags)
+    elif parsed.runner == "DataflowRunner" and not storage.is_remote(output):
+        raise UserError(
+            f"{parsed.runner} runs on other machines, which cannot reach {output}; give a "
+            "gs:// path."
+        )
+    _, unknown = _parse(flags)
     if unknown:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
-    return PipelineOptions(flags)
-
-
-def take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the runner that the options name, as one word or two, and the other options."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--runner")
-    try:
-        parsed, others = parser.parse_known_args(flags)
-    except argparse.ArgumentError:
-        raise UserError(
-            "--runner needs the name of a runner, for example --runner=DirectRunner."
-        ) from None
-    return parsed.runner, others
+    return PipelineOptions(list(flags))
 
 
 class ReadParallel(beam.PTransform):

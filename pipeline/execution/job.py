@@ -17,15 +17,13 @@ format of these files), so nothing in it can be of other work: files need no sta
 that outlives its run writes where nobody reads.
 """
 
-import socket
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
-from importlib.metadata import version
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -72,10 +70,10 @@ class Phase:
     that the user gave; what is known only once the inputs are read is in `Job.setup`.
     """
 
-    reads: tuple[Any, ...] = field(default=(), kw_only=True)
-    """Temporary tables of earlier phases (see `tables.TemporaryTable`)."""
     writes: tuple[Any, ...] = field(default=(), kw_only=True)
-    """Temporary tables for later phases; each unit writes a file of each."""
+    """Temporary tables for later phases (see `tables.TemporaryTable`); each unit writes a file of
+    each.
+    """
 
     name: ClassVar[str]
     """Of its folder, and of its step in a cluster's user interface."""
@@ -155,17 +153,31 @@ class _Begun:
     head: StoredHead
     setup: Any
     writers: dict[str, str]
-    """The phase that writes each temporary table."""
     opened: float
     """When the work began or resumed, in seconds since the epoch."""
-    version: str
-    """Of clozeworks, on the machine that opened the stage."""
+
+
+_ADVICE = "Rerun with `overwrite` to start over."
 
 
 # A process reads these once for all that it does: a folder is that of one work alone.
-_begun: dict[str, _Begun] = {}
-_units: dict[str, list[Unit]] = {}
-_ADVICE = "Rerun with `overwrite` to start over."
+@lru_cache(maxsize=4)
+def _read_begun(path: str, setup_type: Any) -> _Begun:
+    try:
+        begun = parse_json(storage.read_bytes(path), _Begun, path)
+    except FileNotFoundError:
+        raise RunError(
+            f"{path} is missing: another process may have removed it; rerun to resume."
+        ) from None
+    return replace(begun, setup=convert(begun.setup, setup_type, path, _ADVICE))
+
+
+@lru_cache(maxsize=8)
+def _read_plan(path: str) -> list[Unit]:
+    try:
+        return parse_json(storage.read_bytes(path), list[Unit], path, _ADVICE)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing. {_ADVICE}") from None
 
 
 @dataclass(frozen=True)
@@ -175,8 +187,6 @@ class Job(OutputDirectory):
     work: str
     """Its folder below ``.work``."""
     setup_type: Any = field(default=None, compare=False)
-    readable: tuple[str, ...] = field(default=(), compare=False)
-    """The temporary tables that the phase at work may read."""
 
     def temporary(self, name: str) -> str:
         """Return the name, in this directory, of a file that is gone at the end."""
@@ -194,43 +204,26 @@ class Job(OutputDirectory):
     @property
     def setup(self) -> Any:
         """What all phases need to know of the inputs; see `Plan`."""
-        return self._read_begun().setup
+        return self._begun.setup
 
-    def _read_begun(self) -> _Begun:
-        begun = _begun.get(self._folder)
-        if begun is None:
-            path = f"{self._folder}/{JOB}"
-            try:
-                begun = parse_json(storage.read_bytes(path), _Begun, path)
-            except FileNotFoundError:
-                raise RunError(
-                    f"{path} is missing: another process may have removed it; rerun to resume."
-                ) from None
-            begun = replace(begun, setup=convert(begun.setup, self.setup_type, path, _ADVICE))
-            _begun[self._folder] = begun
-        if begun.version != installed_version():
-            # Written down, so that the run ends: an engine would try this machine again and again.
-            with self.mistakes(f"version-{socket.gethostname()}"):
-                check_version(installed_version(), begun.version)
-        return begun
+    @property
+    def writers(self) -> dict[str, str]:
+        """The phase that writes each temporary table."""
+        return self._begun.writers
+
+    @property
+    def _begun(self) -> _Begun:
+        return _read_begun(f"{self._folder}/{JOB}", self.setup_type)
 
     # Units and their records.
 
     def units(self, phase: str) -> Sequence[Unit]:
         """Return the units of a planned phase, their payloads as plain values."""
-        path = f"{self._folder}/{phase}/plan.json"
-        if path not in _units:
-            try:
-                _units[path] = parse_json(storage.read_bytes(path), list[Unit], path, _ADVICE)
-            except FileNotFoundError:
-                raise UserError(f"{path} is missing. {_ADVICE}") from None
-        return _units[path]
+        return _read_plan(f"{self._folder}/{phase}/plan.json")
 
     def unit_names(self, table: str) -> list[str]:
         """Return the names of the units that have written a temporary table, in order."""
-        if table not in self.readable:
-            raise TypeError(f"a phase reads {table}, but does not say so")
-        return [unit.name for unit in self.units(self._read_begun().writers[table])]
+        return [unit.name for unit in self.units(self.writers[table])]
 
     def start(self, phase: Phase) -> list[int]:
         """Plan a phase whose predecessors are done, unless a killed run has left its plan.
@@ -241,7 +234,7 @@ class Job(OutputDirectory):
         with self.mistakes(f"{phase.name}-plan"):
             # A plan that exists stays, because the records of its units refer to it by number.
             if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
-                self.write_plan(phase, phase.plan(self._reading(phase)))
+                self.write_plan(phase, phase.plan(self))
             units = self.units(phase.name)
             records = self._records(phase)
             unfinished = [number for number, record in enumerate(records) if record is None]
@@ -258,7 +251,7 @@ class Job(OutputDirectory):
         with self.mistakes(f"{phase.name}-{number}"):
             stored = self.units(phase.name)[number]
             unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
-            record = phase.do(self._reading(phase), unit)
+            record = phase.do(self, unit)
             file = self.temporary(f"{phase.name}/{number:05d}.json")
             self.write_bytes(file, msgspec.json.encode(record))
         release_memory()
@@ -267,9 +260,6 @@ class Job(OutputDirectory):
         """Write the plan of a phase."""
         file = self.temporary(f"{phase.name}/plan.json")
         self.write_bytes(file, msgspec.json.encode(units))
-
-    def _reading(self, phase: Phase) -> "Job":
-        return replace(self, readable=tuple(table.name for table in phase.reads))
 
     def finished_units(self, phase: str) -> set[int]:
         """Return the numbers of the units that have left a record."""
@@ -296,13 +286,6 @@ class Job(OutputDirectory):
         units = self.units(phase.name)
         if not finished:
             return [None] * len(units)
-        names_in_folder: dict[str, set[str]] = {}
-
-        def is_there(file: str) -> bool:
-            folder, _, name = file.rpartition("/")
-            if folder not in names_in_folder:  # one listing of a folder serves all of its files
-                names_in_folder[folder] = set(storage.file_names(self.file(folder)))
-            return name in names_in_folder[folder]
 
         def read(number: int) -> Any:
             if number not in finished:
@@ -310,14 +293,18 @@ class Job(OutputDirectory):
             path = f"{self._folder}/{phase.name}/{number:05d}.json"
             return parse_json(storage.read_bytes(path), phase.record_type, path, _ADVICE)
 
-        writers = self._read_begun().writers
-        tables = [table for table, writer in writers.items() if writer == phase.name]
+        # One listing of a folder serves all of its files too.
+        results = set(storage.file_names(self.path))
+        tables: list[set[str]] = []
+        for table, writer in self.writers.items():
+            if writer == phase.name:
+                tables.append(set(storage.file_names(f"{self._folder}/{table}")))
         records: list[Any] = []
         with ThreadPoolExecutor(NUM_READERS) as pool:
             for unit, record in zip(units, pool.map(read, range(len(units))), strict=True):
                 if record is not None:
-                    files = [self.temporary(f"{table}/{unit.name}.arrow") for table in tables]
-                    if not all(map(is_there, [*files, *record.files])):
+                    is_whole = all(f"{unit.name}.arrow" in table for table in tables)
+                    if not (is_whole and results.issuperset(record.files)):
                         record = None
                 records.append(record)
         return records
@@ -350,10 +337,6 @@ class Job(OutputDirectory):
         """Stop workers from starting further units, until the stage is opened again."""
         self.write_bytes(self.temporary("errors/stopped.txt"), b"The run was interrupted.")
 
-    def forget_mistakes(self) -> None:
-        """Let units begin again."""
-        self.remove(self.temporary("errors"))
-
     # The end.
 
     def finish(self, stage: Stage) -> Manifest:
@@ -362,7 +345,7 @@ class Job(OutputDirectory):
         """
         with self.mistakes("finish"):
             # Not from `stage.plan`, which would read the inputs again, perhaps elsewhere.
-            begun = self._read_begun()
+            begun = self._begun
             manifest = stage.manifest(self, begun.head)
             # Fields at their defaults are left out, but for the version and options.
             always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
@@ -380,18 +363,8 @@ class Job(OutputDirectory):
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
     """Begin or resume the work of a stage; return its job, and the manifest if it is finished.
 
-    Raise `UserError` if the directory belongs to other work; see `storage.state.look`. Raise
-    `TypeError` if a phase reads a table that no phase before it writes.
+    Raise `UserError` if the directory belongs to other work; see `storage.state.look`.
     """
-    writers: dict[str, str] = {}
-    for phase in stage.phases:
-        for table in phase.reads:
-            if table.name not in writers:
-                raise TypeError(
-                    f"{phase.name} reads {table.name}, but no phase before it writes it"
-                )
-        for table in phase.writes:
-            writers[table.name] = phase.name
     state, manifest = look(stage.output, plan.head, overwrite=overwrite)
     job = Job(stage.output, work_folder(plan.head), stage.setup_type)
     if state == "finished":
@@ -400,16 +373,16 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     if state == "replaced":
         clear_stage(stage.output)
     elif state == "begun":
-        job.forget_mistakes()
+        job.remove(job.temporary("errors"))  # let units begin again
     # Again when resuming, which changes nothing: the same work has the same units. Later phases are
     # planned once those before are done.
     job.write_plan(stage.phases[0], plan.units)
-    begun = _Begun(plan.head, plan.setup, writers, opened=time.time(), version=installed_version())
+    writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
+    begun = _Begun(plan.head, plan.setup, writers, opened=time.time())
     # Last: with it, the stage has begun.
     job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
-    _units.clear()  # of the same work, begun before
-    _begun.clear()
-    _begun[job._folder] = begun
+    _read_begun.cache_clear()  # of the same work, begun before
+    _read_plan.cache_clear()
     return job, None
 
 
@@ -421,18 +394,3 @@ def job_of(stage: Stage) -> Job | None:
     for folder in begun_in(stage.output):
         return Job(stage.output, folder, stage.setup_type)
     return None
-
-
-def check_version(here: str, of_opener: str) -> None:
-    """Raise `UserError` if this machine has other versions than the one that opened a stage."""
-    if here != of_opener:
-        raise UserError(
-            f"{socket.gethostname()} has {here}, but the run was opened by {of_opener}: "
-            "install the same on all machines."
-        )
-
-
-@cache
-def installed_version() -> str:
-    """Return the version of clozeworks on this machine, after its name."""
-    return f"clozeworks {version('clozeworks')}"

@@ -17,7 +17,7 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
 from ..storage.state import State, look
-from .job import Job, Needs, Plan, Stage, job_of, open_job
+from .job import Needs, Plan, Stage, job_of, open_job
 from .workers import do_all, started
 
 SMALL_BYTES = 8 << 20
@@ -65,15 +65,21 @@ def run_planned(
         [manifest] = run_on_beam([stage], options, show_progress)
         return manifest
     num_processes = num_workers(stage, plan, options)
-    with progress_shown([stage], show_progress), _errors_of_workers([stage]):
-        if num_processes == 1:
-            for phase in stage.phases:
-                for number in job.start(phase):
-                    job.do(number, phase)
-        else:
-            with started(num_processes) as workers:
+    try:
+        with progress_shown([stage], show_progress):
+            if num_processes == 1:
                 for phase in stage.phases:
-                    do_all(job.start(phase), partial(job.do, phase=phase), workers)
+                    for number in job.start(phase):
+                        job.do(number, phase)
+            else:
+                with started(num_processes) as workers:
+                    for phase in stage.phases:
+                        do_all(job.start(phase), partial(job.do, phase=phase), workers)
+    except (UserError, RunError):
+        raise
+    except Exception as error:
+        cause = str(error) or type(error).__name__
+        raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
     return job.finish(stage)
 
 
@@ -84,7 +90,7 @@ def run_on_beam(
     # Imported late: Beam takes seconds to import, and what is finished needs none of it.
     from .beam import run_pipeline
 
-    with progress_shown(stages, show_progress), _errors_of_workers(stages):
+    with progress_shown(stages, show_progress):
         return run_pipeline(stages, options)
 
 
@@ -108,43 +114,15 @@ def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
     return os.cpu_count() or 1
 
 
-@contextmanager
-def _errors_of_workers(stages: Sequence[Stage]) -> Iterator[None]:
-    """Raise the `UserError` that a worker of `stages` wrote down, whatever the body raises itself.
-
-    Other errors of the body become a `RunError` of one line.
-    """
-    try:
-        yield
-    except Exception as error:
-        for stage in stages:
-            with suppress(RunError):  # the store may be out of reach
-                if job := job_of(stage):
-                    _raise_written_mistake(job, error)
-        if isinstance(error, UserError | RunError):
-            raise
-        cause = str(error) or type(error).__name__
-        raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
-
-
-def _raise_written_mistake(job: Job, error: Exception) -> None:
-    """Raise the first mistake that a worker wrote down, if any, and forget it."""
-    try:
-        job.raise_mistake()
-    except UserError as mistake:
-        job.forget_mistakes()
-        raise mistake from error
-
-
 def check_runner(options: RunOptions, output: str) -> None:
     """Check the options for Beam, if there are any, before anything is read or written.
 
     Raises `UserError`.
     """
     if options.beam_options:
-        from .beam import check_options
+        from .beam import pipeline_options
 
-        check_options(options, output)
+        pipeline_options(options, output)
 
 
 @dataclass(frozen=True, kw_only=True)

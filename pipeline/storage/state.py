@@ -28,7 +28,6 @@ from ..manifests import (
     KINDS,
     SCHEMA_VERSION,
     AnyManifest,
-    DocumentsShard,
     File,
     Manifest,
     StoredHead,
@@ -50,6 +49,7 @@ FORMAT = 7
 State = Literal["new", "replaced", "begun", "finished"]
 """Of the work that is asked for, in an output directory; see `look`."""
 
+_OTHER_OUTPUT = "Choose another `output`, or start over with `overwrite`."
 _SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
 _STAGE_FILES = re.compile(
     "|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD))])
@@ -151,18 +151,14 @@ def describe_absence(directory: str) -> str:
 
 
 def damage_of(directory: str, manifest: Manifest) -> str | None:
-    """Say what is wrong with a finished directory: a file is missing or cut off, or all are of an
-    old version. None if nothing is.
-    """
+    """Say which file of a finished directory is missing or cut off; None if none is."""
     # By sizes, not digests: this is checked before each command, and a corpus may have terabytes.
     sizes = storage.file_sizes(directory)
     if isinstance(manifest, VocabularyManifest):
-        needed = {manifest.word_counts.name, *VOCABULARY_FILES}
-        if manifest.config.algorithm == "bpe":
-            needed.discard("vocab.txt")
-        missing = needed - sizes.keys()
-        if missing:
-            return f"{storage.join(directory, min(missing))} is missing"
+        for name in (manifest.word_counts.name, *VOCABULARY_FILES):
+            is_needed = name != "vocab.txt" or manifest.config.algorithm != "bpe"
+            if is_needed and name not in sizes:
+                return f"{storage.join(directory, name)} is missing"
         return None
     for shard in manifest.shards:
         path = storage.join(directory, shard.name)
@@ -170,16 +166,11 @@ def damage_of(directory: str, manifest: Manifest) -> str | None:
             return f"{path} is missing"
         if sizes[shard.name] != shard.bytes:
             return f"{path} does not have the size recorded in {MANIFEST}"
-        if isinstance(shard, DocumentsShard) and shard.rows and not shard.groups:
-            return f"{directory} was written before documents had a language"
     return None
 
 
 def verify_files(directory: str) -> None:
-    """Read all files whose digests the manifest of a finished directory records.
-
-    Raise `UserError` naming the first one that has another digest.
-    """
+    """Raise `UserError` naming the first file that does not have its manifest's digest."""
     manifest = read_any_manifest(directory)
     files: Sequence[File] = ()
     if isinstance(manifest, VocabularyManifest):
@@ -292,22 +283,16 @@ def _changes(stored: StoredHead, wanted: StoredHead) -> list[str]:
         return [f"it was written by `clozeworks {stored.stage}`"]
     changes = changed_fields(stored.config, wanted.config)
     if stored.inputs != wanted.inputs:
-        changed_input = _first_changed_input(stored.inputs, wanted.inputs)
-        changes.append(f"the inputs changed: {changed_input}")
+        before = {json.dumps(each, sort_keys=True) for each in stored.inputs}
+        now = {json.dumps(each, sort_keys=True) for each in wanted.inputs}
+        changed = "their order"
+        for each in (*stored.inputs, *wanted.inputs):
+            if json.dumps(each, sort_keys=True) not in before & now:
+                # A file has a name; the output of another stage has that stage instead.
+                changed = each.get("name", each.get("stage"))
+                break
+        changes.append(f"the inputs changed: {changed}")
     return changes
-
-
-def _first_changed_input(
-    stored: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]
-) -> str:
-    """Return the name of the first input that only one of them has."""
-    before = {json.dumps(each_input, sort_keys=True): each_input for each_input in stored}
-    now = {json.dumps(each_input, sort_keys=True): each_input for each_input in wanted}
-    for text, each_input in {**before, **now}.items():
-        if text not in before or text not in now:
-            # A file has a name; the output of another stage has that stage instead.
-            return str(each_input.get("name", each_input.get("stage")))
-    return "their order"
 
 
 def clear_stage(path: str) -> None:
@@ -344,10 +329,9 @@ def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
     return changes
 
 
-def _refusal(path: str, changes: Sequence[str], advice: str = "") -> UserError:
+def _refusal(path: str, changes: Sequence[str]) -> UserError:
     return UserError(
-        f"{path} was written with other settings ({'; '.join(changes)}). Choose another `output`, "
-        f"or start over with `overwrite`{advice}."
+        f"{path} was written with other settings ({'; '.join(changes)}). {_OTHER_OUTPUT}"
     )
 
 
@@ -358,7 +342,6 @@ def resumes(
     *,
     overwrite: bool = False,
     results: Sequence[str] | None = None,
-    advice: str = "",
 ) -> bool:
     """Return whether `claimed` would resume work; raise `UserError` as it would."""
     stored_at = storage.join(path, identity_file)
@@ -367,13 +350,13 @@ def resumes(
         return False
     if overwrite:
         return False
-    next_step = "Choose another `output`, or start over with `overwrite`."
-    stored = parse_json(storage.read_bytes(stored_at), dict[str, Any], stored_at, next_step)
+    content = storage.read_bytes(stored_at)
+    stored = parse_json(content, dict[str, Any], stored_at, _OTHER_OUTPUT)
     changes = changed_fields(stored, identity)
     if not changes:
         return True
     if results is None or any(storage.find_files(storage.join(path, name)) for name in results):
-        raise _refusal(path, changes, advice)
+        raise _refusal(path, changes)
     return False
 
 
@@ -386,21 +369,16 @@ def claimed(
     *,
     overwrite: bool = False,
     results: Sequence[str] | None = None,
-    advice: str = "",
 ) -> Iterator[OutputDirectory]:
     """Hold a local directory, locked, as the output of a trainer's run, which `identity` describes.
 
     `identity` is stored as JSON in `identity_file`. The same identity resumes. Another run is
-    refused, naming the fields that differ, and with `advice`; it is replaced (`own_files` are
-    deleted, no others) with `overwrite`, or if none of its `results` is there, which are files and
-    folders. Write by `OutputDirectory.write_bytes`, `write_json` and `write_folder`: what appears
-    is complete, and what a kill has left of them is deleted here.
+    refused, naming the fields that differ; it is replaced (`own_files` are deleted, no others) with
+    `overwrite`, or if none of its `results` is there, which are files and folders.
     """
     directory = OutputDirectory(path)
     with locked(path):
-        same_run = resumes(
-            path, identity, identity_file, overwrite=overwrite, results=results, advice=advice
-        )
+        same_run = resumes(path, identity, identity_file, overwrite=overwrite, results=results)
         directory.remove(WORK)  # of a process that was killed
         if not same_run:
             # The identity is deleted last: until then, files that a kill leaves have an owner.

@@ -65,13 +65,9 @@ class VocabularyStage(Stage):
 
     @cached_property
     def phases(self) -> Sequence[Phase]:
-        """The phases in their order, with the tables that they read and write."""
-        return [
-            Count(self.config, writes=(COUNTS,)),
-            Merge(reads=(COUNTS,), writes=(MERGED,)),
-            # The counts of validation shards are not merged: they only measure the vocabulary.
-            Learn(self.config, reads=(COUNTS, MERGED)),
-        ]
+        """The phases in their order, with the tables that they write."""
+        # The counts of validation shards are not merged: they only measure the vocabulary.
+        return [Count(self.config, writes=(COUNTS,)), Merge(writes=(MERGED,)), Learn(self.config)]
 
     def plan(self) -> Plan:
         """Read the documents' manifest."""

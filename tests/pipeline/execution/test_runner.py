@@ -100,12 +100,6 @@ def fail_on_four_and_linger(job: Job, number: int) -> Done:
     return linger(job, number)
 
 
-def test_a_users_mistake_is_reported_once(tmp_path: Path):
-    with pytest.raises(UserError, match=r"^three is no good$"):
-        run(tmp_path, fail_on_three, RunOptions(workers=2))
-    assert not list(tmp_path.glob(".work/*/errors"))
-
-
 def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     begun = time.monotonic()
     with pytest.raises(UserError, match="four is no good"):

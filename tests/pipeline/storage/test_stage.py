@@ -1,7 +1,6 @@
 """The directory of a finished stage: its manifest is read, and damage is refused."""
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -81,22 +80,6 @@ def test_a_manifest_of_another_stage_is_refused(tmp_path: Path):
         read_manifest(str(tmp_path), DocumentsManifest)
     with pytest.raises(UserError, match="does not exist: give a directory written by"):
         read_manifest(str(tmp_path / "nothing"), DocumentsManifest)
-
-
-def test_documents_of_before_the_column_language_are_refused_in_one_line(tmp_path: Path):
-    (tmp_path / "train-00000-of-00001.parquet").write_bytes(b"")
-    write_manifest_of(tmp_path, "ingest", {"train-00000-of-00001.parquet": 1})
-    assert read_manifest(str(tmp_path), DocumentsManifest).shards[0].groups[0].language == "en"
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    manifest["shards"][0]["sources"] = {
-        group["source"]: 1 for group in manifest["shards"][0].pop("groups")
-    }
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(
-        UserError,
-        match="was written before documents had a language: recreate it with `clozeworks in",
-    ):
-        read_manifest(str(tmp_path), DocumentsManifest)
 
 
 def test_a_manifest_without_training_shards_is_refused(tmp_path: Path):
