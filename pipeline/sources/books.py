@@ -2,20 +2,17 @@
 
 `config.documents` defines what a document is in a text file:
 
-- ``file``: the whole file, read as a book: a blank line ends a paragraph, hard-wrapped lines are
-  joined, headings, rulers, lists with page numbers and what Project Gutenberg puts around a book
-  are left out;
-- ``blank-line``: the lines between blank lines, one paragraph each (or one together if lines are
-  hard-wrapped);
+- ``file``: the whole file, read as a book: hard-wrapped lines are joined to paragraphs; headings,
+  rulers, lists with page numbers and what Project Gutenberg puts around a book are left out;
+- ``blank-line``, ``sentence``: the lines between blank lines, one paragraph each (or one together
+  if lines are hard-wrapped);
 - ``line``: each line;
-- ``sentence``: as ``blank-line``;
 - ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
   of several lines between blank lines; nearly every line ends a sentence), else ``file``.
 
 Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
 ``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of
-the size of a book, `BOOK_CHARACTERS` to twice that. So memory is bounded, and a document is never a
-single sentence.
+`BOOK_CHARACTERS` to twice that, so that memory is bounded.
 """
 
 import re
@@ -60,12 +57,11 @@ def read_book(
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (always the whole file).
 
-    Text is in the range's encoding. In UTF-8 a few bad bytes become U+FFFD, or a `GAP` where all
-    else is ASCII, and their lines are counted; where there are many, the text is in another
-    encoding, and its rest is left out (``unknown_encoding``). A file that is not text, or has no
-    prose, is skipped and counted. Ids are the name without ``.txt``; if each line or block is a
-    document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by ``#1`` from the
-    second.
+    In UTF-8 a few bad bytes become U+FFFD, or a `GAP` where all else is ASCII, and their lines are
+    counted; where there are many, the text is in another encoding, and its rest is left out
+    (``unknown_encoding``). A file that is not text, or has no prose, is skipped and counted. Ids
+    are the name without ``.txt``; if each line or block is a document, followed by ``#0``, ``#1``
+    and so on; if a file is cut into books, by ``#1`` from the second.
     """
     name = input_range.name
     stream = text_stream(file, name, input_range.encoding, counters)
@@ -75,9 +71,7 @@ def read_book(
     if b"\0" in first_chunk:  # no text has it, but nearly all other files
         counters.skip("not_text", name)
         return
-    texts = _decoded_chunks(
-        _without_nul(chain([first_chunk], chunks), name, counters), name, counters
-    )
+    texts = _decoded_chunks(chain([first_chunk], chunks), name, counters)
     head = next(texts, "")
     stem = stem_of(name, ".txt.utf-8", ".txt")
     is_whole = config.documents in ("auto", "file")
@@ -88,12 +82,12 @@ def read_book(
     else:
         continues = len(first_chunk) >= HEAD_BYTES
         documents = _text_documents(stem, head, texts, continues, config, counters)
-    has_document = False
-    for document in documents:
-        has_document = True
-        yield document
-    if not has_document:
+    first = next(documents, None)
+    if first is None:
         counters.skip("no_text", name)
+        return
+    yield first
+    yield from documents
 
 
 def _text_documents(
@@ -134,10 +128,7 @@ def _text_documents(
 def _gutenberg_documents(
     name: str, head: str, rest: Iterator[str], config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the books of a Project Gutenberg file, nearly always one.
-
-    All but the first have a number in their id.
-    """
+    """Yield the books of a Project Gutenberg file, nearly always one."""
     start = gutenberg.header_end(head)
     width = wrap_width(head[start:].split("\n"))
     identity = name
@@ -189,19 +180,6 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
         chunk = following
 
 
-def _without_nul(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[bytes]:
-    """Yield chunks without the zeros that a power failure left, which are counted once."""
-    num_bytes = 0
-    is_counted = False
-    for chunk in chunks:
-        if b"\0" in chunk and not is_counted:
-            offset = num_bytes + chunk.index(b"\0")
-            counters.skip("nul_bytes", f"{name}, from about byte {offset} on")
-            is_counted = True
-        num_bytes += len(chunk)
-        yield chunk.replace(b"\0", b"")
-
-
 def _without_running_heads(lines: Iterable[str], counters: Counters) -> Iterator[str]:
     """Yield lines without those that begin a page and end with its number, and without the blank
     ones that follow them within a sentence.
@@ -226,7 +204,13 @@ def _without_running_heads(lines: Iterable[str], counters: Counters) -> Iterator
 def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[str]:
     """Yield the text of chunks, up to one that is not UTF-8."""
     num_bytes = 0
+    has_nul = False
     for chunk in chunks:
+        if b"\0" in chunk:  # zeros that a power failure left
+            if not has_nul:
+                counters.skip("nul_bytes", f"{name}, from about byte {num_bytes} on")
+            has_nul = True
+            chunk = chunk.replace(b"\0", b"")
         text = _decoded(chunk, counters)
         # The search is fast, and most texts have none.
         if "\ufffd" in text:

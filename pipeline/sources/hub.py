@@ -188,8 +188,7 @@ def _parse(name: str) -> tuple[str, str | None, list[str]]:
     if match is None or len(parts) > 2:
         raise UserError(
             f"{PREFIX}{name} is neither a folder nor the name of a data set: "
-            f"give {PREFIX}owner/name, {PREFIX}owner/name:config, "
-            f"{PREFIX}owner/name:config:split or {PREFIX}FOLDER."
+            f"give {PREFIX}owner/name[@revision][:config[:split]] or {PREFIX}FOLDER[:split]."
         )
     return match[1], match[2], parts
 

@@ -73,10 +73,8 @@ def is_compressed(name: str) -> bool:
 
 
 def stem_of(name: str, *suffixes: str) -> str:
-    """Return a file's name without the suffix of its compression, then without one of `suffixes`.
-
-    >>> stem_of("part-0.jsonl.zst"), stem_of("part-0.jsonl.zst", ".jsonl")
-    ('part-0.jsonl', 'part-0')
+    """Return a file's name without the suffix of its compression, then without one of `suffixes`:
+    ``part-0`` for ``part-0.jsonl.zst``.
     """
     for group in (COMPRESSED_SUFFIXES, suffixes):
         for suffix in group:

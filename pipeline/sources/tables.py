@@ -160,9 +160,7 @@ def _columns_of(schema: pa.Schema, config: IngestConfig) -> Columns:
     """Return the columns to read: of documents that `ingest` wrote their own, whatever the forms of
     strings and lists in which Polars, pandas or `datasets` keep them.
 
-    So a corpus grows: yesterday's documents and today's files give the documents that all the files
-    would give, for a document's place, its split and which of two equal texts stays depend on its
-    id.
+    So a corpus grows: a document's id, on which its place and its split depend, stays.
     """
     for name in DOCUMENTS.names:
         kind = type_at(schema, name)
@@ -176,8 +174,7 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
     """Return the ranges of a data set that `hub` opens: of rows if it was saved to disk, else its
     shards, one each.
 
-    Raise `UserError` if it has no text in the text column. If the data set does not declare its
-    columns, a few of its first rows are read.
+    Raise `UserError` if it declares columns without the text column.
     """
     opened = hub.open_set(data_set.path)
     if opened.is_on_disk:
@@ -186,16 +183,9 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
         starts = [num_rows * index // num_ranges for index in range(num_ranges)]
     else:
         starts = list(range(opened.rows.num_shards))
-    ranges = data_set.cut(starts)
-    schema = opened.schema
-    if schema is None and ranges:
-        _, batches = next(_shards(opened, ranges[0], Counters()))
-        for _, batch in batches:
-            schema = batch.schema
-            break
-    if schema is not None:
-        _columns_to_read(schema, data_set.name, _columns_of(schema, config))
-    return ranges
+    if opened.schema is not None:
+        _columns_to_read(opened.schema, data_set.name, _columns_of(opened.schema, config))
+    return data_set.cut(starts)
 
 
 def read_data_set(

@@ -29,7 +29,7 @@ from ..counters import Counters
 from ..errors import UserError
 from ..parsing import csv_delimiter
 from .records import InputRange, RawDocument
-from .rows import Columns, Table, no_column, row_documents, values_at, with_partition
+from .rows import Columns, Table, no_column, row_documents, with_partition
 from .streams import (
     BOM,
     LONGEST_LINE_BYTES,
@@ -54,7 +54,6 @@ _SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 # pandas writes NaN, which is not JSON, for what is missing.
 _JSON = json.JSONDecoder(parse_constant=lambda constant: None)
 _HEAD_BYTES = 1 << 16
-_LONGEST_SHOWN = 200
 
 _Row = tuple[int, list[str]]
 """The first byte of a row's first line, and its fields; none for an empty line."""
@@ -68,7 +67,7 @@ def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) ->
     """
     path = file.path
     damage = Counters()
-    head = InputRange(path=path, name=path, format="jsonl", stop=_HEAD_BYTES)
+    head = replace(file, name=path, stop=_HEAD_BYTES)
     with storage.open_input(path) as stream:
         text = text_stream(stream, path, file.encoding, damage)
         lines = [line for _, line in read_lines(text, head, damage)]
@@ -76,7 +75,7 @@ def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) ->
         # The file ends in the middle of the last line.
         lines = lines[:-1]
     lines = [line for line in lines if line.strip()]
-    parsed = [_parse_object(line, path, Counters()) for line in lines]
+    parsed = [_parse_object(line, path, damage) for line in lines]
     objects = [row for row in parsed if row is not None]
     if lines and not objects:
         raise UserError(
@@ -84,15 +83,12 @@ def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) ->
             "Fix it, or give its `format`."
         )
     columns = Columns.of(config)
-    for name in columns.text:
-        values = [value for row in objects for value in values_at(row, name) if value is not None]
-        if values and not any(isinstance(value, str) for value in values):
-            shown = json.dumps(values[0])[:_LONGEST_SHOWN]
-            raise UserError(
-                f"{path}: column {name!r} holds {shown}, not text: give another `text_column`."
-            )
+    wanted = ",".join(columns.text)
+    texts = [columns.read_text(row) for row in objects]
+    if None in texts and not any(texts):
+        raise UserError(f"{path}: column {wanted!r} holds no text: give another `text_column`.")
     if objects and not any(map(columns.has_text, objects)):
-        raise no_column(path, ",".join(columns.text), objects[0])
+        raise no_column(path, wanted, objects[0])
     return plan_lines(file, range_bytes, config)
 
 

@@ -45,8 +45,6 @@ def read_dump(
 ) -> Iterator[RawDocument]:
     """Yield the articles that begin in a range of a dump.
 
-    Together, the ranges of any split give each page once.
-
     `counters` gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``,
     ``disambiguation_pages``, ``other_models``, ``empty_pages`` and ``single_stream_files``, and the
     bad input ``malformed_page``, ``invalid_utf8`` (the page is kept, with U+FFFD for the bad

@@ -131,11 +131,9 @@ def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path)
         match=r"part.jsonl has no column 'text', only content, meta, n: give `text_column`",
     ):
         check(path)
-    with pytest.raises(
-        UserError, match=r"part.jsonl: column 'meta' holds {}, not text: give another"
-    ):
+    with pytest.raises(UserError, match=r"part.jsonl: column 'meta' holds no text: give another"):
         check(path, "meta")
-    with pytest.raises(UserError, match="holds 1, not text"):
+    with pytest.raises(UserError, match="holds no text"):
         check(path, "n")
     check(path, "content")
     assert len(read(path, counters := Counters(), text_column="content")) == 2
