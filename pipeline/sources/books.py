@@ -228,9 +228,7 @@ def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> I
 
 
 def _num_readable(text: str) -> int:
-    """Return the number of characters before the first place that is not UTF-8 with a few damaged
-    characters; all if there is none. It ends with a line.
-    """
+    """Return how many characters, in whole lines, come before a place that is not UTF-8."""
     for start in range(0, len(text), _PLACE_CHARACTERS):
         place = text[start : start + _PLACE_CHARACTERS]
         if not is_damage(place, CHARACTERS_PER_DAMAGE_IN_PLACES):
@@ -239,10 +237,7 @@ def _num_readable(text: str) -> int:
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text, composed (NFC).
-
-    U+FFFC goes, because it would be taken for the `GAP` of a removal.
-    """
+    """Return the lines of a chunk as text, composed (NFC); U+FFFC goes, as it would be a `GAP`."""
     if b"\r" in chunk:  # rare, and the search is cheaper than the replacements
         # "\r\r\n" is what Windows makes of "\r\n".
         chunk = re.sub(rb"\r{0,2}\n|\r", b"\n", chunk)
@@ -261,10 +256,8 @@ def _decoded(chunk: bytes, counters: Counters) -> str:
 
 
 def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
-    """Collect paragraphs into one document, or into several of a book's size.
-
-    Nothing is cut before `LONGEST_DOCUMENT` is exceeded, which shows that they are many books; from
-    then on a document ends when twice the size of a book is held.
+    """Collect paragraphs into one document, or, if that exceeds `LONGEST_DOCUMENT`, into several of
+    a book's size, each when twice that is held.
     """
     document: list[str] = []
     num_characters = 0

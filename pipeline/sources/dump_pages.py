@@ -69,10 +69,7 @@ def read_pages(
 
 
 def read_head(file: BinaryIO, input_range: InputRange) -> bytes:
-    """Return the first bytes of the dump, decompressed, up to its first page.
-
-    They are empty if they cannot be read.
-    """
+    """Return the first bytes of the dump, decompressed, up to its first page."""
     head = b""
     whole = replace(input_range, start=0, stop=None)
     for _, block in _blocks(file, whole, Counters()):

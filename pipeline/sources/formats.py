@@ -44,7 +44,7 @@ LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
 TABLE_FORMATS = ("jsonl", "csv", "tsv")
 TEXT_FORMATS = ("text", "gutenberg", *TABLE_FORMATS)
-"""The formats of texts in any encoding; that of dumps is declared, and the others are UTF-8."""
+"""The formats of texts in any encoding."""
 NUM_READERS = 16
 """Files that are read at a time, because object stores are slow to answer."""
 BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
@@ -79,14 +79,11 @@ def find_inputs(
 ) -> tuple[list[InputRange], Counters]:
     """Return every file and data set of the `sources`, in the order given, and what is left out.
 
-    A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that
-    are in no known format are left out (``files_of_unknown_format``), unless `config.format` names
-    one, and so are links to files outside the folder (``links_out_of_folder``) and what
-    `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder`` are bad input, all
-    other reasons neutral counters.
-
-    Raise `UserError` if a source has no file, has one that another source has too, contains the
-    `output`, or has a text that is not UTF-8 and whose encoding is not given.
+    Files of a folder that are in no known format are left out (``files_of_unknown_format``), and so
+    are links to files outside the folder (``links_out_of_folder``) and what `storage.list_files`
+    leaves out: ``broken_link`` and ``unreadable_folder`` are bad input, all other reasons neutral
+    counters. Raise `UserError` if a source has no file, one of another source, or the `output`, or
+    has a text that is not UTF-8 and whose encoding is not given.
     """
     inputs: list[InputRange] = []
     left_out = Counters()
@@ -126,9 +123,7 @@ def find_inputs(
 
 
 def examined(file: InputRange, config: IngestConfig) -> InputRange:
-    """Return an input with its version, and the encoding of its text; raise `UserError` if none is
-    known.
-    """
+    """Return an input with its version, and the encoding of its text."""
     if file.format == "hf":
         return file
     with storage.open_input(file.path) as stream:
@@ -255,10 +250,8 @@ def _sniffed_format(path: str) -> str | None:
 
 
 def _refuse_overlap(source: str, root: str, output: str, paths: Iterable[str]) -> None:
-    """Raise `UserError` if a run would read its own output: its next run would see other input than
-    the first, and could not resume.
-
-    `root` and the `paths` of the source's files are absolute.
+    """Raise `UserError` if a run would read its own output: it could not be resumed. `root` and the
+    `paths` of the source's files are absolute.
     """
     output_folder = storage.absolute(output).rstrip("/") + "/"
     is_within = output_folder.startswith(f"{root}/") and not storage.has_wildcard(source)
@@ -270,11 +263,7 @@ def _refuse_overlap(source: str, root: str, output: str, paths: Iterable[str]) -
 
 
 def choose_range_bytes(total_bytes: int) -> int:
-    """Return how many bytes a unit reads.
-
-    It reads 1 MB of a small corpus, as to begin and end a unit takes as long as to read 0.1 MB; of
-    others a 64th, 64 MB of a large one, and more to stay below 4,096 units.
-    """
+    """Return how many bytes a unit reads; to begin and end it takes as long as to read 0.1 MB."""
     #   total     below 64 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
     #   a unit    1 MB           a 64th      64 MB        a 4,096th     640 MB
     range_bytes = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
@@ -284,8 +273,7 @@ def choose_range_bytes(total_bytes: int) -> int:
 def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[InputRange]]:
     """Return the ranges that one worker reads at a time: parts of large files, or small files.
 
-    The result depends on the files alone, so that any number of workers gets the same units. Raise
-    `UserError` if a file does not fit the `config`.
+    They depend on the files alone, so that any number of workers gets the same units.
     """
     range_bytes = choose_range_bytes(sum(file.num_bytes for file in inputs))
     units: list[list[InputRange]] = []

@@ -91,10 +91,7 @@ def named_split(name: str) -> str | None:
 
 def open_set(name: str, split: str | None = None) -> DataSet:
     """Open one split of a data set, by default the one that `name` ends in, or train; no rows are
-    read yet.
-
-    A process keeps to the revision of the Hub's set that it opened first. Raise `UserError` if
-    there is no such set, or, within seconds, if the Hub cannot be reached.
+    read yet. A process keeps to the revision of the Hub's set that it opened first.
     """
     if folder_of(name):
         return _open(name, split)  # again, because its files may have changed
@@ -175,9 +172,7 @@ _open_once = lru_cache(maxsize=8)(_open)
 
 
 def _parse(name: str) -> tuple[str, str | None, list[str]]:
-    """Return the folder, or owner/name on the Hub, the revision, and the parts after colons of a
-    data set's name: of a saved set its split, of others a configuration, perhaps a split too.
-    """
+    """Return the folder, or owner/name on the Hub, the revision, and the parts after colons."""
     name = name.removeprefix(PREFIX)
     if os.path.isdir(name):
         return name, None, []

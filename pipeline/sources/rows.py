@@ -77,13 +77,9 @@ class Columns:
     def of(cls, config: IngestConfig) -> Self:
         """Return those that a configuration names."""
         text = tuple(config.text_column.split(","))
-        others = (
-            config.id_column,
-            config.title_column,
-            config.language_column,
-            config.source_column,
-        )
         several_texts = text if len(text) > 1 else ()
+        id_and_title = (config.id_column, config.title_column)
+        others = (*id_and_title, config.language_column, config.source_column)
         return cls(
             text=text,
             id=config.id_column or "id",
@@ -95,7 +91,7 @@ class Columns:
         )
 
     def others(self) -> Iterator[str]:
-        """Yield the columns beside the text, which a table may lack."""
+        """Yield those beside the text, which a table may lack."""
         for name in (self.id, URL, self.title, self.language, self.source):
             if name and name not in self.text:
                 yield name
@@ -137,26 +133,18 @@ class Columns:
         return code if _LANGUAGE.fullmatch(code) else ""
 
 
-INGESTED = Columns(
-    text=("sentences",),
-    id="doc_id",
-    language="language",
-    source="source",
-)
+INGESTED = Columns(text=("sentences",), id="doc_id", language="language", source="source")
 """Those of documents that `ingest` wrote."""
 
 
 def outermost(name: str) -> str:
-    """Return the column of a table in which another lies: ``payload`` of ``payload.body``."""
+    """Return ``payload`` of ``payload.body``."""
     return name.partition(".")[0]
 
 
 def values_at(row: Mapping[str, object], name: str) -> list[object]:
     """Return the values of a column, several if it lies in a list; a name with a dot may be a
     column's own.
-
-    >>> values_at({"sections": [{"text": "A."}, {"text": "B."}]}, "sections.text")
-    ['A.', 'B.']
     """
     if name in row:
         value = row[name]
@@ -199,9 +187,7 @@ def is_list_type(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds text, or nothing: so pandas and others write the
-    part of a table in which all texts are missing.
-    """
+    """Return whether a column of this type holds text, or, as pandas writes, nothing at all."""
     is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return is_string or pa.types.is_string_view(kind) or pa.types.is_null(kind)
 
@@ -257,9 +243,8 @@ def row_documents(
     """Yield a document for each numbered row, or for rows of a sentence each.
 
     `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
-    ``rows_without_text``, ``rows_without_prose``, ``lines_left_out``, ``tables_of_sentences`` if
-    rows that are documents hold a sentence each, and, if the user named the columns,
-    ``rows_with_empty_columns``.
+    ``rows_without_text``, ``rows_without_prose``, ``lines_left_out``, ``tables_of_sentences`` (of
+    rows that are documents), and ``rows_with_empty_columns`` (which the user named).
     """
     if table.columns is INGESTED:
         yield from _ingested_documents(rows, table, counters)
@@ -417,9 +402,8 @@ def _joined_documents(
 ) -> Iterator[RawDocument]:
     """Yield a document for all rows, of a sentence each, up to an empty one or to another id.
 
-    A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. It has
-    the id, title and so on of its first row, whose number is added to the id if a document before
-    it has the same one.
+    A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. Its
+    id, title and so on are those of its first row, whose number is added to an id that repeats.
     """
     first: RawDocument | None = None
     id_before = ""
@@ -453,10 +437,8 @@ def _joined_documents(
 
 
 def wiki_of(url: str) -> tuple[str, str] | None:
-    """Return database name and language of the wiki that an address belongs to, if it is a wiki's.
-
-    >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
-    ('zh_yuewiki', 'zh-yue')
+    """Return database name and language of the wiki of an address: ``zh_yuewiki`` and ``zh-yue`` of
+    ``https://zh-yue.wikipedia.org/wiki/Foo``.
     """
     match = _WIKIMEDIA_ADDRESS.match(url)
     if match is None:

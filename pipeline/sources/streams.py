@@ -1,9 +1,5 @@
 """Read files as streams: decompressed up to damage, or to a bomb; and lines of a range of bytes.
 
-English text shrinks to a third or a quarter of its size, very repetitive text to a twentieth. Data
-that expand to more than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not
-text: they are a bomb.
-
 A line belongs to the range in which it begins, so the ranges of any split give every line exactly
 once. A compressed file is one range.
 
@@ -31,7 +27,9 @@ from .records import InputRange
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 BOMB_RATIO = 200
-"""Times its compressed size that text may expand to."""
+"""Times its compressed size that text may expand to; English expands to four times, very repetitive
+text to twenty.
+"""
 TEXT_ALLOWANCE = 1 << 24
 """Bytes that one text may expand to whatever the ratio."""
 
@@ -94,9 +92,8 @@ def decompressed(
 ) -> BinaryIO:
     """Return the bytes of a file, decompressed if its `name` says that it is compressed.
 
-    A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`)
-    or when it turns out to be a bomb (``compression_bomb``): `allowance` is how many bytes it may
-    expand to whatever the ratio. `file` stays open.
+    A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`),
+    or beyond `allowance` bytes when it turns out to be a bomb (``compression_bomb``).
     """
     if not is_compressed(name):
         return file
@@ -169,9 +166,8 @@ def _blocks_of_streams(
 
 
 def plan_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a file into equal ranges of at most `range_bytes`.
-
-    A compressed one, or one that is not UTF-8 and is recoded while it is read, is a single range.
+    """Cut a file into equal ranges of at most `range_bytes`, unless it is compressed, or recoded
+    while it is read.
     """
     if is_compressed(file.name) or file.encoding != UTF_8:
         return [file]
@@ -208,10 +204,7 @@ def read_lines(
 
 
 def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8") -> str:
-    """Return bytes as text, with U+FFFD for bad ones.
-
-    `counters` gets ``invalid_utf8``, or ``invalid_encoding`` if the encoding is another.
-    """
+    """Return bytes as text, with U+FFFD for bad ones (``invalid_utf8`` or ``invalid_encoding``)."""
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
@@ -221,7 +214,7 @@ def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8
 
 
 def _skip_line(stream: BinaryIO) -> int:
-    """Skip the rest of a line, however long, and return its length in bytes."""
+    """Skip the rest of a line, and return its length in bytes."""
     num_bytes = 0
     while piece := stream.readline(_SKIPPED_BYTES):
         num_bytes += len(piece)

@@ -46,10 +46,7 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 
 
 def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Return ranges of row groups, each of about `RANGE_BYTES`.
-
-    Raise `UserError` if there is no text to read.
-    """
+    """Return ranges of row groups, each of about `RANGE_BYTES`."""
     damage = Counters()
     with storage.open_input(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
         is_parquet = stream.read(4) == b"PAR1"
@@ -171,11 +168,7 @@ def _columns_of(schema: pa.Schema, config: IngestConfig) -> Columns:
 
 
 def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Return the ranges of a data set that `hub` opens: of rows if it was saved to disk, else its
-    shards, one each.
-
-    Raise `UserError` if it declares columns without the text column.
-    """
+    """Return the ranges of a data set: of rows if it was saved to disk, else its shards."""
     opened = hub.open_set(data_set.path)
     if opened.is_on_disk:
         num_rows = len(opened.rows)
@@ -217,9 +210,7 @@ def read_data_set(
 def _shards(
     data_set: hub.DataSet, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[str, NumberedBatches]]:
-    """Yield the prefix of ids and the rows of each shard in a range; a data set that was saved to
-    disk is one shard.
-    """
+    """Yield the prefix of ids and the rows of each shard in a range."""
     rows = data_set.rows.with_format("arrow")
     start = input_range.start
     stop = input_range.stop
@@ -280,9 +271,7 @@ def _rows(
     counters: Counters,
     expansion: _Expansion | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each row and its number, up to where they turn out to be a bomb; a row with too long a
-    text is counted instead.
-    """
+    """Yield each row and its number, up to a bomb, without those with too long a text."""
     for first_row, batch in batches:
         batch = batch.select(_columns_to_read(batch.schema, table.name, table.columns))
         for index, column in enumerate(batch.columns):

@@ -60,10 +60,9 @@ _Row = tuple[int, list[str]]
 
 
 def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a JSON Lines file into ranges, as `plan_lines` does.
+    """Cut a JSON Lines file into ranges; raise `UserError` if no line of its head has a text.
 
-    Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
-    line with a text is enough: other lines are bad input, which `read_json_lines` counts.
+    One is enough: other lines are bad input, which `read_json_lines` counts.
     """
     path = file.path
     damage = Counters()
@@ -98,8 +97,7 @@ def read_json_lines(
     """Yield the documents of a range of a JSON Lines file, a megabyte of text in memory at a time.
 
     `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``,
-    ``invalid_utf8`` (the row is kept, with U+FFFD for the bad bytes), and what `read_lines` and
-    `row_documents` name.
+    ``invalid_utf8``, and what `read_lines` and `row_documents` name.
     """
     table = _table(input_range, config)
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
@@ -140,10 +138,7 @@ def _parse_object(line: bytes, location: str, counters: Counters) -> dict[str, A
 
 
 def plan_delimited(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does.
-
-    Raise `UserError` if its first line lacks the text column.
-    """
+    """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does."""
     with storage.open_input(file.path) as stream:
         text = text_stream(stream, file.name, file.encoding, Counters())
         header = _header(_delimited_rows(text, file, Counters()))
@@ -262,10 +257,9 @@ def read_extracted(
 ) -> Iterator[RawDocument]:
     """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms.
 
-    The source of articles of no known wiki is ``wikiextractor``. `counters` gets the bad input
-    ``cut_off_article`` (kept as far as it goes), ``oversized_article``, ``malformed_header``,
-    ``text_outside_articles``, ``invalid_utf8`` (kept, with U+FFFD for the bad bytes), and what
-    `row_documents` and `read_lines` name.
+    `counters` gets the bad input ``cut_off_article`` (kept as far as it goes),
+    ``oversized_article``, ``malformed_header``, ``text_outside_articles``, ``invalid_utf8``, and
+    what `row_documents` and `read_lines` name.
     """
     name = input_range.name
     table = Table(

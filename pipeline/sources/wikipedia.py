@@ -29,10 +29,9 @@ _MAX_STRUCTURES = 1 << 19
 
 
 def plan_dump(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
+    """Cut a dump into ranges of about `range_bytes`, unless it is compressed otherwise than by bz2.
 
-    Plain and bz2 files are cut into equal parts; one compressed otherwise (``.xml.gz``,
-    ``.xml.xz``) is one range. Raise `UserError` if the user's templates are wrong.
+    Raise `UserError` if the user's templates are wrong.
     """
     added_templates(config.templates, "")
     if is_compressed(file.name) and not file.name.lower().endswith(".bz2"):
@@ -97,10 +96,8 @@ _NAMESPACE = re.compile(
 
 
 def parse_siteinfo(head: str) -> Site:
-    """Parse the head of a dump.
-
-    Schemas before 0.9 have no database name, and a damaged head may have nothing. What is not a
-    language code or a name of a database is as if it was missing: both are written into cards.
+    """Parse the head of a dump, which may be old (no database name before 0.9), damaged or hostile:
+    what is not a language code or a name of a database is as if it was missing.
     """
     language = _stated(_LANGUAGE, _LANGUAGE_CODE, head).lower()
     database = _stated(_DATABASE, _DATABASE_NAME, head)
@@ -144,10 +141,7 @@ def _parse_page(
 def _document(
     page: ElementTree.Element, num_words: int, site: Site, templates: str, counters: Counters
 ) -> RawDocument | None:
-    """Return the page's article, or None after counting why it is not one.
-
-    `num_words` is the number of words in the page's XML.
-    """
+    """Return the page's article, of so many words in XML; None, and a count, if it is not one."""
     title = (page.findtext("title") or "").strip()
     revisions = page.findall("revision")  # several in a dump with history: the last is the newest
     text = ""
@@ -188,10 +182,7 @@ def _document(
 def _other_kind(
     page: ElementTree.Element, title: str, text: str, model: str | None, site: Site
 ) -> str | None:
-    """Return the counter of a page that is not an article; None if it is one.
-
-    `model` is the content model of its text, if the dump states it.
-    """
+    """Return the counter of a page that is not an article; None if it is one."""
     number = page.findtext("ns")
     if number is not None and number.strip().lstrip("-").isdecimal():
         namespace = int(number)
@@ -221,10 +212,7 @@ _TEMPLATE_NAME = re.compile(r"\{\{\s{0,20}([^{}|\n]{2,60}?)\s{0,20}(?=[|}\n])")
 
 
 def is_disambiguation(title: str, text: str) -> bool:
-    """Return whether a page lists the meanings of its title.
-
-    Its template, magic word or title shows that, in many languages.
-    """
+    """Return whether a page lists the meanings of its title."""
     if "__DISAMBIG__" in text:
         return True
     if title.endswith(")"):
