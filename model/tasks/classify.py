@@ -35,13 +35,12 @@ from .tables import (
     SUFFIXES,
     TableRow,
     UnusableRowError,
-    class_name,
     listed,
     read_rows,
     shown,
     usable,
 )
-from .task import Answer, LinearHead, Outputs, Scores, Task, hf_labels
+from .task import Answer, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")
 MAX_CLASSES = 5000
@@ -49,7 +48,6 @@ MAX_CLASSES = 5000
 MAX_BASELINE_TEXTS = 20_000
 """Of more training texts a part is enough for the model of words, which should be quick."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 class TextExample(NamedTuple):
@@ -59,6 +57,9 @@ class TextExample(NamedTuple):
     text_pair: str | None
     target: Any
     """Index of the class, tuple of several, or score; None without a label."""
+
+
+Examples = Sequence[TextExample]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +131,11 @@ class Classification(Task[TextExample]):
         return "spearman", "pearson"
 
     def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``: what a table of the user's own needs."""
         settings = super().settings()
         settings.pop("glue", None)
         return settings
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the kind of problem and the classes for ``config.json``."""
         kind = "single_label_classification" if self.labels else "regression"
         if self.has_lists:
             kind = "multi_label_classification"
@@ -193,7 +192,6 @@ class Classification(Task[TextExample]):
         return TextExample(texts[0], texts[1], None)
 
     def group(self, example: TextExample) -> str:
-        """Return the first text."""
         return example.text
 
     def stratum(self, example: TextExample) -> float | None:
@@ -201,20 +199,18 @@ class Classification(Task[TextExample]):
         return example.target if self.labels and not self.has_lists else None
 
     def texts(self, example: TextExample) -> dict[str, str]:
-        """Return the text, or both texts of a pair."""
         if example.text_pair is None:
             return {"text": example.text}
         return {"text": example.text, "text_pair": example.text_pair}
 
     def truth(self, example: TextExample) -> Any:
-        """Return the name of the class, the names of several, or the score."""
         if example.target is None or not self.labels:
             return example.target
         if self.has_lists:
             return [self.labels[index] for index in example.target]
         return self.labels[int(example.target)]
 
-    def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> list[Feature]:
+    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per example, or per window of a long text."""
         tokens_a = tokenizer.token_ids([example.text for example in examples])
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
@@ -222,7 +218,11 @@ class Classification(Task[TextExample]):
             tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
         features = []
         for index, example in enumerate(examples):
-            target = None if example.target is None else self._as_array(example.target)
+            target = None
+            if example.target is not None:
+                target = self._target(example)
+                if target.dtype != np.int64:
+                    target = target.astype(np.float32)
             windows = [tokens_a[index]]
             if self.stride is not None:
                 room = self.max_length - 2  # without [CLS] and [SEP]
@@ -233,21 +233,21 @@ class Classification(Task[TextExample]):
                 features.append(Feature(row, target, index))
         return features
 
-    def _as_array(self, target: Any) -> np.ndarray:
-        """Return a target as its loss needs it: an index, a yes or no for each class, a number."""
+    def _target(self, example: TextExample) -> np.ndarray:
+        """Return the index of the class (int64), whether it is each class (bool), or the score."""
         if self.has_lists:
-            target_K = np.zeros(len(self.labels), dtype=np.float32)
-            target_K[list(target)] = 1
+            target_K = np.zeros(len(self.labels), dtype=bool)
+            target_K[list(example.target)] = True
             return target_K
-        return np.array(target, dtype=np.int64 if self.labels else np.float32)
+        return np.array(example.target, dtype=np.int64 if self.labels else np.float64)
+
+    def _targets(self, examples: Examples) -> np.ndarray:
+        return np.stack([self._target(example) for example in examples])
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
-        """Return the encoder with a new linear layer."""
         return SequenceClassifier(config, len(self.labels) or 1)
 
-    def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
-    ) -> list[Answer]:
+    def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
         """Return each example's label, or labels with a probability above 0.5, and the probability
         of each class; or its score.
         """
@@ -268,10 +268,7 @@ class Classification(Task[TextExample]):
                 answers.append({"label": label, "probabilities": probabilities})
         return answers
 
-    def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]
-    ) -> Scores:
-        """Return the task's metrics; `outputs` are logits (K,)."""
+    def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:
         logits_NK = example_logits(outputs, features)
         if self.has_lists:
             return self._measured(logits_NK > 0, examples)
@@ -279,7 +276,7 @@ class Classification(Task[TextExample]):
             return self._measured(logits_NK.argmax(1), examples)
         return self._measured(logits_NK[:, 0], examples)
 
-    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
+    def baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return the metrics on `examples` of the most frequent class of `train`, or mean score."""
         targets = self._targets(train)
         if self.has_lists:
@@ -289,9 +286,7 @@ class Classification(Task[TextExample]):
         constant = np.bincount(targets).argmax() if self.labels else targets.mean()
         return self._measured(np.full(len(examples), constant), examples)
 
-    def word_baseline(
-        self, train: Sequence[TextExample], examples: Sequence[TextExample]
-    ) -> Scores:
+    def word_baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return the metrics of logistic regression on TF-IDF of words, if each single text has one
         class: an encoder should beat it.
         """
@@ -309,21 +304,12 @@ class Classification(Task[TextExample]):
         model.fit([example.text for example in some], classes)
         return self._measured(model.predict([example.text for example in examples]), examples)
 
-    def _targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """Return the classes or scores (N,), or whether each class is given (N, K)."""
-        if self.has_lists:
-            return np.stack([self._as_array(example.target) for example in examples]) > 0
-        targets_N = np.array([example.target for example in examples], dtype=np.float64)
-        return targets_N.astype(np.int64) if self.labels else targets_N
-
-    def _measured(self, predictions: np.ndarray, examples: Sequence[TextExample]) -> Scores:
-        """Return the metrics of predictions that have the form of `_targets`."""
+    def _measured(self, predictions: np.ndarray, examples: Examples) -> Scores:
+        """Return the metrics of predictions that have the form of targets."""
         targets = self._targets(examples)
         return {name: measure(name, predictions, targets) for name in self.metrics}
 
-    def class_report(
-        self, answers: Sequence[Answer], examples: Sequence[TextExample]
-    ) -> ClassReport:
+    def class_report(self, answers: Sequence[Answer], examples: Examples) -> ClassReport:
         """Return the figures of each class and, of single labels, which is taken for which."""
         if not self.labels:
             return ClassReport()
@@ -336,7 +322,7 @@ class Classification(Task[TextExample]):
         return label_report(self.labels, truths, given)
 
     def official(
-        self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str
+        self, answers: Sequence[Answer], examples: Examples, split: str
     ) -> dict[str, bytes]:
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
         if self.glue is None or split not in self.glue.server_files:
@@ -353,7 +339,7 @@ class Classification(Task[TextExample]):
         return {self.glue.server_files[split]: ("\n".join(lines) + "\n").encode()}
 
 
-def example_logits(outputs: Outputs, features: Sequence[Feature]) -> np.ndarray:
+def example_logits(outputs: Outputs, features: Features) -> np.ndarray:
     """Return the logits (N, K) of the examples; of a long text, the mean over its windows."""
     windows: dict[int, list[np.ndarray]] = {}
     for feature, logits_K in zip(features, outputs, strict=True):
@@ -363,17 +349,13 @@ def example_logits(outputs: Outputs, features: Sequence[Feature]) -> np.ndarray:
     return np.stack([np.mean(logits, axis=0) for logits in windows.values()])
 
 
-# A table of the user's own
-# --------------------------------------------------------------------------------------------------
-
-
 def read_classify(
     files: Sequence[Path], options: TaskOptions
 ) -> tuple[Classification, list[TextExample]]:
     """Return the task that the training `files`, a table of the user's own, define, and their
     examples.
 
-    Labels that are words or whole numbers are classes; labels with fractions make it a regression.
+    Labels that are words or whole numbers are classes; numbers with fractions make it a regression.
     Lists of labels are any number of classes for each text.
     """
     tables = [list(read_rows(file)) for file in files]
@@ -395,25 +377,11 @@ def read_classify(
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     has_lists = isinstance(first.values[label], list)
-    if has_lists:
-        _refuse_vectors(rows, label, str(files[0]))
-    num_rows = 0
-    # Of each label the place of its first row, for messages.
-    first_seen: dict[str, str] = {}
+    names_by_row: list[list[str]] = []
     for row in rows:
         with suppress(UnusableRowError):  # `usable` counts them
-            for name in row.labels(label) if has_lists else [row.label(label)]:
-                first_seen.setdefault(name, row.where)
-            num_rows += 1
-    if not has_lists:
-        labels = _classes(first_seen, num_rows, label, str(files[0]))
-    elif 2 <= len(first_seen) <= MAX_CLASSES:
-        labels = tuple(sorted(first_seen))
-    else:
-        raise UserError(
-            f"{files[0]}: {label} holds {len(first_seen):,} different labels; training needs 2 to "
-            f"{MAX_CLASSES:,}."
-        )
+            names_by_row.append(row.labels(label) if has_lists else [row.label(label)])
+    labels = _classes(names_by_row, has_lists, f"{files[0]}: {label}")
     task = Classification(
         name="classify",
         text=tuple(columns[:1]),
@@ -427,58 +395,31 @@ def read_classify(
     return task, [example for table in tables for example in usable(table, make, labelled=True)]
 
 
-def _refuse_vectors(rows: Sequence[TableRow], column: str, where: str) -> None:
-    """Raise `UserError` if the lists are vectors of 0 and 1, a place for each class: their
-    numbers would be taken for the classes' names.
-    """
-    lists = [row.values[column] for row in rows if isinstance(row.values[column], list)]
-    lengths = set(map(len, lists))
-    names = {class_name(value) for value in chain.from_iterable(lists)}
-    if len(lengths) == 1 and max(lengths) > 1 and names <= {"0", "1", "False", "True"}:
-        raise UserError(
-            f"{where}: {column} holds vectors of 0 and 1, such as {shown(lists[0])}; give the "
-            'names of each text\'s classes instead: ["joy", "love"].'
-        )
-
-
-def _classes(
-    first_seen: Mapping[str, str], num_rows: int, column: str, where: str
-) -> tuple[str, ...]:
+def _classes(names_by_row: Sequence[list[str]], has_lists: bool, where: str) -> tuple[str, ...]:
     """Return the names of the classes, in order; none if the labels are scores."""
-    if not first_seen:
-        raise UserError(f"{where}: {column} is empty in every row; is it the column of the label?")
-    first = next(iter(first_seen))
-    # Neither read as a number, as 1,234 may be a thousand, nor taken for the name of a class.
-    if all(map(_DECIMAL_COMMA.fullmatch, first_seen)):
-        raise UserError(
-            f"{where}: {column} holds {shown(first)}; write scores with a decimal point, or "
-            "several labels as a list (JSON Lines, Parquet)."
-        )
-    are_numbers = _NUMBER.fullmatch(first) is not None
-    for text, place in first_seen.items():
-        if (_NUMBER.fullmatch(text) is not None) != are_numbers:
+    names = set(chain.from_iterable(names_by_row))
+    are_numbers = all(map(_NUMBER.fullmatch, names))
+    if has_lists:
+        most = MAX_CLASSES
+        labels = sorted(names)
+        # The numbers of a vector would be taken for the classes' names.
+        lengths = set(map(len, names_by_row))
+        if len(lengths) == 1 and max(lengths) > 1 and names <= {"0", "1", "False", "True"}:
             raise UserError(
-                f"{place}: the label {shown(text)} in {column} follows {shown(first)}; give labels "
-                "that are all words or all numbers."
+                f"{where} holds vectors of 0 and 1; give the names of each text's classes instead: "
+                '["joy", "love"].'
             )
-    if are_numbers and not all(float(text).is_integer() for text in first_seen):
-        print_notice(f"{column} holds numbers with fractions: they are scores (a regression).")
+    elif names and are_numbers and not all(float(name).is_integer() for name in names):
+        print_notice(f"{where} holds numbers with fractions: they are scores (a regression).")
         return ()
-    labels = sorted(first_seen, key=Decimal if are_numbers else None)  # 10 comes after 9
-    if len(labels) == 1:
+    else:
+        # A class needs more than one example: this is a column of texts or of ids.
+        most = max(2, len(names_by_row) // 2)
+        labels = sorted(names, key=Decimal if are_numbers else None)  # 10 comes after 9
+    if not 2 <= len(labels) <= most:
         raise UserError(
-            f"{where}: every row has {shown(first)} in {column}; training needs at least two "
-            "classes."
+            f"{where} holds {len(labels):,} different labels in {len(names_by_row):,} rows, and "
+            f"training needs 2 to {most:,}; is it the column of the label?"
         )
-    # A class needs more than one example: this is a column of texts or of ids.
-    if len(labels) > max(2, num_rows / 2):
-        raise UserError(
-            f"{where}: {column} holds {len(labels):,} labels in {num_rows:,} rows; is it "
-            "the column of the label?"
-        )
-    if are_numbers:
-        print_notice(
-            f"{column} holds whole numbers: they are {len(labels)} classes; scores have fractions, "
-            "0.8 for 4 of 5."
-        )
+    print_notice(f"{where} holds {len(labels):,} classes: {listed(labels)}.")
     return tuple(labels)

@@ -34,7 +34,9 @@ from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .spans import sentence_of_text
 from .tables import listed, notice_once
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
-from .task import Answer, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels
+from .task import Answer, Features, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels
+
+Examples = Sequence[SentenceExample]
 
 
 class TokenClassifier(LinearHead):
@@ -86,16 +88,12 @@ class WordTagging(Task[SentenceExample]):
             )
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
-        """Return the sentence on a line of plain text, split into words at white space."""
         return SentenceExample([split_words(line)], 0)
 
     def group(self, example: SentenceExample) -> str:
-        """Return the text of the whole document."""
         return "\n".join(" ".join(sentence.words) for sentence in example.document)
 
-    def encode(
-        self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer
-    ) -> list[Feature]:
+    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per row; a sentence without words has none.
 
         The target of a word's first token is its class, or 0 without labels; other tokens, and
@@ -119,11 +117,10 @@ class WordTagging(Task[SentenceExample]):
         return features
 
     def model(self, config: EncoderConfig) -> TaskModel:
-        """Return the encoder with a new linear layer."""
         return TokenClassifier(config, len(self.labels))
 
     def tagged(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+        self, outputs: Outputs, features: Features, examples: Examples
     ) -> list[tuple[list[str], list[float]]]:
         """Return the most probable class of each word of each sentence, and its probability;
         `outputs` are logits (L, K).
@@ -146,25 +143,19 @@ class WordTagging(Task[SentenceExample]):
                 probabilities[word] = highest_W[place]
         return sentences
 
-    def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> Scores:
+    def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:
         """Return the share of words with the right tag."""
         tagged = self.tagged(outputs, features, examples)
         return _accuracy([tags for tags, _ in tagged], examples)
 
-    def baseline(
-        self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
-    ) -> Scores:
+    def baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return the accuracy on `examples` of the most frequent tag of `train`."""
         counts = Counter(chain.from_iterable(example.sentence.tags or () for example in train))
         ((most_frequent, _),) = counts.most_common(1)
         constant = [[most_frequent] * len(example.sentence.words) for example in examples]
         return _accuracy(constant, examples)
 
-    def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> list[Answer]:
+    def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
         """Return each sentence's words, their tags, and the tags' probabilities."""
         answers = []
         tagged = self.tagged(outputs, features, examples)
@@ -174,12 +165,9 @@ class WordTagging(Task[SentenceExample]):
         return answers
 
     def truth(self, example: SentenceExample) -> list[str]:
-        """Return the tags."""
         return list(self.gold(example.sentence))
 
-    def class_report(
-        self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
-    ) -> ClassReport:
+    def class_report(self, answers: Sequence[Answer], examples: Examples) -> ClassReport:
         """Return the figures of each tag, without unknown ones, and which is taken for which."""
         truths: list[str] = []
         given: list[str] = []
@@ -191,7 +179,7 @@ class WordTagging(Task[SentenceExample]):
         return label_report(self.labels, truths, given)
 
     def official(
-        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
+        self, answers: Sequence[Answer], examples: Examples, split: str
     ) -> dict[str, bytes]:
         """Return the sentences' lines with the predicted tag added, the input of ``conlleval``;
         marks between documents are left out. A row of a table has its words only.
@@ -207,11 +195,10 @@ class WordTagging(Task[SentenceExample]):
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the classes for ``config.json``."""
         return hf_labels(self.labels)
 
 
-def _accuracy(tags: Sequence[Sequence[str]], examples: Sequence[SentenceExample]) -> Scores:
+def _accuracy(tags: Sequence[Sequence[str]], examples: Examples) -> Scores:
     num_right = 0
     num_words = 0
     for given, example in zip(tags, examples, strict=True):
@@ -256,28 +243,21 @@ class EntityRecognition(WordTagging):
         return [kind for kind in types if kind not in self.types]
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
-        """Return the sentence on a line of plain text."""
         if self.from_texts:
             return SentenceExample([sentence_of_text(line)], 0)
         return super().parse_line(line, where)
 
-    def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> Scores:
+    def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
         answers = self.answers(outputs, features, examples)
         predicted = [entities(answer["tags"]) for answer in answers]
         return entity_scores(predicted, [_gold_entities(example) for example in examples])
 
-    def baseline(
-        self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
-    ) -> Scores:
+    def baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return the metrics of always predicting O, the most frequent tag: all are 0."""
         return entity_scores([[] for _ in examples], map(_gold_entities, examples))
 
-    def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> list[Answer]:
+    def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
         """Return each sentence's words, their BIO tags, and the entities with their probabilities.
 
         ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
@@ -317,7 +297,7 @@ class EntityRecognition(WordTagging):
         return {"text": sentence.text, "spans": spans}
 
     def official(
-        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
+        self, answers: Sequence[Answer], examples: Examples, split: str
     ) -> dict[str, bytes]:
         """Return the input of ``conlleval``; for texts, JSON Lines with their spans."""
         if all(example.sentence.text is None for example in examples):
@@ -328,9 +308,7 @@ class EntityRecognition(WordTagging):
         ]
         return {f"{split}_spans.jsonl": "".join(lines).encode()}
 
-    def class_report(
-        self, answers: Sequence[Answer], examples: Sequence[SentenceExample]
-    ) -> ClassReport:
+    def class_report(self, answers: Sequence[Answer], examples: Examples) -> ClassReport:
         """Return the figures of each type of entity."""
         all_predicted = [entities(answer["tags"]) for answer in answers]
         all_gold = [_gold_entities(example) for example in examples]

@@ -42,7 +42,9 @@ from .squad_windows import (
     window_target,
 )
 from .tables import notice_once
-from .task import Answer, Outputs, Recipe, Scores, Task, TaskModel
+from .task import Answer, Features, Outputs, Recipe, Scores, Task, TaskModel
+
+Examples = Sequence[Question]
 
 
 class SpanClassifier(TaskModel):
@@ -99,7 +101,6 @@ class Squad(Task[Question]):
 
     @property
     def variant(self) -> str:
-        """The version, and ``korquad`` if that is the metric."""
         if self.metric == "squad":
             return self.version
         return f"{self.version} {self.metric}"
@@ -112,7 +113,6 @@ class Squad(Task[Question]):
         return Recipe(batch_size=48, epochs=2.0, learning_rates=(5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
-        """Yield the questions of a file; a labelled one must be of the task's version."""
         content = read_questions(path, labelled)
         return iter(self._usable(path, content) if labelled else content.questions)
 
@@ -135,21 +135,18 @@ class Squad(Task[Question]):
         return answered
 
     def parse_line(self, line: str, where: str) -> Question:
-        """Return the question on a line of plain text: question, tab, passage."""
         texts = line.split("\t")
         if len(texts) != 2:
             raise UserError(f"{where}: write a question and a passage, separated by one tab.")
         return Question(where, where, *texts, group=texts[1], answers=None)
 
     def group(self, example: Question) -> str:
-        """Return the article's title or the passage (`Question.group`)."""
         return example.group
 
     def texts(self, example: Question) -> dict[str, str]:
-        """Return the question, without its passage."""
         return {"question": example.text}
 
-    def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
+    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per window of a question's passage.
 
         A question with answers has no target if none is at its ``answer_start``; a notice counts
@@ -220,11 +217,10 @@ class Squad(Task[Question]):
             yield row._replace(num_cut=num_cut), window
 
     def model(self, config: EncoderConfig) -> SpanClassifier:
-        """Return the encoder with a new linear layer."""
         return SpanClassifier(config)
 
     def _predictions(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
+        self, outputs: Outputs, features: Features, examples: Examples
     ) -> list[Prediction]:
         # By question: a feature is one window, and knows only the number of its question.
         windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in examples]
@@ -243,9 +239,7 @@ class Squad(Task[Question]):
             return prediction.text
         return ""
 
-    def tuned(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
-    ) -> "Squad":
+    def tuned(self, outputs: Outputs, features: Features, examples: Examples) -> "Squad":
         """Return the task with the tau that maximises F1; SQuAD 1.1 has none."""
         if self.version == "1.1":
             return self
@@ -262,9 +256,7 @@ class Squad(Task[Question]):
             threshold = float(np.nextafter(min(odds), -np.inf))
         return replace(self, tau=-threshold)
 
-    def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
-    ) -> Scores:
+    def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:
         """Return the official metrics in percent; of 2.0 at the task's tau, 0 and the best."""
         golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
@@ -289,7 +281,7 @@ class Squad(Task[Question]):
             "f1_at_tau_0": scores_at_0["f1"],
         }
 
-    def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> Scores:
+    def baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return the metrics of `train`'s most frequent answer; for 2.0 of answering nothing."""
         golds = list(map(self.truth, examples))
         constant = ""
@@ -302,9 +294,7 @@ class Squad(Task[Question]):
         exact, f1 = scores["exact"], scores["f1"]
         return {"best_f1": f1, "best_exact": exact, "exact": exact, "f1": f1}
 
-    def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
-    ) -> list[Answer]:
+    def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
         """Return each question's answer (or ""), its first character, probability and n best.
 
         Answers of 2.0 have the null odds besides.
@@ -348,11 +338,10 @@ class Squad(Task[Question]):
         ]
 
     def truth(self, example: Question) -> list[str]:
-        """Return the texts of the answers; none if there is no answer."""
         return [answer.text for answer in example.answers or ()]
 
     def official(
-        self, answers: Sequence[Answer], examples: Sequence[Question], split: str
+        self, answers: Sequence[Answer], examples: Examples, split: str
     ) -> dict[str, bytes]:
         """Return the files of google-research's script: predictions, n best, null odds of 2.0."""
         fields = {"predictions.json": "answer", "nbest_predictions.json": "n_best"}

@@ -29,6 +29,7 @@ from .tables import SUFFIXES
 
 ExampleT = TypeVar("ExampleT")
 """What a task reads from a file, such as a text with its label."""
+Features = Sequence[Feature]
 Outputs = Sequence[np.ndarray]
 """The head's outputs for each feature, float32, without padding."""
 Scores = dict[str, float]
@@ -200,22 +201,18 @@ class Task(ABC, Generic[ExampleT]):
     def model(self, config: EncoderConfig) -> TaskModel:
         """Return an encoder with this task's head; no weights are loaded yet."""
 
-    def tuned(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[ExampleT]
-    ) -> Self:
+    def tuned(self, outputs: Outputs, features: Features, examples: Sequence[ExampleT]) -> Self:
         """Return the task with its threshold tuned on the dev examples after training, if any."""
         return self
 
     @abstractmethod
     def answers(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[ExampleT]
+        self, outputs: Outputs, features: Features, examples: Sequence[ExampleT]
     ) -> list[Answer]:
         """Return the answer for each example."""
 
     @abstractmethod
-    def scores(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[ExampleT]
-    ) -> Scores:
+    def scores(self, outputs: Outputs, features: Features, examples: Sequence[ExampleT]) -> Scores:
         """Return the official metrics."""
 
     @abstractmethod
