@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ..execution.tables import TemporaryTable, Whole, range_of
+from ..execution.tables import TemporaryTable, range_of
 from ..schemas import DOCUMENTS
 from .minhash import NUM_HASHES
 
@@ -93,14 +93,12 @@ SKETCHES = TemporaryTable(
         doc_id=pa.string(),
         signature=pa.list_(pa.uint8(), NUM_HASHES),
     ),
-    Whole(),
 )
 """Shortened signatures, to estimate how similar two texts are."""
 
 CANDIDATES = TemporaryTable(
     "pairs",
     _schema(one=pa.uint64(), other=pa.uint64()),
-    Whole(),
 )
 """Pairs of texts, by their hashes, that may be similar."""
 

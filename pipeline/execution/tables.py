@@ -47,38 +47,23 @@ class Cut(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A single partition: every reader needs all rows."""
-
-    def num_partitions(self, setup: Any) -> int:
-        """Return 1."""
-        return 1
-
-    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
-        """Return zeros."""
-        return np.zeros(rows.num_rows, np.int64)
-
-
-@dataclass(frozen=True)
 class TemporaryTable:
-    """A table between two phases, which say that they write and read it (see `job.Phase`)."""
+    """A table between two phases; the one that writes it says so (see `job.Phase`)."""
 
     name: str
     """Of its folder among the temporary files."""
     schema: pa.Schema
-    cut: Cut = Whole()
+    cut: Cut | None = None
+    """None where every reader needs all rows: a single partition."""
 
     @contextmanager
     def write(self, job: Job, unit_name: str) -> Iterator["TableWriter"]:
         """Open the file of a unit for writing; it appears when it is complete."""
-        name = job.temporary(f"{self.name}/{unit_name}.arrow")
-        setup = job.setup
-        num_partitions = self.cut.num_partitions(setup)
         with (
-            job.write(name) as file,
+            job.write(job.temporary(f"{self.name}/{unit_name}.arrow")) as file,
             pa.ipc.new_file(file, self.schema, options=_WRITE_OPTIONS) as writer,
         ):
-            rows = TableWriter(writer, self, setup, num_partitions)
+            rows = TableWriter(writer, self, job)
             yield rows
             rows.flush()
 
@@ -99,7 +84,7 @@ class TemporaryTable:
         self, job: Job, unit_name: str, partitions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
         path = job.file(job.temporary(f"{self.name}/{unit_name}.arrow"))
-        num_partitions = self.cut.num_partitions(job.setup)
+        num_partitions = self.cut.num_partitions(job.setup) if self.cut else 1
         try:
             with (
                 storage.open_input(path) as file,
@@ -124,8 +109,7 @@ class TableWriter:
 
     writer: Any
     table: TemporaryTable
-    setup: Any
-    num_partitions: int
+    job: Job
     held: list[pa.Table] = field(default_factory=list)
     held_bytes: int = 0
 
@@ -143,14 +127,18 @@ class TableWriter:
         table = pa.concat_tables(self.held).combine_chunks()
         self.held = []  # or rows would be in memory three times: held, combined, taken
         self.held_bytes = 0
-        partition_of_row = self.table.cut.partition_of(table, self.setup)
         empty = pa.RecordBatch.from_pylist([], self.table.schema)
         # A combined table is one batch, or none if it has no rows.
         rows = next(iter(table.to_batches()), empty)
+        if self.table.cut is None:
+            self._write_batch(rows)
+            return
+        setup = self.job.setup
+        partition_of_row = self.table.cut.partition_of(table, setup)
         # Rows in the order of their partitions, and where each partition ends among them:
         #   partition_of_row  2 0 1 0        order  1 3 2 0        ends  2 3 4
         order = np.argsort(partition_of_row, kind="stable")
-        all_partitions = np.arange(self.num_partitions)
+        all_partitions = np.arange(self.table.cut.num_partitions(setup))
         ends = np.searchsorted(partition_of_row[order], all_partitions, side="right")
         start = 0
         for end in ends:
@@ -160,8 +148,11 @@ class TableWriter:
                 # Not a slice: it would be written with all the values of its lists, not only its
                 # own.
                 rows_of_partition = rows.take(pa.array(order[start:end]))
-            self.writer.write_batch(rows_of_partition, {_CHECKSUM: _checksum(rows_of_partition)})
+            self._write_batch(rows_of_partition)
             start = end
+
+    def _write_batch(self, rows: pa.RecordBatch) -> None:
+        self.writer.write_batch(rows, {_CHECKSUM: _checksum(rows)})
 
 
 def _read_batch(reader: Any, index: int) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..config import VocabConfig
 from ..execution.job import Job, Phase, Record, Unit
-from ..execution.tables import TemporaryTable, Whole
+from ..execution.tables import TemporaryTable
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
 from ..ragged import flat_text
@@ -81,7 +81,7 @@ class ByWord:
 
 COUNTS = TemporaryTable("counts", WORD_COUNTS, ByWord())
 """The words of one shard; with weights, counts are in `WEIGHT_UNITS`."""
-MERGED = TemporaryTable("merged", WORD_COUNTS, Whole())
+MERGED = TemporaryTable("merged", WORD_COUNTS)
 """The words of some buckets over all training shards."""
 
 
