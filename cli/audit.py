@@ -137,16 +137,18 @@ def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> Co
 
 
 def _write_report(path: str, directory: str, measured: "Audit") -> None:
-    from ..pipeline.auditing.decode import read_instances, shards_of_split
+    from ..pipeline.auditing.decode import read_instances
     from ..pipeline.auditing.report import render_report
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.storage.directory import write_file
+    from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
 
     manifest = read_manifest(directory, InstancesManifest)
     vocabulary = read_vocabulary(directory)
-    rows = read_instances(shards_of_split(directory, manifest, "train"), vocabulary)
+    shards = dict.fromkeys(shard_paths(directory, manifest, "train"))
+    rows = read_instances(shards, vocabulary)
     # Without the path, which is this machine's: a page is sent to others.
     name = PurePath(directory).name
     page = render_report(name, measured, list(islice(rows, NUM_EXAMPLES)))

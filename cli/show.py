@@ -60,13 +60,9 @@ def show(
     """
     from rich.text import Text
 
-    from ..pipeline.auditing.decode import (
-        label_names,
-        read_documents,
-        read_instances,
-        shards_of_split,
-    )
+    from ..pipeline.auditing.decode import label_names, read_documents, read_instances
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
+    from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
 
@@ -79,7 +75,8 @@ def show(
     if ids or grep or where:
         chosen = _find(directory, manifest, ids, grep, where, num_rows)
     else:
-        chosen = shards_of_split(directory, manifest, "train")
+        # Shards are shuffled: their first rows are a random sample.
+        chosen = dict.fromkeys(shard_paths(directory, manifest, "train"))
     # One line of output per line of text, so that it can be searched and piped.
     console = make_console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):

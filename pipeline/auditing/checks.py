@@ -28,7 +28,6 @@ from .verdict import (
     at_most,
     exact,
     info,
-    none,
     too_few,
     verdict_of,
 )
@@ -82,11 +81,7 @@ def audit_instances(
     vocabulary: Vocabulary,
     documents: str | None = None,
 ) -> Audit:
-    """Measure the shards that `manifest` lists in `directory`, slice by slice.
-
-    Sources and languages are judged only with the directory of `documents` that they were built
-    from. Raises `UserError` for a broken shard.
-    """
+    """Measure the shards that `manifest` lists in `directory`, slice by slice."""
     measures = Measures(vocabulary, manifest.config)
     origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
@@ -114,7 +109,7 @@ def audit_instances(
     return Audit(
         config=asdict(manifest.config),
         checks=[
-            none("shards of another vocabulary, length or seed", num_foreign),
+            exact("shards of another vocabulary, length or seed", num_foreign),
             *_row_checks(measures, manifest),
             *label_checks(measures),
             *origin_checks(measures, origins, manifest),
@@ -134,8 +129,8 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     max_length = measures.config.max_length
     stored_rows = counts["stored_rows"]
     yield exact("rows", stored_rows, sum(shard.rows for shard in manifest.shards))
-    yield none("rows over the length limit", counts["rows_too_long"])
-    yield none("positions out of range or out of order", counts["misplaced"])
+    yield exact("rows over the length limit", counts["rows_too_long"])
+    yield exact("positions out of range or out of order", counts["misplaced"])
 
     num_tokens = counts["tokens"]
     yield info("tokens", num_tokens, f"{num_tokens:,}")
@@ -167,10 +162,10 @@ def _text_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Ch
     manifest's counts for the documents.
     """
     counts = measures.counts
-    yield none("rows with misplaced [CLS] or [SEP]", counts["rows_without_specials"])
-    yield none("special tokens in the text", counts["specials_in_text"])
-    yield none("masks on [CLS] or [SEP]", counts["masked_specials"])
-    yield none("special or [unused] tokens drawn as random", counts["random_not_ordinary"])
+    yield exact("rows with misplaced [CLS] or [SEP]", counts["rows_without_specials"])
+    yield exact("special tokens in the text", counts["specials_in_text"])
+    yield exact("masks on [CLS] or [SEP]", counts["masked_specials"])
+    yield exact("special or [unused] tokens drawn as random", counts["random_not_ordinary"])
     unknown_share = counts["unknown_tokens"] / max(counts["text_tokens"], 1)
     unknown = at_most("unknown tokens", unknown_share, MOST_UNKNOWN, counts["rows"])
     if unknown.verdict == "bad":
@@ -253,9 +248,9 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
     else:
         enough = measured == asked  # fewer lost or added masks are left to the next check
     yield Check("masked share", measured, asked, verdict_of(enough), share)
-    yield none("rows with the wrong number of masks", counts["rows_breaking_count"])
+    yield exact("rows with the wrong number of masks", counts["rows_breaking_count"])
     if masks_words:
-        yield none("partly masked words", counts["split_words"])
+        yield exact("partly masked words", counts["split_words"])
 
     masked = max(counts["masked"], 1)
     # Stable, so that equally frequent tokens come in the order of the vocabulary.

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 from .. import storage
 from ..errors import UserError
 from ..instances.rows import Rows, sequences
-from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..storage.shards import checked, open_shard
 from ..vocabulary.vocabulary import Vocabulary
@@ -119,20 +118,6 @@ def _batches(file: pq.ParquetFile, chosen: Sequence[int] | None) -> Iterator[pa.
         if inside:
             yield from file.read_row_group(group, use_threads=False).take(inside).to_batches()
         start = end
-
-
-def shards_of_split(
-    directory: str, manifest: DocumentsManifest | InstancesManifest, split: str
-) -> Shards:
-    """Return the shards of a split; raise `UserError` if the manifest lists none. As they are
-    shuffled, the first rows are a random sample.
-    """
-    names = [shard.name for shard in manifest.shards if shard.split == split]
-    if not names:
-        splits = sorted({shard.split for shard in manifest.shards})
-        listed = " and ".join(splits) or "none"
-        raise UserError(f"{directory} has no split {split!r}; it has {listed}.")
-    return dict.fromkeys(storage.join(directory, name) for name in names)
 
 
 def find_rows(paths: Iterable[str], condition: str, num_rows: int, **values: Any) -> Shards:

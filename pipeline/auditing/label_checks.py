@@ -19,8 +19,8 @@ from .verdict import (
     ROWS_FOR_EXACT,
     Z_SHOWN,
     Check,
+    exact,
     is_half,
-    none,
     too_few,
     verdict_of,
     wilson_interval,
@@ -39,11 +39,11 @@ def label_checks(measures: Measures) -> Iterator[Check]:
     """Judge the labels, their balance, and what the rows' lengths and ends say about them."""
     counts = measures.counts
     pairing = measures.config.pairing
-    yield none("labels other than 0 and 1", counts["other_labels"])
+    yield exact("labels other than 0 and 1", counts["other_labels"])
     if pairing == "none":
-        yield none("rows with a segment B", counts["rows"] - counts["without_b"])
+        yield exact("rows with a segment B", counts["rows"] - counts["without_b"])
         return
-    yield none("rows without a segment B", counts["without_b"])
+    yield exact("rows without a segment B", counts["without_b"])
     yield _is_next_check(measures)
     # Swapping two segments does not change a row's length. Beyond that, the model of sentence order
     # is meant to learn what distinguishes a text's first part from its second.
@@ -57,10 +57,10 @@ def label_checks(measures: Measures) -> Iterator[Check]:
     same_document = counts["not_next_same_document"]
     if pairing == "sop":
         across_swapped = counts["not_next"] - same_document
-        yield none("pairs across documents", counts["is_next_other_document"] + across_swapped)
+        yield exact("pairs across documents", counts["is_next_other_document"] + across_swapped)
     else:
-        yield none("NotNext pairs within one document", same_document)
-        yield none("IsNext pairs across documents", counts["is_next_other_document"])
+        yield exact("NotNext pairs within one document", same_document)
+        yield exact("IsNext pairs across documents", counts["is_next_other_document"])
 
 
 def _lengths_and_ends_check(measures: Measures, why_unjudged: str) -> Check:
@@ -151,23 +151,15 @@ def _is_next_check(measures: Measures) -> Check:
 
     asked = f"50% ± {HALF_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
     verdict = verdict_of(is_half(is_next, rows))
-
-    # The share of label 0 by shard and pass, where it is not one half.
-    uneven = {}
-    training_rows = 0
-    training_is_next = 0
-    for part, (rows_of_pass, not_next_of_pass) in measures.passes.items():
-        is_next_of_pass = rows_of_pass - not_next_of_pass
-        if not part[0].startswith("validation-"):
-            training_rows += rows_of_pass
-            training_is_next += is_next_of_pass
-        if not is_half(is_next_of_pass, rows_of_pass):
-            uneven[part] = is_next_of_pass / rows_of_pass
+    uneven = []  # passes in which it is not one half
+    for (shard, duplicate), (rows_of_pass, not_next_of_pass) in measures.passes.items():
+        if not is_half(not_next_of_pass, rows_of_pass):
+            share_in_pass = 1 - not_next_of_pass / rows_of_pass
+            uneven.append((shard, f"{share_in_pass:.1%} in pass {duplicate} of {shard}"))
     if not uneven:
         return Check(name, measured, asked, verdict, share, interval)
 
-    (shard, duplicate), share_in_pass = next(iter(uneven.items()))
-    shown = f"{share_in_pass:.1%} in pass {duplicate} of {shard}"
+    shown = uneven[0][1]
     if len(uneven) > 1:
         shown += f" and {len(uneven) - 1} more"
     if verdict == "ok":
@@ -180,7 +172,7 @@ def _is_next_check(measures: Measures) -> Check:
     advice = ""
     if all(shard.startswith("validation-") for shard, _ in uneven):
         advice = "ingest with a larger `validation_share`"
-        if training_rows and is_half(training_is_next, training_rows):
+        if not all(shard.startswith("validation-") for shard, _ in measures.passes):
             verdict = "warn"  # nothing that a model learns from
     return Check(name, measured, asked, verdict, share, interval, advice=advice)
 

@@ -42,29 +42,24 @@ def read_batch(batch: pa.RecordBatch, vocab_size: int) -> Rows:
 class Measures:
     """The sums over all rows so far.
 
-    `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate). Histograms
-    by label are int64 [2, values]: the lengths of rows, of A and of B without [CLS] and [SEP], and
-    whether B ends like a sentence. `lengths_and_ends` has two, by `CELLS`: of every other row, and
-    of the rest. `tokens`, `masked_tokens` and `random_tokens`, int64
-    [vocabulary], count all tokens before masking, the masked ones, and the random ones.
+    Histograms by label are int64 [2, values]. `lengths_and_ends` has two, by `CELLS`: of every
+    other row, and of the rest. `tokens`, all of them before masking, `masked_tokens` and
+    `random_tokens` are int64 [vocabulary].
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig) -> None:
         self.vocabulary = vocabulary
         self.config = config
         self.counts: Counter[str] = Counter()
+        # Rows and NotNext rows by shard and pass.
         self.passes: dict[tuple[str, int], list[int]] = {}
-
-        num_lengths = config.max_length + 1  # from 0 on
-        by_length = (2, num_lengths)
+        by_length = (2, config.max_length + 1)  # from 0 on, without [CLS] and [SEP] in A and B
         self.row_lengths = np.zeros(by_length, np.int64)
         self.lengths_a = np.zeros(by_length, np.int64)
         self.lengths_b = np.zeros(by_length, np.int64)
-        self.ends_of_b = np.zeros((2, 2), np.int64)
-        by_half = (2, 2, math.prod(CELLS))
-        self.lengths_and_ends = np.zeros(by_half, np.int64)
+        self.ends_of_b = np.zeros((2, 2), np.int64)  # whether it ends like a sentence
+        self.lengths_and_ends = np.zeros((2, 2, math.prod(CELLS)), np.int64)
         self.mask_positions = np.zeros(config.max_length, np.int64)
-
         vocab_size = len(vocabulary)
         self.tokens = np.zeros(vocab_size, np.int64)
         self.masked_tokens = np.zeros(vocab_size, np.int64)
@@ -102,8 +97,9 @@ class Measures:
         restored = rows.unmasked_ids()  # [num_tokens], with the originals at masked positions
         self._add_labels(shard, rows, restored)
         self._add_tokens(rows, restored)
-        self._add_masks(rows, restored)
-        self._add_words(rows, restored)
+        asked = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
+        self._add_masks(rows, restored, asked)
+        self._add_words(rows, restored, asked)
         return rows
 
     def _add_labels(self, shard: str, rows: Rows, restored: np.ndarray) -> None:
@@ -172,14 +168,13 @@ class Measures:
             masked_specials=_num_true(structural[rows.masked_index]),
         )
 
-    def _add_masks(self, rows: Rows, restored: np.ndarray) -> None:
+    def _add_masks(self, rows: Rows, restored: np.ndarray, asked: np.ndarray) -> None:
         stored = rows.input_ids[rows.masked_index]
         originals = restored[rows.masked_index]
         is_mask = stored == self.vocabulary.mask_id
         is_kept = stored == originals
         is_random = ~is_mask & ~is_kept
         random_tokens = stored[is_random]
-        asked = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
         self.counts.update(
             masked=len(stored),
             masks_asked=int(asked.sum()),
@@ -196,7 +191,7 @@ class Measures:
         positions_in_row = np.minimum(rows.masked_positions, num_positions - 1)
         self.mask_positions += np.bincount(positions_in_row, minlength=num_positions)
 
-    def _add_words(self, rows: Rows, restored: np.ndarray) -> None:
+    def _add_words(self, rows: Rows, restored: np.ndarray, asked: np.ndarray) -> None:
         """Count partly masked words, and rows with the wrong number of masks."""
         words = find_words(restored, rows.offsets, rows.segment_b_start, self.vocabulary.continues)
         # Masked tokens of each word, by the difference of running sums at its two ends:
@@ -209,7 +204,6 @@ class Measures:
         num_masked_before = offsets_of(is_masked)
         word_ends = words.start + words.length
         masked = num_masked_before[word_ends] - num_masked_before[words.start]
-        asked = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
         if self.config.masking == "token":
             follows_rule = rows.num_masked == asked
         else:

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -45,13 +46,12 @@ def documents_of(instances: str, manifest: InstancesManifest, documents: str | N
         return documents
     if storage.is_remote(instances):
         return None
-    parent = os.path.dirname(os.path.abspath(instances))
-    for name in sorted(os.listdir(parent)):
-        directory = os.path.join(parent, name)
-        if os.path.isfile(os.path.join(directory, MANIFEST)):
-            with suppress(UserError):  # another stage, or its shards are deleted
-                if read_manifest(directory, DocumentsManifest).digest in digests:
-                    return directory
+    parent = Path(os.path.abspath(instances)).parent
+    for file in sorted(parent.glob(f"*/{MANIFEST}")):
+        directory = str(file.parent)
+        with suppress(UserError):  # another stage, or its shards are deleted
+            if read_manifest(directory, DocumentsManifest).digest in digests:
+                return directory
     return None
 
 

@@ -14,17 +14,12 @@ from ..manifests import too_little_to_judge
 NUM_NAMED = 3
 Z_SHOWN = 1.96
 """The intervals shown are 95% intervals."""
-
 MAX_CHANCE = 0.25
 """If chance alone may account for a deviation this large, there are too few rows to judge."""
-
 TOO_LITTLE = "too little to judge"
-
 ROWS_FOR_EXACT = 10_000
 """From this many rows on, one half must be met within `HALF_TOLERANCE`; below, within chance."""
-
 HALF_TOLERANCE = 0.005
-
 Verdict = Literal["ok", "bad", "warn", "unjudged", "info"]
 """``warn`` is out of tolerance, but by a property of the text, or in the held-out rows alone;
 ``unjudged`` is a property of good instances that was not compared with a tolerance; ``info`` has
@@ -76,15 +71,9 @@ def verdict_of(holds: bool) -> Verdict:
     return "ok" if holds else "bad"
 
 
-def exact(name: str, value: int, asked: int) -> Check:
-    """Judge a count that must be a certain number."""
-    verdict = verdict_of(value == asked)
-    return Check(name, f"{value:,}", f"{asked:,}", verdict, value)
-
-
-def none(name: str, value: int) -> Check:
-    """Judge a count of faults."""
-    return exact(name, value, 0)
+def exact(name: str, value: int, asked: int = 0) -> Check:
+    """Judge a count that must be a certain number: that of faults is 0."""
+    return Check(name, f"{value:,}", f"{asked:,}", verdict_of(value == asked), value)
 
 
 def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:

@@ -11,7 +11,13 @@ import pyarrow.parquet as pq
 
 from .. import storage
 from ..errors import UserError
-from ..manifests import SCHEMA_VERSION, VERSION_KEY, DocumentsManifest, check_schema_version
+from ..manifests import (
+    SCHEMA_VERSION,
+    VERSION_KEY,
+    DocumentsManifest,
+    InstancesManifest,
+    check_schema_version,
+)
 from ..schemas import DOCUMENTS
 from .directory import OutputDirectory
 
@@ -61,7 +67,9 @@ def shard_name(split: str, index: int, count: int) -> str:
     return f"{split}-{index:05d}-of-{count:05d}.parquet"
 
 
-def shard_paths(directory: str, manifest: DocumentsManifest, split: str) -> list[str]:
+def shard_paths(
+    directory: str, manifest: DocumentsManifest | InstancesManifest, split: str
+) -> list[str]:
     """Return the paths of the shards of a split that a directory's manifest lists, in order."""
     names = [shard.name for shard in manifest.shards if shard.split == split]
     return [storage.join(directory, name) for name in names]

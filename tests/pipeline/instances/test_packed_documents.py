@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.auditing.checks import audit
-from clozeworks.pipeline.auditing.decode import read_instances, shards_of_split
+from clozeworks.pipeline.auditing.decode import read_instances
 from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
@@ -21,6 +21,7 @@ from clozeworks.pipeline.instances.packed import SHORTEST_SEQUENCE, build_packed
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.schemas import instances_schema
+from clozeworks.pipeline.storage.shards import shard_paths
 from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
@@ -234,7 +235,7 @@ def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):
     stored = pq.read_table(packed / "one" / "train-00000-of-00002.parquet").to_pylist()
     expected = [ids for row in stored[:4] for ids in sequences_in(row)]
     vocabulary = read_vocabulary(path)
-    shown = read_instances(shards_of_split(path, manifest, "train"), vocabulary)
+    shown = read_instances(dict.fromkeys(shard_paths(path, manifest, "train")), vocabulary)
     for ids, instance in zip(expected, shown, strict=False):
         originals = [token.original for token in instance.tokens]
         assert originals == [vocabulary.readable[token_id] for token_id in ids]
