@@ -109,14 +109,13 @@ def audit(
 
 
 def _print_checks(measured: "Audit") -> None:
-    from rich.table import Column
     from rich.text import Text
 
     rows = []
     for check in measured.checks:
         mark = Text(*MARKS[check.verdict])
         rows.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
-    print_table(["check", Column("measured", overflow="fold"), "expected", ""], rows)
+    print_table(["check", "measured", "expected", ""], rows)
 
 
 def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> CommandSummary | None:

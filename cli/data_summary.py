@@ -26,14 +26,6 @@ if TYPE_CHECKING:
         VocabularyManifest,
     )
 
-RARE_PAIRS = (
-    "forced_pairs",
-    "unexchanged_pairs",
-    "pairs_across_sources",
-    "pairs_across_languages",
-)
-"""Shown only where there are some: a reader would have to look them up in docs/counters.md."""
-WORDS_BAR = 30
 NUM_CHARACTERS = 20
 """Characters left out of a vocabulary that are shown."""
 COUNTED = {
@@ -77,8 +69,6 @@ COUNTED = {
     "repeated_ids": ("repeated id", "removed {}; for example {first}"),
 }
 """What is counted, and the warning of it, by counter."""
-NUM_WARNINGS = 3
-"""Shards, or files, that are named."""
 MOST_IN_HEADINGS = 0.03
 """The share of all words that headings may be, before they are warned about."""
 
@@ -117,7 +107,7 @@ def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSum
             words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
         elif not name.startswith(LOST_TO_TEMPLATE):
             counts[name] = count
-    rows = _state_rows(manifest) + _split_rows(manifest) + _count_rows(counts)
+    rows = _split_rows(manifest, counts)
     if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
         num_words = sum(manifest.counts[name] for name in costly)
         shown = []
@@ -127,7 +117,16 @@ def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSum
         rows.append(("words lost to unknown templates", f"{num_words:,}: {', '.join(shown)}"))
     for reason, count in manifest.bad.items():
         rows.append((f"bad: {in_words(reason)}", f"{count:,}"))
-    rows += word_rows(manifest.words_kept, words_left_out)
+    total = max(manifest.words_kept + sum(words_left_out.values()), 1)
+    share = manifest.words_kept / total
+    rows.append(("words kept", f"{manifest.words_kept:,} of {total:,} ({share:.1%})"))
+    reasons = []
+    for reason in sorted(words_left_out, key=lambda reason: -words_left_out[reason]):
+        count = words_left_out[reason]
+        if count:
+            reasons.append(f"{in_words(reason)} {count:,} ({count / total:.1%})")
+    if reasons:
+        rows.append(("words left out", ", ".join(reasons)))
     return CommandSummary("ingest", where, rows)
 
 
@@ -152,33 +151,24 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
         "words left out, over 100 characters": learned.num_words_long,
         "words left out, rare characters": learned.num_words_alphabet,
     }
-    rows += [(name, f"{count:,}") for name, count in left_out.items() if count]
+    rows += _count_rows(left_out)
     if characters := learned.alphabet_left_out:
         shown = " ".join(characters[:NUM_CHARACTERS])
-        if len(characters) > NUM_CHARACTERS:
-            shown += " …"
         rows.append(("characters left out", f"{len(characters):,}: {shown}"))
-    rows += [
-        ("on held-out documents", f"{report.validation.num_words:,} words"),
-        *held_out_rows(report.validation),
-    ]
+    rows.append(("on held-out documents", f"{report.validation.num_words:,} words"))
+    rows += held_out_rows(report.validation)
     return CommandSummary("vocab", where, rows)
 
 
 def summarize_instances(where: str, manifest: "InstancesManifest") -> CommandSummary:
     """Summarise a directory of instances; warn of shards whose labels could not be balanced."""
-    shards_with_warnings = [shard for shard in manifest.shards if shard.warnings]
-    for shard in shards_with_warnings[:NUM_WARNINGS]:
-        warn(f"{shard.name}: {with_flags(shard.warnings[0])}")
-    num_more = len(shards_with_warnings) - NUM_WARNINGS
-    if num_more > 0:
-        warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")
-    counts = {}
-    for name, count in manifest.counts.items():
-        if count or name not in RARE_PAIRS:
-            counts[name] = count
-    rows = _state_rows(manifest) + _split_rows(manifest) + _count_rows(counts)
-    return CommandSummary("build", where, rows)
+    warned = [shard for shard in manifest.shards if shard.warnings]
+    if warned:
+        more = ""
+        if len(warned) > 1:
+            more = f"; {len(warned):,} shards have such warnings, see the manifest"
+        warn(f"{warned[0].name}: {with_flags(warned[0].warnings[0])}{more}")
+    return CommandSummary("build", where, _split_rows(manifest, manifest.counts))
 
 
 def _state_rows(manifest: "Manifest") -> Rows:
@@ -188,8 +178,11 @@ def _state_rows(manifest: "Manifest") -> Rows:
     return [("state", ALREADY_FINISHED)]
 
 
-def _split_rows(manifest: "DocumentsManifest | InstancesManifest") -> Rows:
-    rows = []
+def _split_rows(
+    manifest: "DocumentsManifest | InstancesManifest", counts: Mapping[str, int]
+) -> Rows:
+    """Return what stands in both splits, and what was counted on the way."""
+    rows = _state_rows(manifest)
     for split in ("train", "validation"):
         shards = [shard for shard in manifest.shards if shard.split == split]
         num_rows = sum(shard.rows for shard in shards)
@@ -200,33 +193,11 @@ def _split_rows(manifest: "DocumentsManifest | InstancesManifest") -> Rows:
             byte_size(num_bytes),
         ]
         rows.append((split, ", ".join(sizes)))
-    return rows
+    return rows + _count_rows(counts)
 
 
 def _count_rows(counts: Mapping[str, int]) -> Rows:
-    return [(in_words(name), f"{count:,}") for name, count in counts.items()]
-
-
-def word_rows(num_kept: int, left_out: Mapping[str, int]) -> Rows:
-    """Return rows with the share of the words that were kept, a bar of it, and the shares that were
-    left out, by reason.
-
-    >>> word_rows(75, {"tables": 20, "lists": 5})[0]
-    ('words kept', '75 of 100 (75.0%) ██████████████████████░░░░░░░░')
-    """
-    total = max(num_kept + sum(left_out.values()), 1)
-    share = num_kept / total
-    num_full = round(share * WORDS_BAR)
-    bar = "█" * num_full + "░" * (WORDS_BAR - num_full)
-    rows = [("words kept", f"{num_kept:,} of {total:,} ({share:.1%}) {bar}")]
-    reasons = []
-    for reason in sorted(left_out, key=lambda reason: -left_out[reason]):
-        count = left_out[reason]
-        if count:
-            reasons.append(f"{in_words(reason)} {count:,} ({count / total:.1%})")
-    if reasons:
-        rows.append(("words left out", ", ".join(reasons)))
-    return rows
+    return [(in_words(name), f"{count:,}") for name, count in counts.items() if count]
 
 
 def _warn_about_documents(manifest: "DocumentsManifest") -> None:

@@ -21,7 +21,7 @@ from .progress import training_progress
 
 CLASS_METRICS = ("precision", "recall", "f1")
 MAX_CLASSES = 20
-"""More are in summary.json alone."""
+"""Of more, those with the most mistakes are shown."""
 
 
 def _known(ctx: click.Context, param: click.Parameter, task: str) -> str:
@@ -120,19 +120,25 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
 
 
 def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a row for each class of a few, and for what it is most often taken."""
+    """Return a row for each class, and for what it is most often taken."""
     classes = report["classes"]
+    shown_classes = list(classes)
     if len(classes) > MAX_CLASSES:
-        return []
+        missed = {name: its["count"] * (1 - its["recall"]) for name, its in classes.items()}
+        shown_classes = sorted(classes, key=lambda name: -missed[name])[:MAX_CLASSES]
     rows = []
-    for index, (name, figures) in enumerate(classes.items()):
+    for name in shown_classes:
+        figures = classes[name]
         shown = ", ".join(f"{metric} {figure(figures[metric])}" for metric in CLASS_METRICS)
         text = f"{shown}, of {figures['count']:,}"
         if report["confusion"]:
-            counts = dict(zip(classes, report["confusion"][index], strict=True))
+            row = report["confusion"][list(classes).index(name)]
+            counts = dict(zip(classes, row, strict=True))
             del counts[name]
             other = max(counts, key=lambda other: counts[other])
             if counts[other]:
                 text += f"; {counts[other]:,} taken for {other}"
         rows.append((f"class {name}", text))
+    if num_others := len(classes) - len(rows):
+        rows.append((f"{num_others:,} other classes", "fewer mistakes; see summary.json"))
     return rows

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -18,7 +18,6 @@ from ..pipeline.storage.remote import SCHEMES
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Column
     from rich.text import Text
 
 Level = Literal["progress", "notice", "warning", "error"]
@@ -92,14 +91,26 @@ def make_console(**settings: Any) -> "Console":
     return console
 
 
-def print_table(columns: "Iterable[str | Column]", rows: "Iterable[Iterable[str | Text]]") -> None:
-    """Print a table without lines to standard output; a cell of rich's `Text` may have a style."""
+def print_table(
+    headings: Sequence[str],
+    rows: "Iterable[Iterable[str | Text]]",
+    numbers: Sequence[str] = (),
+    width: int | None = None,
+) -> None:
+    """Print a table without lines to standard output, as wide as the terminal or `width`; a cell of
+    rich's `Text` may have a style. `numbers` are the headings of columns of numbers.
+    """
     from rich.table import Table
 
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        if heading in numbers:
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")  # not cut: paths are copied from here
     for row in rows:
         table.add_row(*row)
-    make_console().print(table)
+    make_console(width=width).print(table)
 
 
 def commands_of(ctx: click.Context) -> list[click.Command]:
@@ -155,7 +166,6 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     """Print a table of what the commands wrote to standard output."""
     if not is_first_rank() or settings.is_quiet:
         return
-    from rich.table import Column
     from rich.text import Text
 
     rows: list[list[str | Text]] = []
@@ -163,8 +173,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
         rows.append([Text(summary.command, "bold"), "where", summary.where])
         for name, value in summary.rows:
             rows.append(["", name, value])
-    # Folded, not cut: paths are copied from here.
-    print_table(["stage", "", Column(overflow="fold")], rows)
+    print_table(["stage", "", ""], rows)
 
 
 def warn(message: str) -> None:

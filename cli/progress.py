@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..pipeline.errors import RunError
-from .output import PLAIN_EVERY_S, duration, is_first_rank, settings, tell
+from .output import PLAIN_EVERY_S, byte_size, duration, is_first_rank, settings, tell
 
 if TYPE_CHECKING:
     from ..pipeline.execution.runner import Progress, ShowProgress
@@ -39,57 +39,22 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     # A recipe runs several stages in this process; each line would come once per handler.
     if verbose and not beam_log.handlers:
         beam_log.addHandler(logging.StreamHandler())
-    with _standard_error_to_log(verbose) as (terminal, log), _progress_bar(terminal) as show:
+    with _standard_error_to_log(verbose) as (terminal, log), _progress_line(terminal) as show:
+
+        def show_stage(progress: "Progress") -> None:
+            done = progress.done_bytes
+            total = progress.total_bytes
+            amount = f"{byte_size(done)} of {byte_size(total)}"
+            part = f"{progress.stage}: {progress.phase}"
+            show(part, done, total, amount, [], asdict(progress))
+
         try:
-            yield show
+            yield show_stage
         except RunError as error:
             traceback.print_exception(error)  # into the log
             if log is None:
                 raise
             raise RunError(f"{error} Log: {log}") from error
-
-
-@contextmanager
-def _progress_bar(terminal: TextIO) -> Iterator["ShowProgress"]:
-    """Show a bar on a terminal; nothing on a file or pipe, but a line a minute as JSON."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as Bar
-
-    console = Console(file=terminal)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    is_hidden = not console.is_terminal or settings.is_quiet or settings.as_json
-    with Bar(*columns, console=console, disable=is_hidden, transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        last_line_s = time.monotonic()
-
-        def show(progress: "Progress") -> None:
-            nonlocal last_line_s
-            now = time.monotonic()
-            if settings.as_json and not settings.is_quiet and now - last_line_s >= PLAIN_EVERY_S:
-                last_line_s = now
-                tell("progress", progress.stage, terminal, **asdict(progress))
-            bar.update(
-                task,
-                description=f"{progress.stage}: {progress.phase}",
-                completed=progress.done_bytes,
-                total=progress.total_bytes,
-            )
-
-        yield show
 
 
 @contextmanager
@@ -140,57 +105,74 @@ SHOWN = {
     "peak_memory_gb": "{:.1f} GB",
 }
 Report = Callable[[Mapping[str, Any]], None]
-_Started = dict[str, tuple[int, float]]
-"""The first step that was reported of each part of the work, and when."""
 
 
 @contextmanager
 def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
+    Yield a function that takes the numbers: ``step``, ``steps`` and those in `SHOWN`; a new
+    ``stage`` (a string) has a time left of its own.
+    """
+    with _progress_line(sys.stderr) as show:
+
+        def report(numbers: Mapping[str, Any]) -> None:
+            step = numbers["step"]
+            steps = numbers["steps"]
+            details = []
+            for name, form in SHOWN.items():
+                if name in numbers:
+                    details.append(form.format(numbers[name]))
+            part = numbers.get("stage", "training")
+            show(part, step, steps, f"{step:,} of {steps:,}", details, numbers)
+
+        yield report
+
+
+_Show = Callable[[str, int, int, str, list[str], Mapping[str, Any]], None]
+
+
+@contextmanager
+def _progress_line(file: TextIO) -> Iterator[_Show]:
+    """Yield a function that shows a part of the work, how much of it is done, and the time left.
+
     On a terminal this is one live line, elsewhere (``nohup``, CI) and as JSON a line every
-    `PLAIN_EVERY_S`, so short runs print nothing. Yield a function that takes the numbers: ``step``,
-    ``steps`` and those in `SHOWN`; a new ``stage`` (a string) has a time left of its own.
+    `PLAIN_EVERY_S`, so short work prints nothing.
     """
     # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console
     from rich.text import Text
 
     if not is_first_rank() or settings.is_quiet:
-        yield lambda numbers: None
+        yield lambda *progress: None
         return
-    console = Console(stderr=True)
+    console = Console(file=file)
     is_live = console.is_terminal and not settings.as_json
-    started = _Started()
+    started: dict[str, tuple[int, float]] = {}
     last_line_s = time.monotonic()
     with console.status("") if is_live else nullcontext() as status:
 
-        def report(numbers: Mapping[str, Any]) -> None:
+        def show(
+            part: str,
+            done: int,
+            total: int,
+            amount: str,
+            details: list[str],
+            figures: Mapping[str, Any],
+        ) -> None:
             nonlocal last_line_s
             now = time.monotonic()
-            line = _line(numbers, started, now)
+            # What was done before a resume must not count towards the time left.
+            first_done, first_time = started.setdefault(part, (done, now))
+            if done > first_done:
+                left_s = (total - done) * (now - first_time) / (done - first_done)
+                amount += f", {duration(left_s)} left"
+            line = f"{part}: {', '.join([amount, *details])}"
             if status:
                 # `Text`, in which brackets are not rich's markup.
                 status.update(Text(line))
             elif now - last_line_s >= PLAIN_EVERY_S:
                 last_line_s = now
-                tell("progress", line, **numbers)
+                tell("progress", line, file, **figures)
 
-        yield report
-
-
-def _line(numbers: Mapping[str, Any], started: _Started, now: float) -> str:
-    # "12 of 400" and the time left are those of one part of the work, such as one fine-tuning run.
-    part = numbers.get("stage", "training")
-    step = numbers["step"]
-    steps = numbers["steps"]
-    shown = [f"{step:,} of {steps:,}"]
-    # Steps from before a resume must not count towards the time left.
-    first_step, first_time = started.setdefault(part, (step, now))
-    if step > first_step:
-        seconds_per_step = (now - first_time) / (step - first_step)
-        shown.append(f"{duration((steps - step) * seconds_per_step)} left")
-    for name, form in SHOWN.items():
-        if name in numbers:
-            shown.append(form.format(numbers[name]))
-    return f"{part}: {', '.join(shown)}"
+        yield show

@@ -3,20 +3,21 @@
 import csv
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ..pipeline.wording import in_words, without_formula
-from .output import is_detail, make_console
+from .output import is_detail, print_table
 
 if TYPE_CHECKING:
     from ..model.finetuning.results import ResultLine
 
-NUMBER_COLUMNS = ("runs", "rate", "seeds", "median", "last", "best", "spread", "degen.")
-COLUMNS = ("task", "metric", *NUMBER_COLUMNS, "directory", "checkpoint")
+NUMBERS = ("runs", "rate", "seeds", "median", "last", "best", "spread", "degen.")
+PIPED_WIDTH = 10_000
+"""In a file or a pipe a row is a line, however long."""
 
 
 @click.command()
@@ -33,69 +34,52 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
-    from ..model.finetuning.results import read_results
+    from ..model.finetuning.results import ResultLine, read_results
 
     lines = read_results(directory)
     if as_json:
         click.echo(json.dumps([asdict(line) for line in lines], indent=2))
     elif as_csv:
-        _print_csv(lines)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(field.name for field in fields(ResultLine))
+        for line in lines:
+            cells = astuple(line)
+            writer.writerow(
+                without_formula(cell) if isinstance(cell, str) else cell for cell in cells
+            )
     else:
         _print_table(lines)
 
 
-def _print_csv(lines: "list[ResultLine]") -> None:
-    records = [asdict(line) for line in lines]
-    columns: list[str] = []
-    if records:
-        columns = list(records[0])
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        for name, value in record.items():
-            if isinstance(value, str):
-                record[name] = without_formula(value)
-        writer.writerow(record)
-
-
 def _print_table(lines: "list[ResultLine]") -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    for name in COLUMNS:
-        if name in NUMBER_COLUMNS:
-            table.add_column(name, justify="right", no_wrap=True)
-        else:
-            table.add_column(name, overflow="fold")
     # Only the first metric has the number, and it may not be shown.
     degenerate = {}
     for line in lines:
         if line.degenerate_runs is not None:
             degenerate[line.directory] = str(line.degenerate_runs)
+    rows = []
     shown_directory = ""  # of the row above
     for line in lines:
         if is_detail(line.metric):
             continue
         # The first row of a directory shows what its metrics share.
         is_first = line.directory != shown_directory
-        cells = {
-            "task": f"{line.task} {line.variant}".strip() if is_first else "",
-            "metric": in_words(line.metric),
-            "runs": f"{line.runs}" if line.finished else f"{line.runs} so far",
-            "rate": f"{line.learning_rate:g}" if is_first else "",
-            "seeds": f"{line.seeds}",
-            "median": f"{line.median:.1f}",
-            "last": "" if line.last is None else f"{line.last:.1f}",
-            "best": f"{line.best:.1f}",
-            "spread": f"{line.spread:.1f}",
-            "degen.": degenerate.pop(line.directory, ""),
-            "directory": line.directory if is_first else "",
-            "checkpoint": Path(line.checkpoint).name if is_first else "",
-        }
-        table.add_row(*(cells[name] for name in COLUMNS))
         shown_directory = line.directory
-    # In a file or a pipe a row is a line, however long.
-    width = None
-    if not sys.stdout.isatty():
-        width = 10_000
-    make_console(width=width).print(table)
+        row = (
+            f"{line.task} {line.variant}".strip() if is_first else "",
+            in_words(line.metric),
+            f"{line.runs}" if line.finished else f"{line.runs} so far",
+            f"{line.learning_rate:g}" if is_first else "",
+            f"{line.seeds}",
+            f"{line.median:.1f}",
+            "" if line.last is None else f"{line.last:.1f}",
+            f"{line.best:.1f}",
+            f"{line.spread:.1f}",
+            degenerate.pop(line.directory, ""),
+            line.directory if is_first else "",
+            Path(line.checkpoint).name if is_first else "",
+        )
+        rows.append(row)
+    headings = ("task", "metric", *NUMBERS, "directory", "checkpoint")
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    print_table(headings, rows, NUMBERS, width)

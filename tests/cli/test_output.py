@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.cli.output import make_console, print_table, printable
-from clozeworks.cli.results import _print_csv
 from clozeworks.model.finetuning.results import ResultLine
 
 from tests.fixtures.command_fixture import error_of
@@ -59,14 +58,14 @@ def test_documents_are_shown_without_their_controls(sources, tmp_path, capsys):
 def test_a_terminal_without_unicode_gets_escapes(sources, tmp_path):
     command = [Path(sys.executable).parent / "clozeworks", "ingest", *sources]
     ended = subprocess.run(
-        [*command, "--language", "en", "--output", tmp_path / "documents"],
+        [*command, "--language", "en", "--output", tmp_path / "книга"],
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert r"\u2588" in ended.stdout  # the bar
+    assert r"\u043a\u043d\u0438\u0433\u0430" in ended.stdout  # книга
 
 
 @pytest.mark.parametrize("command", [["fill", "model"], ["audit"], ["vocab", "--output", "v"]])
@@ -100,10 +99,13 @@ def test_an_interrupt_while_the_program_is_imported_is_one_line():
 
 
 @pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)"])
-def test_no_cell_is_a_formula(value, capsys):
+def test_no_cell_is_a_formula(value, capsys, monkeypatch):
     line: dict[str, Any] = {field.name: None for field in fields(ResultLine)}
     line |= {"directory": value, "task": "a=b", "median": -1.5}
-    _print_csv([ResultLine(**line)])
+    monkeypatch.setattr(
+        "clozeworks.model.finetuning.results.read_results", lambda directory: [ResultLine(**line)]
+    )
+    main(["results", "folder", "--csv"])
     [cells] = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (cells["directory"], cells["task"], cells["median"]) == (f"'{value}", "a=b", "-1.5")
 
