@@ -3,7 +3,6 @@
 What others wrote, such as names of sources, is shown as text: no markup and no link comes of it.
 """
 
-import html
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..pipeline.data_card import CARD
 from ..pipeline.errors import UserError
-from ..pipeline.wording import in_words, with_commas
+from ..pipeline.wording import in_words
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCard
@@ -23,9 +22,7 @@ DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
-_CODE = re.compile(r"(`[^`]*`)")
-LONGEST_HEAD = 65536
-"""Characters of somebody else's card in which its metadata are looked for."""
+_MARKUP = re.compile(r"([\\`*_\[\]<>&~])")
 _METRICS = {
     "matthews": "matthews_correlation",
     "spearman": "spearmanr",
@@ -59,10 +56,10 @@ def render_card(
     if not results:
         metadata["model_name"] = None
     data = ModelCardData(library_name="transformers", eval_results=results or None, **metadata)
+    software = f"clozeworks {version('clozeworks')}, torch {version('torch')}"
     shown_tables = {}
-    for heading, rows in tables.items():
-        cells = {shown(in_words(name)): shown(value) for name, value in rows.items()}
-        shown_tables[heading] = cells
+    for heading, rows in [*tables.items(), ("Software", {"versions": software})]:
+        shown_tables[heading] = {shown(in_words(name)): shown(rows[name]) for name in rows}
     card = ModelCard.from_template(
         data, str(_TEMPLATE), title=shown(title), usage=usage, example=example, tables=shown_tables
     )
@@ -70,28 +67,20 @@ def render_card(
 
 
 def shown(value: object) -> str:
-    """Return a value as one line of Markdown that shows it, whatever markup it contains; what
-    stands between backticks is code.
+    """Return a value as one line of Markdown, whatever markup it contains.
 
-    >>> shown("<b>`a<b`"), shown(12345), shown(())
-    ('&lt;b&gt;`a<b`', '12,345', 'none')
+    >>> shown("<b>"), shown(12345), shown(0.12345), shown(())
+    ('\\\\<b\\\\>', '12,345', '0.1235', 'none')
     """
     if isinstance(value, tuple | list):
         value = ", ".join(map(str, value)) or "none"
+    elif isinstance(value, float):
+        value = f"{value:.4g}"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value:,}"
     # A bar would end the cell of a table, a line break the table.
-    text = re.sub(r"[|\s]+", " ", str(with_commas(value)))
-    parts = []
-    for part in _CODE.split(text):
-        if not _CODE.fullmatch(part):
-            part = html.escape(part, quote=False).replace("[", r"\[")
-        parts.append(part)
-    return "".join(parts)
-
-
-def as_code(name: object) -> str:
-    """Return a name that a user or a source chose, as code in Markdown."""
-    text = re.sub(r"[`|\s]+", " ", str(name))
-    return f"`{text}`"
+    text = re.sub(r"[|\s]+", " ", str(value))
+    return _MARKUP.sub(r"\\\1", text)
 
 
 def eval_results(scores: Mapping[str, float], **measured: Any) -> "list[EvalResult]":
@@ -110,11 +99,6 @@ def eval_results(scores: Mapping[str, float], **measured: Any) -> "list[EvalResu
             )
             results.append(result)
     return results
-
-
-def software() -> str:
-    """Return the versions of Clozeworks and PyTorch."""
-    return f"clozeworks {version('clozeworks')}, torch {version('torch')}"
 
 
 def model_name(checkpoint: str) -> str:
@@ -152,10 +136,8 @@ def read_languages(folder: Path) -> list[str]:
     path = folder / CARD
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", errors="replace") as file:
-        head = file.read(LONGEST_HEAD)
     try:
-        named = _parsed(head).data.get("language")
+        named = _parsed(path.read_text(encoding="utf-8", errors="replace")).data.get("language")
     except UserError:
         return []
     if isinstance(named, str):

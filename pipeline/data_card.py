@@ -6,11 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-import pyarrow as pa
-
 from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
-from .schemas import DOCUMENTS, instances_schema
 
 CARD = "README.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
@@ -45,17 +42,9 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     if isinstance(manifest, DocumentsManifest):
         title = "Documents for pre-training a language model"
         rows = "Each row is a text, cleaned and cut into sentences."
-        schema = DOCUMENTS
     else:
         title = "Instances for pre-training a BERT encoder"
         rows = "Each row holds token ids with masks, and the tokens to predict."
-        schema = instances_schema(manifest.tokenizer.size, packed=manifest.config.packs)
-    features = []
-    for field in schema:
-        kind = {"dtype": str(field.type)}
-        if pa.types.is_list(field.type):
-            kind = {"list": str(field.type.value_type)}
-        features.append({"name": field.name, **kind})
     splits: dict[str, Counter[str]] = {}
     for shard in sorted(manifest.shards, key=lambda shard: shard.split):
         sizes = splits.setdefault(shard.split, Counter())
@@ -70,10 +59,7 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
         configs=[{"config_name": "default", "data_files": data_files}],
         # `datasets` keeps what it loaded under this information: without the sizes, of two
         # directories of one name it would load the first again.
-        dataset_info={
-            "features": features,
-            "splits": [{"name": name, **sizes} for name, sizes in splits.items()],
-        },
+        dataset_info={"splits": [{"name": name, **sizes} for name, sizes in splits.items()]},
     )
     return _DATA_CARD.format(
         metadata=metadata.to_yaml(), title=title, rows=rows, stage=manifest.stage

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..card import DATASET, as_code, eval_results, model_name, render_card, software
+from ..card import DATASET, eval_results, model_name, render_card
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -27,28 +27,26 @@ def task_card(
     dataset_type, dataset_name, dataset_config = _dataset(task.name, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
     attention = {"attention": "left to right"} if shape.is_decoder else {}
-    scores = {}
-    for metric, score in best["scores"].items():
-        scores[metric] = _figure(score)
-        if metric in summary["baseline"]:
-            scores[metric] += f" ({_figure(summary['baseline'][metric])} for a constant answer)"
+    scores = dict(best["scores"])
+    for metric in scores.keys() & summary["baseline"].keys():
+        constant = summary["baseline"][metric]
+        scores[metric] = f"{scores[metric]:.4g} ({constant:.4g} for a constant answer)"
     tables = {
         "Data": {
-            "data": as_code(dataset_name),
+            "data": dataset_name,
             "training examples": summary["train_examples"],
             "dev examples": summary["dev_examples"],
             "dev examples are": split,
         },
         "Training": {
-            "encoder": as_code(model_name(checkpoint)),
+            "encoder": model_name(checkpoint),
             **attention,
-            "learning rate": f"{best['learning_rate']:g}",
+            "learning rate": best["learning_rate"],
             "seed": best["seed"],
-            "batch_size": best["batch_size"],
-            "epochs": f"{best['epochs']:g}",
-            "max_length": task.max_length,
+            "batch size": best["batch_size"],
+            "epochs": best["epochs"],
+            "max length": task.max_length,
             "runs": f"{summary['runs']:,}; this is the best on dev",
-            "software": software(),
         },
         "On the dev examples": scores,
     }
@@ -75,12 +73,6 @@ def task_card(
         datasets=[dataset_type] if DATASET.fullmatch(dataset_type) else None,
         model_name=f"{shape.title} for {name}",
     )
-
-
-def _figure(score: float) -> str:
-    if isinstance(score, int):  # a count, such as SQuAD 2.0's total
-        return f"{score:,}"
-    return f"{score:.4g}"
 
 
 def _dataset(task: str, data: str) -> tuple[str, str, str | None]:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from ...pipeline.config import identity_fields
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest, too_little_to_judge
-from ..card import DATASET, as_code, eval_results, model_name, render_card, software
-from ..config import EVALUATION_ROWS, PretrainConfig
+from ..card import DATASET, eval_results, model_name, render_card
+from ..config import PretrainConfig
 from ..encoders.config import EncoderConfig
 from .setup import Summary
 
@@ -35,8 +35,7 @@ def model_card(
     shape: EncoderConfig,
     manifests: Sequence[InstancesManifest],
     summary: Summary,
-    *,
-    products: str = "fp32",
+    products: str,
 ) -> str:
     """Return the card of a run on instances with these `manifests`, as Markdown.
 
@@ -55,19 +54,17 @@ def model_card(
             sources.update(shard.source_tokens)
     options = {**identity_fields(config), "license": config.license}
     if config.checkpoint:
-        options["checkpoint"] = as_code(model_name(config.checkpoint))
+        options["checkpoint"] = model_name(config.checkpoint)
     tables["Training"] = {
         "steps done": summary["step"],
         "rows seen": summary["rows"],
         "tokens seen": summary["tokens"],
         **{name: value for name, value in options.items() if value is not None},
         "matrix products": products,
-        "software": software(),
     }
-    num_rows = num_evaluated(manifests[-1])
-    measured: dict[str, object] = {"rows": num_rows}
+    measured: dict[str, object] = {"rows": summary["validation_rows"]}
     scores = summary["final"]
-    if too_few := too_little_to_judge(num_rows):
+    if too_few := too_little_to_judge(summary["validation_rows"]):
         measured = {"rows": too_few}
         scores = {}
     for name, after in scores.items():
@@ -82,12 +79,13 @@ def model_card(
         dataset_name="held-out documents",
         dataset_split="validation",
     )
+    most_common = max(languages, key=lambda name: languages[name], default="")
     return render_card(
         f"A {shape.title} encoder pre-trained by Clozeworks",
         "fill" if fills_masks else "",
         tables,
         results,
-        EXAMPLES.get(max(languages, key=lambda name: languages[name], default=""), "{mask}"),
+        EXAMPLES.get(most_common, "{mask}"),
         language=sorted(languages.keys() - {UNKNOWN}) or None,
         license=config.license,
         tags=[shape.model_type],
@@ -98,31 +96,23 @@ def model_card(
     )
 
 
-def num_evaluated(manifest: InstancesManifest) -> int:
-    """Return how many held-out rows a run on instances of this `manifest` is measured on."""
-    return min(_num_rows(manifest, "validation"), EVALUATION_ROWS)
-
-
-def _num_rows(manifest: InstancesManifest, split: str) -> int:
-    return sum(shard.rows for shard in manifest.shards if shard.split == split)
-
-
 def _data(manifest: InstancesManifest) -> dict[str, object]:
     """Return rows, tokens by source, documents by language, and the options of `build`."""
     # Of all passes: with several, a text counts as often as its rows are stored.
     tokens_by_source = Counter[str]()
+    num_rows = Counter[str]()
     for shard in manifest.shards:
+        num_rows[shard.split] += shard.rows
         if shard.split == "train":
             tokens_by_source.update(shard.source_tokens)
     data: dict[str, object] = {
-        "training rows": _num_rows(manifest, "train"),
-        "validation rows": _num_rows(manifest, "validation"),
+        "training rows": num_rows["train"],
+        "validation rows": num_rows["validation"],
     }
     for source, num_tokens in sorted(tokens_by_source.items()):
-        data[f"tokens from {as_code(source)}, all passes"] = num_tokens
+        data[f"tokens from {source}, all passes"] = num_tokens
     for language, num_documents in manifest.languages.items():
-        name = "an unknown language" if language == UNKNOWN else as_code(language)
-        data[f"documents in {name}"] = num_documents
+        data[f"documents in {language}"] = num_documents
     return {
         **data,
         **asdict(manifest.config),

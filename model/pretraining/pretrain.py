@@ -11,7 +11,7 @@ from pathlib import Path
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, kept
 from ..card import CARD
-from ..config import PretrainConfig
+from ..config import EVALUATION_ROWS, PretrainConfig
 from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
 from ..training.device import DTYPES, deterministic, kept_generators, peak_flops
@@ -27,7 +27,7 @@ from ..training.run import (
     link_files,
 )
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
-from .card import model_card, num_evaluated
+from .card import model_card
 from .plan import make_plan
 from .setup import Summary, read_summary, set_up, start
 from .work import PretrainWork
@@ -126,7 +126,7 @@ def _finish(work: PretrainWork, folder: Path) -> Summary:
             work.model.config,
             [directory.manifest for directory in plan.directories],
             summary,
-            products=name_by_dtype[work.setup.dtype],
+            name_by_dtype[work.setup.dtype],
         )
         output.write_bytes(CARD, card.encode())
         output.write_json(SUMMARY, summary)  # last: a run with a summary is finished
@@ -137,7 +137,8 @@ def _finish(work: PretrainWork, folder: Path) -> Summary:
 def _summary(work: PretrainWork, status: str) -> Summary:
     state = work.state
     assert state.initial is not None and state.final is not None, "measured before the first step"
-    last_phase = work.plan.directories[-1]
+    shards = work.plan.directories[-1].manifest.shards
+    num_held_out = sum(shard.rows for shard in shards if shard.split == "validation")
     return {
         "status": status,
         "step": state.step,
@@ -147,5 +148,5 @@ def _summary(work: PretrainWork, status: str) -> Summary:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
-        "validation_rows": num_evaluated(last_phase.manifest),
+        "validation_rows": min(num_held_out, EVALUATION_ROWS),
     }

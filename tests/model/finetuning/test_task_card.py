@@ -82,7 +82,7 @@ def test_the_metadata_are_those_of_the_hub():
 @pytest.mark.parametrize(
     "line",
     [
-        "| encoder | `run` |",
+        "| encoder | run |",
         "| training examples | 3,667 |",
         "| learning rate | 3e-05 |",
         "| batch size | 32 |",
