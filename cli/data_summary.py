@@ -5,14 +5,13 @@ should look at.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..pipeline.counters import WORDS_LEFT_OUT, count_of, name_counts
+from ..pipeline.counters import WORDS_LEFT_OUT, count_of, in_words, name_counts
 from ..pipeline.languages import UNKNOWN
 from ..pipeline.text.wikitext.repair import (
     LOST_TO_TEMPLATE,
     NUM_TEMPLATES,
     most_costly_templates,
 )
-from ..pipeline.wording import in_words
 from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn, with_flags
 
 if TYPE_CHECKING:

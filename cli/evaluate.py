@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from ..model.config import BASELINE
+from ..pipeline.counters import in_words
 from ..pipeline.errors import UserError
-from ..pipeline.wording import in_words
 from .options import device_option
 from .output import CommandSummary, figure
 from .progress import training_progress

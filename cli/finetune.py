@@ -6,7 +6,7 @@ import click
 
 from ..model.finetuning.config import FinetuneConfig
 from ..model.tasks.options import TaskOptions, check_task
-from ..pipeline.wording import in_words
+from ..pipeline.counters import in_words
 from .options import (
     GroupedCommand,
     checked_by,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..pipeline.wording import in_words, without_formula
+from ..pipeline.counters import in_words
 from .output import is_detail, print_table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
-    from ..model.finetuning.results import ResultLine, read_results
+    from ..model.finetuning.results import ResultLine, read_results, without_formula
 
     lines = read_results(directory)
     if as_json:

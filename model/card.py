@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..pipeline.counters import in_words
 from ..pipeline.data_card import CARD
 from ..pipeline.errors import UserError
-from ..pipeline.wording import in_words
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCard

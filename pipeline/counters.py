@@ -135,10 +135,19 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
         reason = next(reason for reason in total.examples if total.bad[reason])
         raise UserError(
             f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than "
-            f"`max_bad` {max_bad} allows; the first: {reason.replace('_', ' ')} at "
+            f"`max_bad` {max_bad} allows; the first: {in_words(reason)} at "
             f"{total.examples[reason][0]}. Fix the input, or raise `max_bad` to continue."
         )
     return total
+
+
+def in_words(name: str) -> str:
+    """Return the name of a counter, metric or option in words.
+
+    >>> in_words("repeated_lines")
+    'repeated lines'
+    """
+    return name.replace("_", " ")
 
 
 def count_of(count: int, noun: str) -> str:
@@ -158,4 +167,4 @@ def name_counts(counts: Mapping[str, int]) -> str:
     '1,200 x cut off page, 1 x empty file'
     """
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} x {name.replace('_', ' ')}" for name, count in ordered)
+    return ", ".join(f"{count:,} x {in_words(name)}" for name, count in ordered)

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, TextIO
 
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
-from ...pipeline.wording import without_formula
 from ..copies import local_copy
 from ..tasks.batches import num_cut
 from ..tasks.classify import Classification
@@ -24,6 +23,7 @@ from ..tasks.tables import check_file, is_hub, listed, open_text, read_rows, sho
 from ..tasks.task import Answer, ExampleT, Task, report_cut
 from ..training.device import find_device
 from .model import Finetuned, infer, load_finetuned
+from .results import without_formula
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 EXAMPLES_AT_ONCE = 8192

@@ -272,3 +272,14 @@ def _lines(
             spread=max(values) - min(values),
             degenerate_runs=degenerate_runs,
         )
+
+
+def without_formula(text: str) -> str:
+    """Return text for a CSV that a spreadsheet will not take for a formula.
+
+    >>> without_formula("=1+1")
+    "'=1+1"
+    """
+    if text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{text}"
+    return text

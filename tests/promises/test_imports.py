@@ -24,7 +24,6 @@ CONTRACTS = {
         "schemas",
         "seeding",
         "data_card",
-        "wording",
     )
 }
 STORAGE = CONTRACTS | {"pipeline.storage"}
