@@ -1,4 +1,5 @@
-"""Read the sentences of tagged words in CoNLL columns and in tables.
+"""Read the sentences of tagged words: CoNLL columns, CoNLL-U, and tables of words or of texts with
+spans.
 
 A file has one word per line with its tag, and a blank line after each sentence::
 
@@ -10,20 +11,30 @@ A file has one word per line with its tag, and a blank line after each sentence:
 
 Columns are separated by tabs, or by spaces on a line without tabs; the first is the word, the last
 its tag. Lines that begin with ``-DOCSTART-`` separate documents; without them each sentence is its
-own document. In a table (JSON Lines, Parquet, a data set of the Hub) a row is a sentence, with a
-list of words in ``tokens`` and one of tags in ``ner_tags``, or with a text and spans of it
-(`spans`). Files in CoNLL-U (``.conllu``) have the word second and its part of speech fourth.
+own document. Files in CoNLL-U (``.conllu``) have the word second and its part of speech fourth.
+
+In a table (JSON Lines, Parquet, a data set of the Hub) a row is a sentence, with a list of words in
+``tokens`` and one of tags in ``ner_tags``, or a ``text`` and spans of its characters, whose end is
+exclusive: doccano's ``"label": [[0, 5, "PER"]]``, Prodigy's
+``"spans": [{"start": 0, "end": 5, "label": "PER"}]``, and spaCy's ``"entities"`` in either form. A
+text is cut into words where WordPiece can begin one: at white space, around punctuation, and around
+each ideograph.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import BertPreTokenizer, Split
+from tokenizers.pre_tokenizers import Sequence as Steps
+
 from ...pipeline.errors import UserError
-from .spans import has_text, sentence_of_row
 from .tables import (
     TableRow,
     UnusableRowError,
@@ -36,10 +47,14 @@ from .tables import (
     text_lines,
     usable,
 )
-from .tagged import Sentence
+from .tagged import Entity, Sentence, bio_tags
 
 DOCUMENT_START = "-DOCSTART-"
 TABLES = (".json", ".jsonl", ".parquet")
+WORD_COLUMNS = ("tokens", "words")
+SPAN_COLUMNS = ("spans", "entities", "label", "labels")
+# The blocks that google-research's BERT cuts at each character.
+_IDEOGRAPH = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
 
 
 class TagForm(NamedTuple):
@@ -67,11 +82,22 @@ ANY_TAGS = TagForm(ENTITY_TAGS.columns + WORD_TAGS.columns, WORD_TAGS.pattern, "
 def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Iterator[list[Sentence]]:
     """Yield the sentences of each document; empty documents are left out.
 
-    Rows of a table without tags are left out and counted if `labelled`. Raises `UserError` naming
-    file and line for an invalid tag, and for a line whose number of columns differs from the first.
+    Rows of a table without tags are left out and counted if `labelled`. Odd spans are counted.
     """
     if is_hub(path) or path.suffix.lower() in TABLES:
-        yield from _read_table(path, labelled, form)
+        oddities: Counter[str] = Counter()
+
+        def sentence_of(row: TableRow) -> Sentence:
+            words = row.values.get(row.first_column(WORD_COLUMNS))
+            # Prodigy's tokens are not a list of words.
+            if "text" in row.values and not _is_texts(words):
+                return _sentence_of_spans(row, labelled, oddities)
+            return _sentence_of_lists(row, labelled, form)
+
+        for sentence in usable(read_rows(path), sentence_of, labelled):
+            yield [sentence]
+        for oddity, count in oddities.items():
+            notice_once(f"{path}: {count:,} spans {oddity}.")
         return
     check_file(path)
     if path.suffix.lower() == ".csv":
@@ -83,56 +109,51 @@ def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Itera
         yield from _read_lines(lines, labelled, form)
 
 
-def _read_table(path: Path, labelled: bool, form: TagForm) -> Iterator[list[Sentence]]:
-    oddities: Counter[str] = Counter()
-
-    def sentence_of(row: TableRow) -> Sentence:
-        if form is not WORD_TAGS and has_text(row):
-            return sentence_of_row(row, labelled, oddities)
-        return _sentence_of_lists(row, labelled, form)
-
-    for sentence in usable(read_rows(path), sentence_of, labelled):
-        yield [sentence]
-    for oddity, count in oddities.items():
-        notice_once(f"{path}: {count:,} spans {oddity}.")
+def has_columns(path: Path) -> bool:
+    """Return whether the first sentence is words and their tags; a text has sentences instead."""
+    check_file(path)
+    with open_text(path) as file:
+        try:
+            return any(_read_lines(text_lines(file, str(path)), True, ENTITY_TAGS))
+        except UserError:
+            return False
 
 
 def _read_lines(
     lines: Iterable[tuple[str, str]], labelled: bool, form: TagForm
 ) -> Iterator[list[Sentence]]:
     document: list[Sentence] = []
-    words: list[str] = []
-    tags: list[str] = []
-    word_lines: list[str] = []
+    rows: list[list[str]] = []
+    row_lines: list[str] = []
     has_marks = False
     num_columns = 0
     # A blank line more, as the last sentence ends even if the file does not end in one.
     for where, line in chain(lines, [("", "")]):
-        columns = _columns(line)
+        # Between tabs a word may contain spaces. Only spaces separate otherwise: other white space
+        # of Unicode, such as a no-break space, is part of a word.
+        if "\t" in line:
+            columns = line.rstrip(" ").split("\t")
+        else:
+            columns = re.split(" +", line.strip(" "))
         is_mark = columns[0] == DOCUMENT_START
         if line.strip() and not is_mark:
             num_columns = num_columns or len(columns)
-            if labelled and len(columns) < 2:
-                raise UserError(
-                    f"{where} has one column; write a word and its tag, separated by a tab or "
-                    "space."
-                )
             if len(columns) != num_columns:
                 raise UserError(
                     f"{where}: the number of columns is {len(columns)}, not {num_columns} as in "
                     "the lines before it."
                 )
             if labelled:
-                form.check(columns[-1], where)
-            words.append(columns[0])
-            tags.append(columns[-1])
-            word_lines.append(line)
+                form.check(columns[-1] if num_columns > 1 else "", where)
+            rows.append(columns)
+            row_lines.append(line)
             continue
         # The line is blank or a mark: the sentence ends here, and perhaps the document.
-        if words:
-            given_tags = tuple(tags) if labelled else None
-            document.append(Sentence(tuple(words), given_tags, tuple(word_lines)))
-            words, tags, word_lines = [], [], []
+        if rows:
+            words = tuple(columns[0] for columns in rows)
+            tags = tuple(columns[-1] for columns in rows) if labelled else None
+            document.append(Sentence(words, tags, tuple(row_lines)))
+            rows, row_lines = [], []
         has_marks = has_marks or is_mark
         if document and (is_mark or not has_marks):
             yield document
@@ -160,7 +181,7 @@ def _word_and_tag_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str,
 
 
 def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence:
-    words = _list_of_texts(row, ("tokens", "words"))
+    words = _list_of_texts(row, WORD_COLUMNS)
     if not labelled:
         return Sentence(words, None)
     if not words:
@@ -178,38 +199,102 @@ def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
     values = row.value(name)
     if values is None:
         raise UnusableRowError(row.where, f"{name} is empty", f"without {name}")
-    if isinstance(values, list) and all(isinstance(value, str) for value in values):
-        return tuple(values)
-    # The numbers' meaning is known only where the set comes from.
-    raise UserError(
-        f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags themselves, not "
-        "their numbers)."
-    )
+    if not _is_texts(values):
+        # The numbers' meaning is known only where the set comes from.
+        raise UserError(
+            f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags themselves, "
+            "not their numbers)."
+        )
+    return tuple(values)
 
 
-def has_columns(path: Path) -> bool:
-    """Return whether each line of the first sentence is a word and its tag.
+def _is_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
-    Otherwise the text file holds sentences.
+
+class Span(NamedTuple):
+    """Characters `start` up to but excluding `end` of a text."""
+
+    start: int
+    end: int
+    label: str
+
+
+def sentence_of_text(text: str) -> Sentence:
+    """Return the words of a text, without tags.
+
+    >>> sentence_of_text("Ana (Riga)").words
+    ('Ana', '(', 'Riga', ')')
     """
-    check_file(path)
-    num_words = 0
-    with open_text(path) as file:
-        for _, line in text_lines(file, str(path)):
-            if line.strip():
-                columns = _columns(line)
-                is_tagged = len(columns) > 1 and ENTITY_TAGS.pattern.fullmatch(columns[-1])
-                if columns[0] != DOCUMENT_START and not is_tagged:
-                    return False
-                num_words += 1
-            elif num_words:
-                return True
-    return num_words > 0
+    offsets = tuple(offsets for _, offsets in _steps().pre_tokenize_str(text))
+    words = tuple(text[start:end] for start, end in offsets)
+    return Sentence(words, None, text=text, offsets=offsets)
 
 
-def _columns(line: str) -> list[str]:
-    # Between tabs a word may contain spaces. Only spaces separate otherwise: other white space of
-    # Unicode, such as a no-break space, is part of a word.
-    if "\t" in line:
-        return line.rstrip(" ").split("\t")
-    return re.split(" +", line.strip(" "))
+def with_spans(sentence: Sentence, spans: Iterable[Span], oddities: Counter[str]) -> Sentence:
+    """Return the sentence of a text with the BIO tags of its spans.
+
+    A span that begins or ends within a word is that whole word; of spans that overlap the longest
+    stays; what marks no word is left out. Each is counted in `oddities`.
+
+    >>> with_spans(sentence_of_text("Ana (Riga)"), [Span(5, 9, "LOC")], Counter()).tags
+    ('O', 'O', 'B-LOC', 'O')
+    """
+    starts = [start for start, _ in sentence.offsets]
+    ends = [end for _, end in sentence.offsets]
+    is_taken = [False] * len(starts)
+    chosen: list[Entity] = []
+    # The longest first, equal ones from left to right.
+    for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
+        first = bisect_right(ends, span.start)
+        after = bisect_left(starts, span.end)
+        if not 0 <= span.start < span.end <= len(sentence.text or "") or first >= after:
+            oddities["are empty or outside their text, and are left out"] += 1
+            continue
+        if any(is_taken[first:after]):
+            oddities["overlap a longer one, and are left out"] += 1
+            continue
+        if starts[first] < span.start or ends[after - 1] > span.end:
+            oddities["begin or end within a word, and are taken as whole words"] += 1
+        is_taken[first:after] = [True] * (after - first)
+        chosen.append(Entity(first, after, span.label))
+    return sentence._replace(tags=tuple(bio_tags(chosen, len(starts))))
+
+
+def _sentence_of_spans(row: TableRow, labelled: bool, oddities: Counter[str]) -> Sentence:
+    text = row.values["text"]
+    if not isinstance(text, str):
+        raise UserError(f"{row.where}: the text is {shown(text)}.")
+    sentence = sentence_of_text(text)
+    if not labelled:
+        return sentence
+    if row.values.get("answer") in ("reject", "ignore"):  # Prodigy's
+        raise UnusableRowError(row.where, "the annotator refused it", "refused by an annotator")
+    values = row.value(row.first_column(SPAN_COLUMNS))
+    if values is None:
+        raise UnusableRowError(row.where, "the spans are empty", "without spans")
+    if not isinstance(values, list):
+        raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
+    return with_spans(sentence, [_span(value, row.where) for value in values], oddities)
+
+
+@cache
+def _steps() -> Steps:
+    return Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPH), "isolated")])
+
+
+def _span(value: object, where: str) -> Span:
+    if isinstance(value, dict):
+        start = value.get("start", value.get("start_offset"))
+        end = value.get("end", value.get("end_offset"))
+        label = value.get("label", value.get("type"))
+    elif isinstance(value, list) and len(value) == 3:
+        start, end, label = value
+    else:
+        start = end = label = None
+    if type(start) is int and type(end) is int and isinstance(label, str) and label:
+        return Span(start, end, label.strip())
+    raise UserError(
+        f'{where}: a span is {shown(value)}, not such as [0, 5, "PER"] or '
+        '{"start": 0, "end": 5, "label": "PER"}.'
+    )

@@ -1,7 +1,7 @@
 """Give each word of a sentence a class, at its first token: named entities (section 5.3 of the
 paper), or other tags such as parts of speech.
 
-Files have CoNLL columns (`conll`) or texts with spans (`spans`); a row holds a sentence with
+Files have CoNLL columns or texts with spans (`conll`); a row holds a sentence with
 context on both sides (`sentence_rows`). There is no CRF. Metrics of entities follow ``conlleval``
 (`tagged`).
 
@@ -27,11 +27,10 @@ from ..encoders.config import EncoderConfig
 from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
-from .conll import ANY_TAGS, ENTITY_TAGS, TABLES, WORD_TAGS, TagForm, read_conll
+from .conll import ANY_TAGS, ENTITY_TAGS, TABLES, WORD_TAGS, TagForm, read_conll, sentence_of_text
 from .metrics import label_report
 from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from .spans import sentence_of_text
 from .tables import listed, notice_once
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
 from .task import Answer, Features, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels

@@ -11,10 +11,9 @@ import transformers
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
-from clozeworks.model.tasks.conll import read_conll
+from clozeworks.model.tasks.conll import Span, read_conll, sentence_of_text, with_spans
 from clozeworks.model.tasks.ner import read_ner
 from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.spans import Span, sentence_of_text, with_spans
 from clozeworks.model.tasks.tagged import entities
 from clozeworks.pipeline.errors import UserError
 
