@@ -9,9 +9,7 @@ two phases::
 Open, every Plan, and Finish are done once, by one element that waits for all before it: after a
 `GroupByKey` on one key, as Dask's runner does not wait at `beam.WaitOn`.
 
-On one machine, worker processes are the better choice (see `workers`): DirectRunner is for small
-inputs, tests and notebooks, and works in this process. What Flink's and Spark's own interfaces say
-of a job is left to them; see examples/flink and examples/spark.
+DirectRunner is for small inputs, tests and notebooks; on one machine `workers` are faster.
 
 Traps of the runners that this module deals with:
 
@@ -61,14 +59,11 @@ METRICS = "clozeworks"
 
 
 class RunStage(beam.PTransform):
-    """Run a stage after all elements of the input, or at the start of a pipeline.
+    """Run a stage after all elements of the input, or at the start of a pipeline; the output is one
+    element, the path of the stage's directory.
 
-    The output is one element, the path of the stage's directory, so that another stage can wait
-    for it. A `UserError` of any step fails the job with its message. When the stage has finished,
-    what its manifest counts is counted as metrics, in resumed runs too.
-
-    The directory is resumed, or left as it is if it is finished. It is not locked: nothing else may
-    write it meanwhile.
+    A `UserError` of any step fails the job with its message. What the manifest counts is counted as
+    metrics, in resumed runs too. The directory is not locked: nothing else may write it meanwhile.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -90,10 +85,7 @@ class RunStage(beam.PTransform):
 
 @beam.ptransform_fn
 def _run_phase(jobs: Any, phase: Phase, versions: str) -> Any:
-    """Run a phase after all elements of the input, each of which is the job: plan it, do its units.
-
-    The output has the job for each unit.
-    """
+    """Run a phase after all elements of the input; these and those of the output are the job."""
     # Not arguments of `beam.Map`, which would hold them against its type hints.
     return (
         jobs
@@ -198,8 +190,7 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
     manifests.
 
     An interrupt lets no further unit begin, and waits for those that have begun: not every runner
-    can cancel them. Raise what broke the run: `UserError` if it is the message of one, else
-    `RunError`.
+    can cancel them.
     """
     pipeline = beam.Pipeline(options=pipeline_options(options))
     done: Any = pipeline
@@ -333,22 +324,16 @@ class ReadParallel(beam.PTransform):
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
-        # A GroupByKey redistributes on every runner; Dask's makes Reshuffle the identity.
         return (
             input_or_inputs
-            | "Ranges" >> beam.Create(list(enumerate(self.ranges)))
-            | "Deal out" >> beam.GroupByKey()
-            | "Read" >> beam.FlatMap(_read_ranges, self.read)
+            | "Ranges" >> beam.Create(self.ranges)
+            | "Deal out" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(_read_range, self.read)
         )
 
 
-def _read_ranges(
-    keyed: tuple[int, Iterable[Any]], read: Callable[[Any, Counters], Iterable[Any]]
-) -> Iterator[Any]:
-    _, ranges = keyed
-    for input_range in ranges:
-        counters = Counters()
-        yield from read(input_range, counters)
-        amounts = {**counters.counts, **counters.bad}
-        for name, amount in amounts.items():
-            Metrics.counter(METRICS, name).inc(amount)
+def _read_range(input_range: Any, read: Callable[[Any, Counters], Iterable[Any]]) -> Iterator[Any]:
+    counters = Counters()
+    yield from read(input_range, counters)
+    for name, amount in {**counters.counts, **counters.bad}.items():
+        Metrics.counter(METRICS, name).inc(amount)

@@ -44,14 +44,13 @@ NUM_READERS = 16
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work."""
+    """One piece of work; its files are named after it."""
 
     name: str
-    """Its files are named after it."""
     cost: int
     """Bytes to read, for the order of the units and the progress bar."""
     payload: Any
-    """The work: a dataclass or plain values. Small, as plans must stay small at any corpus size."""
+    """A dataclass or plain values. Small, as plans must stay small at any corpus size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +65,12 @@ class Record:
 class Phase:
     """One phase of a stage: how its work is cut into units, and how a unit is done.
 
-    Subclasses are frozen dataclasses, because they travel to the workers. Their fields are options
-    that the user gave; what is known only once the inputs are read is in `Job.setup`.
+    Subclasses are frozen dataclasses of options, because they travel to the workers; what is known
+    only once the inputs are read is in `Job.setup`.
     """
 
     writes: tuple[Any, ...] = field(default=(), kw_only=True)
-    """Temporary tables for later phases (see `tables.TemporaryTable`); each unit writes a file of
-    each.
-    """
+    """The `TemporaryTable`s for later phases; each unit writes a file of each."""
 
     name: ClassVar[str]
     """Of its folder, and of its step in a cluster's user interface."""
@@ -81,15 +78,14 @@ class Phase:
     record_type: ClassVar[Any]
 
     def plan(self, job: "Job") -> Sequence[Unit]:
-        """Return the units; may read the records of earlier phases, and raise `UserError`.
-
-        The first phase of a stage has no such method: its units are those of `Plan`.
+        """Return the units, from the records of earlier phases; those of a first phase are in its
+        stage's `Plan`. May raise `UserError`.
         """
-        raise TypeError(f"the units of {self.name} are planned when its stage is opened")
+        raise NotImplementedError
 
     @abstractmethod
     def do(self, job: "Job", unit: Unit) -> Record:
-        """Do one unit and return its record; may raise `UserError`."""
+        """Do a unit and return its record; may raise `UserError`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +93,6 @@ class Plan:
     """The work of a stage, known once its inputs are read."""
 
     head: StoredHead
-    """See `storage.state.manifest_head`."""
     setup: Any
     """Facts about the inputs that all phases need: a small dataclass."""
     units: Sequence[Unit]
@@ -118,7 +113,7 @@ class Stage:
     """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
 
     name: ClassVar[str]
-    """The name of its command, and its ``stage`` in the manifest."""
+    """Of its command."""
     setup_type: ClassVar[Any]
     output: str
 
@@ -133,13 +128,11 @@ class Stage:
     @cached_property
     @abstractmethod
     def phases(self) -> Sequence[Phase]:
-        """The phases in their order, with the tables that they read and write."""
+        """The phases in their order, with the tables that they write."""
 
     @abstractmethod
     def manifest(self, job: "Job", head: StoredHead) -> Manifest:
-        """Return the manifest of the finished work; raise `UserError` if too much of the input was
-        bad.
-        """
+        """Return the manifest of finished work; may raise `UserError`."""
 
     @abstractmethod
     def absolute(self) -> Self:
@@ -236,8 +229,7 @@ class Job(OutputDirectory):
             if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
                 self.write_plan(phase, phase.plan(self))
             units = self.units(phase.name)
-            records = self._records(phase)
-            unfinished = [number for number, record in enumerate(records) if record is None]
+            unfinished = set(range(len(units))) - self._records(phase).keys()
             # An expensive unit that began last would keep one worker busy while the others idle.
             return sorted(unfinished, key=lambda number: (-units[number].cost, number))
 
@@ -252,14 +244,15 @@ class Job(OutputDirectory):
             stored = self.units(phase.name)[number]
             unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
             record = phase.do(self, unit)
-            file = self.temporary(f"{phase.name}/{number:05d}.json")
-            self.write_bytes(file, msgspec.json.encode(record))
+            self._write_json(f"{phase.name}/{number:05d}.json", record)
         release_memory()
 
     def write_plan(self, phase: Phase, units: Sequence[Unit]) -> None:
         """Write the plan of a phase."""
-        file = self.temporary(f"{phase.name}/plan.json")
-        self.write_bytes(file, msgspec.json.encode(units))
+        self._write_json(f"{phase.name}/plan.json", units)
+
+    def _write_json(self, name: str, value: Any) -> None:
+        self.write_bytes(self.temporary(name), msgspec.json.encode(value))
 
     def finished_units(self, phase: str) -> set[int]:
         """Return the numbers of the units that have left a record."""
@@ -270,53 +263,44 @@ class Job(OutputDirectory):
 
     def records(self, phase: Phase | type[Phase]) -> list[Any]:
         """Return the records of all units of a finished phase, in the order of its plan."""
+        units = self.units(phase.name)
         records = self._records(phase)
-        for unit, record in zip(self.units(phase.name), records, strict=True):
-            if record is None:
+        for number, unit in enumerate(units):
+            if number not in records:
                 raise UserError(
                     f"The files of {phase.name} {unit.name} in {self.path} are missing; "
                     "rerun to recreate them."
                 )
-        return records
+        return [records[number] for number in range(len(units))]
 
-    def _records(self, phase: Phase | type[Phase]) -> list[Any]:
-        """Return the record of each unit; None if it has none, or a file of it is missing."""
-        # One listing, so that no unit that has no record costs a request of an object store.
-        finished = self.finished_units(phase.name)
-        units = self.units(phase.name)
-        if not finished:
-            return [None] * len(units)
+    def _records(self, phase: Phase | type[Phase]) -> dict[int, Any]:
+        """Return the records of the units that have one, and all of their files."""
 
         def read(number: int) -> Any:
-            if number not in finished:
-                return None
             path = f"{self._folder}/{phase.name}/{number:05d}.json"
             return parse_json(storage.read_bytes(path), phase.record_type, path, _ADVICE)
 
-        # One listing of a folder serves all of its files too.
+        numbers = self.finished_units(phase.name)
+        if not numbers:
+            return {}
+        with ThreadPoolExecutor(NUM_READERS) as pool:
+            records = dict(zip(numbers, pool.map(read, numbers), strict=True))
+        # One listing of a folder serves all of its files.
         results = set(storage.file_names(self.path))
-        tables: list[set[str]] = []
+        whole = {number for number in numbers if results.issuperset(records[number].files)}
+        units = self.units(phase.name)
         for table, writer in self.writers.items():
             if writer == phase.name:
-                tables.append(set(storage.file_names(f"{self._folder}/{table}")))
-        records: list[Any] = []
-        with ThreadPoolExecutor(NUM_READERS) as pool:
-            for unit, record in zip(units, pool.map(read, range(len(units))), strict=True):
-                if record is not None:
-                    is_whole = all(f"{unit.name}.arrow" in table for table in tables)
-                    if not (is_whole and results.issuperset(record.files)):
-                        record = None
-                records.append(record)
-        return records
+                files = set(storage.file_names(f"{self._folder}/{table}"))
+                whole = {number for number in whole if f"{units[number].name}.arrow" in files}
+        return {number: records[number] for number in whole}
 
     # Mistakes.
 
     @contextmanager
     def mistakes(self, place: str) -> Iterator[None]:
-        """Write down the message of a `UserError` that the body raises, for the launching process.
-
-        Raise `RunError` with the same message if it cannot be written down, because the disk is
-        full or the store cannot be reached.
+        """Write down the message of a `UserError` of the body, for the launching process; raise it
+        as a `RunError` if it cannot be written down.
         """
         try:
             yield
@@ -363,7 +347,7 @@ class Job(OutputDirectory):
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
     """Begin or resume the work of a stage; return its job, and the manifest if it is finished.
 
-    Raise `UserError` if the directory belongs to other work; see `storage.state.look`.
+    Raise as `storage.state.look`.
     """
     state, manifest = look(stage.output, plan.head, overwrite=overwrite)
     job = Job(stage.output, work_folder(plan.head), stage.setup_type)
@@ -380,7 +364,7 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
     begun = _Begun(plan.head, plan.setup, writers, opened=time.time())
     # Last: with it, the stage has begun.
-    job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
+    job._write_json(JOB, begun)
     _read_begun.cache_clear()  # of the same work, begun before
     _read_plan.cache_clear()
     return job, None

@@ -158,11 +158,6 @@ def test_a_plan_that_a_killed_run_left_is_used(tmp_path: Path):
     assert job.start(MoreSquares(square, num_units=4)) == [1, 0]
 
 
-def test_the_first_phase_of_a_stage_has_the_units_of_its_plan(tmp_path: Path):
-    with pytest.raises(TypeError, match="squares are planned when its stage is opened"):
-        Job(str(tmp_path), "never opened").start(Squares(square))
-
-
 def test_payloads_may_be_dataclasses(tmp_path: Path):
     @dataclass(frozen=True)
     class Nested(Squares):
