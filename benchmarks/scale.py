@@ -38,7 +38,7 @@ from clozeworks.pipeline.documents.shard_plan import plan_shards
 from clozeworks.pipeline.execution import tables
 from clozeworks.pipeline.execution.job import Unit
 from clozeworks.pipeline.sources.formats import choose_range_bytes
-from clozeworks.pipeline.sources.records import InputRange
+from clozeworks.pipeline.sources.streams import InputRange
 from rich.console import Console
 from rich.table import Table
 

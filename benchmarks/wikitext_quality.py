@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 import mwparserfromhell
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.dump_pages import read_head, read_pages, sniff_encoding
-from clozeworks.pipeline.sources.records import InputRange
+from clozeworks.pipeline.sources.streams import InputRange
 from clozeworks.pipeline.sources.wikipedia import Site, parse_siteinfo
 from clozeworks.pipeline.text.sentences import split_sentences
 from clozeworks.pipeline.text.wikitext.passages import GAP, wikitext_to_paragraphs

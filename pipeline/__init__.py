@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .errors import UserError
     from .instances.pipeline import build
     from .sources.formats import read_documents
-    from .sources.records import RawDocument
+    from .sources.streams import RawDocument
     from .transforms import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
     from .vocabulary.files import read_vocabulary
     from .vocabulary.pipeline import learn_vocabulary
@@ -62,7 +62,7 @@ _MODULES = {
     "Ingest": "transforms",
     "IngestConfig": "config",
     "LearnVocabulary": "transforms",
-    "RawDocument": "sources.records",
+    "RawDocument": "sources.streams",
     "ReadDocuments": "transforms",
     "RunOptions": "config",
     "UserError": "errors",

@@ -27,7 +27,7 @@ from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
 from .instances.pipeline import InstancesStage
 from .sources.formats import plan_reading, read_range
-from .sources.records import InputRange
+from .sources.streams import InputRange
 from .vocabulary.pipeline import VocabularyStage
 
 

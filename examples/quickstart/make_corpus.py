@@ -23,7 +23,7 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.seeding import rng_for, stable_hash
 from clozeworks.pipeline.sources.books import read_book
-from clozeworks.pipeline.sources.records import InputRange
+from clozeworks.pipeline.sources.streams import InputRange
 from clozeworks.pipeline.text.sentences import split_sentences
 
 LARGEST_PAGE = 100_000

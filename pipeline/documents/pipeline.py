@@ -31,8 +31,7 @@ from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
 from ..sources.formats import NUM_READERS, find_inputs, plan_units
-from ..sources.records import InputRange
-from ..sources.streams import is_compressed
+from ..sources.streams import InputRange, is_compressed
 from ..storage import absolute
 from ..storage.directory import digest_of
 from ..storage.state import manifest_head

@@ -25,7 +25,7 @@ from ..execution.tables import TableWriter
 from ..languages import language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range
-from ..sources.records import InputRange, RawDocument
+from ..sources.streams import InputRange, RawDocument
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
 from .minhash import NUM_HASHES, choose_bands, hash_bands, hash_shingles, shorten, sign

@@ -36,8 +36,7 @@ from ..text.books import (
 )
 from ..text.sentences import compose, ends_sentence
 from ..text.wikitext.repair import GAP
-from .records import InputRange, RawDocument
-from .streams import BOM, stem_of, text_stream
+from .streams import BOM, InputRange, RawDocument, stem_of, text_stream
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000

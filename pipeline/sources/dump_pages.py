@@ -20,8 +20,7 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from ..counters import Counters
-from .records import InputRange
-from .streams import counted_damage, decompressed
+from .streams import InputRange, counted_damage, decompressed
 
 READ_BYTES = 1 << 20
 """How much is read, or decompressed, at a time."""

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
@@ -25,8 +25,7 @@ from ..errors import RunError, UserError
 from ..storage.state import MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .books import read_book
-from .records import InputRange, RawDocument
-from .streams import BOM, decompressed, is_compressed, plan_lines, stem_of
+from .streams import BOM, InputRange, RawDocument, decompressed, is_compressed, plan_lines, stem_of
 from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read_table
 from .text_tables import (
     ARTICLE_HEAD,
@@ -160,15 +159,6 @@ def _find_files(
             if os.path.islink(path) and not os.path.realpath(path).startswith(within):
                 del bytes_of[path]
                 reasons[path] = "links_out_of_folder"
-    if not bytes_of:
-        if reasons:
-            counts = name_counts(Counter(reasons.values()))
-            raise UserError(f"{source} has no file to read ({counts}).")
-        if storage.has_wildcard(source):
-            raise UserError(f"{source} matches no file.")
-        if os.path.isdir(source):
-            raise UserError(f"The folder {source} is empty.")
-        raise UserError(f"{source} does not exist.")
     ingested = {posixpath.dirname(path) for path in bytes_of if path.endswith(f"/{MANIFEST}")}
     for folder in ingested:
         for name in BESIDE_DOCUMENTS:
@@ -177,34 +167,36 @@ def _find_files(
     # books/a/b.txt.
     folder_above = posixpath.dirname(root).rstrip("/") + "/"
     names = {path: absolute[path].removeprefix(folder_above) for path in absolute}
-    for path in bytes_of:
+    inputs: list[InputRange] = []
+    for path, num_bytes in bytes_of.items():
         if _LONE_SURROGATE.search(names[path]):
             raise UserError(f"{os.fsencode(path)!r} is not a valid UTF-8 file name: rename it.")
-    inputs: list[InputRange] = []
-    unknown: list[str] = []
-    for path, num_bytes in bytes_of.items():
-        if _MARKER.fullmatch(posixpath.basename(path)):
-            left_out.note("hidden_files", names[path])
-            continue
         # Not left out: it may be most of a corpus.
         if _ARCHIVE_NAME.search(path):
             command = "unzip" if path.lower().endswith("zip") else "tar xf"
             unpack = f"{command} {shlex.quote(posixpath.basename(path))}"
             raise UserError(f"{path} is an archive: unpack it ({unpack}) and give the folder.")
         file_format = _format_of(path, config)
-        if file_format:
+        if _MARKER.fullmatch(posixpath.basename(path)):
+            reasons[path] = "hidden_files"
+        elif file_format is None:
+            reasons[path] = "files_of_unknown_format"
+        else:
             inputs.append(
                 InputRange(path=path, name=names[path], format=file_format, num_bytes=num_bytes)
             )
-        else:
-            unknown.append(path)
     if not inputs:
-        what = "is not" if source in bytes_of else "has no file"
-        raise UserError(
-            f"{source} {what} in a known format ({KNOWN_NAMES}): rename it or give `format`."
-        )
-    for path in unknown:
-        left_out.note("files_of_unknown_format", names[path])
+        if reasons:
+            counts = name_counts(Counter(reasons.values()))
+            raise UserError(
+                f"{source} has no file in a known format, only {counts}: rename files "
+                f"({KNOWN_NAMES}) or give `format`."
+            )
+        if storage.has_wildcard(source):
+            raise UserError(f"{source} matches no file.")
+        if os.path.isdir(source):
+            raise UserError(f"The folder {source} is empty.")
+        raise UserError(f"{source} does not exist.")
     for path, reason in reasons.items():
         shown = names[path].encode("utf-8", "backslashreplace").decode()
         if reason in ("broken_link", "unreadable_folder"):
@@ -280,8 +272,9 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
     free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:
         if file.num_bytes == 0 and file.format != "hf":
-            file = replace(file, format=EMPTY_FILE)
-        ranges = FORMATS[file.format].plan(file, range_bytes, config)
+            ranges = [replace(file, format=EMPTY_FILE)]
+        else:
+            ranges = FORMATS[file.format].plan(file, range_bytes, config)
         # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
             units[-1].extend(ranges)
@@ -326,6 +319,9 @@ def read_range(
     input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of one range; what cannot be read is counted in `counters`."""
+    if input_range.format in (EMPTY_FILE, DAMAGED_FILE):
+        counters.skip(input_range.format, input_range.name)
+        return
     read = FORMATS[input_range.format].read
     if input_range.format == "hf":
         yield from read(hub.open_set(input_range.path), input_range, config, counters)
@@ -357,17 +353,8 @@ def _plan_whole(file: InputRange, range_bytes: int, config: IngestConfig) -> lis
     return [file]
 
 
-def _read_nothing(
-    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
-) -> Iterator[RawDocument]:
-    counters.skip(input_range.format, input_range.name)
-    return iter(())
-
-
 class Format(NamedTuple):
-    """The functions that cut an input of one format into ranges, and that read a range of an open
-    file or `hub.DataSet`.
-    """
+    """How an input is cut into ranges, and a range of an open file or `hub.DataSet` is read."""
 
     plan: Callable[[InputRange, int, IngestConfig], list[InputRange]]
     read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
@@ -383,6 +370,4 @@ FORMATS = {
     "hf": Format(plan_data_set, read_data_set),
     "text": Format(_plan_whole, read_book),
     "gutenberg": Format(_plan_whole, read_book),
-    EMPTY_FILE: Format(_plan_whole, _read_nothing),
-    DAMAGED_FILE: Format(_plan_whole, _read_nothing),
 }

@@ -28,7 +28,7 @@ from ..text.extracted import article_paragraphs, find_remains
 from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
 from .books import read_book
-from .records import InputRange, RawDocument
+from .streams import InputRange, RawDocument
 
 URL = "url"
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")

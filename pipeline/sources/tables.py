@@ -18,7 +18,6 @@ from ..counters import Counters
 from ..errors import UserError
 from ..schemas import DOCUMENTS
 from . import hub
-from .records import InputRange, RawDocument
 from .rows import (
     INGESTED,
     Columns,
@@ -31,7 +30,15 @@ from .rows import (
     type_at,
     with_partition,
 )
-from .streams import LONGEST_LINE_BYTES, TEXT_ALLOWANCE, counted_damage, decode, is_bomb
+from .streams import (
+    LONGEST_LINE_BYTES,
+    TEXT_ALLOWANCE,
+    InputRange,
+    RawDocument,
+    counted_damage,
+    decode,
+    is_bomb,
+)
 
 RANGE_BYTES = 1 << 24
 DAMAGED_FILE = "damaged_parquet_file"

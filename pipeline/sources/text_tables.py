@@ -28,11 +28,12 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from ..parsing import csv_delimiter
-from .records import InputRange, RawDocument
 from .rows import Columns, Table, no_column, row_documents, with_partition
 from .streams import (
     BOM,
     LONGEST_LINE_BYTES,
+    InputRange,
+    RawDocument,
     decode,
     decompressed,
     plan_lines,

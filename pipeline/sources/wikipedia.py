@@ -18,8 +18,7 @@ from ..text.wikitext.names import NAMES
 from ..text.wikitext.passages import wikitext_to_paragraphs
 from ..text.wikitext.templates import added_templates
 from .dump_pages import read_head, read_pages, sniff_encoding
-from .records import InputRange, RawDocument
-from .streams import decode, is_compressed
+from .streams import InputRange, RawDocument, decode, is_compressed
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
 _SAVED_CHARACTERS = 1 << 21

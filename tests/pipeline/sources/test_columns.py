@@ -10,7 +10,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.streams import RawDocument
 
 from tests.fixtures.reading import Source
 

@@ -17,7 +17,7 @@ from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import hub, tables
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from clozeworks.pipeline.sources.streams import InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 
 from tests.fixtures.hub_server import served
@@ -198,7 +198,7 @@ ASK = """
 import json, sys
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.sources import hub
-from clozeworks.pipeline.sources.records import InputRange
+from clozeworks.pipeline.sources.streams import InputRange
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.counters import Counters
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.rows import Columns, Table, row_documents, wiki_of
+from clozeworks.pipeline.sources.streams import RawDocument
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl", columns=Columns())

@@ -152,7 +152,10 @@ def test_empty_files_are_counted(tmp_path: Path):
             r"^a b.ZIP is an archive: unpack it \(unzip 'a b.ZIP'\) and give the folder.$",
         ),
         (["pictures"], "pictures has no file in a known format"),
-        (["all/README"], "^all/README is not in a known format"),
+        (
+            ["all/README"],
+            "^all/README has no file in a known format, only 1 x files of unknown format: ",
+        ),
         (
             ["mac.csv"],
             r"lines of mac.csv end in CR, not LF or CRLF. Convert it: tr '\\r' '\\n' < mac",
@@ -250,7 +253,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         "examples": {
             "broken_link": ["all/broken.txt"],
             "files_of_unknown_format": ["all/picture.jpg"],
-            "hidden_files": ["all/sub/_SUCCESS", "all/.git", "all/.hidden.txt"],
+            "hidden_files": ["all/.git", "all/.hidden.txt", "all/sub/_SUCCESS"],
             "linked_folders": ["all/folder-link", "all/sub/loop"],
             "links_out_of_folder": ["all/link-out.txt"],
             "special_files": ["all/pipe.txt"],
@@ -258,7 +261,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         },
     }
     for name in ("pipe.txt", "broken.txt"):
-        with pytest.raises(UserError, match=f"{name} has no file to read "):
+        with pytest.raises(UserError, match=f"{name} has no file in a known format"):
             find_inputs([str(folder / name)], None, AUTO)
     assert find_inputs([str(folder / "link-out.txt")], None, AUTO)[0]
 

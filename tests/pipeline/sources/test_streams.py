@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.sources.streams import (
     LONGEST_LINE_BYTES,
+    InputRange,
     decompressed,
     plan_lines,
     read_lines,

@@ -11,7 +11,7 @@ from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.streams import RawDocument
 
 from tests.fixtures.reading import Source
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.streams import RawDocument
 from clozeworks.pipeline.sources.text_tables import LONGEST_ARTICLE_BYTES
 
 from tests.fixtures.reading import Source

@@ -16,7 +16,7 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources import dump_pages
-from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from clozeworks.pipeline.sources.streams import InputRange, RawDocument
 from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, read_dump
 from hypothesis import given, settings
 from hypothesis import strategies as st

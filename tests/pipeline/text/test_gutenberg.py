@@ -2,7 +2,7 @@
 
 import pytest
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.streams import RawDocument
 from clozeworks.pipeline.text.gutenberg import is_gutenberg, plain, read_header
 
 from tests.fixtures.reading import Source
