@@ -61,18 +61,15 @@ class HashLayout:
 
     def bucket_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
         """Return 0 for each document that is held out, else 1 + its bucket."""
-        return np.where(
-            self._held_out(validation_hashes), 0, 1 + range_of(hashes, self.num_buckets)
-        )
+        is_held_out = validation_hashes < np.uint64(self.validation_below)
+        return np.where(is_held_out, 0, 1 + range_of(hashes, self.num_buckets))
 
     def partition_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
         """Return the partition of each document."""
+        is_held_out = validation_hashes < np.uint64(self.validation_below)
         held_out = range_of(hashes, self.num_validation_partitions)
         others = self.num_validation_partitions + range_of(hashes, self.num_partitions)
-        return np.where(self._held_out(validation_hashes), held_out, others)
-
-    def _held_out(self, validation_hashes: np.ndarray) -> np.ndarray:
-        return validation_hashes < np.uint64(self.validation_below)
+        return np.where(is_held_out, held_out, others)
 
 
 def choose_layout(input_bytes: int, config: IngestConfig) -> HashLayout:
@@ -136,18 +133,23 @@ def cut_shards(
     bucket_bytes: Sequence[int], bucket_documents: Sequence[int], num_partitions: int
 ) -> list[int]:
     """Return the borders of the training shards, from 0 to 2**32: neighbouring buckets of at most
-    `SHARD_TEXT_BYTES`.
+    `SHARD_TEXT_BYTES`, as equal as the buckets allow.
 
-    Shards are as equal as the buckets allow, but a document of that size still shares its shard
-    with a second one, as pairs need two. If there are more shards than partitions, none crosses the
-    border of a partition, so that a partition is read only once, and large buckets are cut into
-    ranges that hold about the same.
+    A document of that size still shares its shard with a second one, as pairs need two. If there
+    are more shards than partitions, none crosses the border of a partition, so that a partition is
+    read only once.
     """
     sizes = np.asarray(bucket_bytes)
     starts = merge_buckets(sizes)
     if len(starts) <= num_partitions:
-        starts = _with_two_documents_each(starts, bucket_documents)
-        return borders([*starts, len(sizes)], len(sizes))
+        documents_before = offsets_of(bucket_documents)
+        with_two_each = [0]
+        for start in starts[1:]:
+            in_this_shard = documents_before[start] - documents_before[with_two_each[-1]]
+            in_later_shards = documents_before[-1] - documents_before[start]
+            if in_this_shard >= 2 and in_later_shards >= 2:
+                with_two_each.append(start)
+        return borders([*with_two_each, len(sizes)], len(sizes))
     # The buckets of a huge corpus may be too large for equal shards. They are cut further, without
     # counting again: the many documents of a bucket lie evenly in its range, as hashes do.
     #   bytes of buckets   40          8           with 2 ranges for each bucket
@@ -163,19 +165,6 @@ def cut_shards(
             starts.append(first_of_partition + start)
         first_of_partition += len(partition_sizes)
     return borders([*starts, num_ranges], num_ranges)
-
-
-def _with_two_documents_each(starts: Sequence[int], bucket_documents: Sequence[int]) -> list[int]:
-    """Return the starts of shards, without those that would leave a shard a single document."""
-    documents_before = offsets_of(bucket_documents)
-    num_documents = documents_before[-1]
-    remaining_starts = [0]
-    for start in starts[1:]:
-        in_this_shard = documents_before[start] - documents_before[remaining_starts[-1]]
-        in_later_shards = num_documents - documents_before[start]
-        if in_this_shard >= 2 and in_later_shards >= 2:
-            remaining_starts.append(start)
-    return remaining_starts
 
 
 def merge_buckets(sizes: np.ndarray) -> list[int]:
@@ -243,12 +232,9 @@ def partitions_between(start: int, stop: int, num_partitions: int) -> range:
     return range(_partition(start, num_partitions), _partition(stop - 1, num_partitions) + 1)
 
 
-# How many documents are held out, so that there are enough to judge a model by.
-#
 # `IngestConfig.validation_share` is enough in a large corpus. In a small one it is two or three
 # documents, and one of them may have most of the text: a figure measured on them says nothing. So
-# more are held out until they are enough (`ENOUGH_DOCUMENTS`, `ENOUGH_BYTES`, `MAX_SHARE_OF_ONE`),
-# but at most `MAX_SHARE` of the documents. With articles of 3 kB::
+# more are held out until they are enough, but at most `MAX_SHARE`. With articles of 3 kB::
 #
 #     documents      100   200   500   2,000   10,000   40,000
 #     held out        10    20    50     167      167      200
@@ -256,7 +242,6 @@ def partitions_between(start: int, stop: int, num_partitions: int) -> range:
 #
 # Documents are held out in the order of their validation hashes, which are random: a corpus that
 # grows keeps its order, and what is held out does not depend on texts or sources.
-
 ENOUGH_DOCUMENTS = 20
 ENOUGH_BYTES = 500_000
 """Bytes of text: about 1,000 rows of 128 tokens in English."""
@@ -281,10 +266,8 @@ class Candidate(NamedTuple):
 
 
 def num_held_out(candidates: Sequence[Candidate], num_documents: int, num_asked: int) -> int:
-    """Return how many of the `candidates`, ordered by their validation hash, are held out.
-
-    At least `num_asked`, or `MIN_DOCUMENTS`. There are `num_documents` in all; candidates beyond
-    those listed are not looked at.
+    """Return how many of the `candidates`, ordered by their validation hash, are held out: at least
+    `num_asked`, or `MIN_DOCUMENTS`, of `num_documents` in all.
 
     >>> short = [Candidate(i, i, num_bytes=2_000) for i in range(100)]
     >>> num_held_out(short, num_documents=100, num_asked=1)

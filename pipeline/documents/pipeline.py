@@ -74,20 +74,19 @@ class IngestStage(Stage):
     def phases(self) -> Sequence[Phase]:
         """The phases in their order, with the tables that they write."""
         config = self.config
-        share = config.near_duplicates
-        gather = Gather(config.shards)
-        if share is None:
-            return [
-                Scatter(config, writes=(SCATTERED, KEYS)),
-                Deduplicate(self.max_bad, writes=(LEFT_OUT,)),
-                gather,
+        tables = (SCATTERED, KEYS)
+        find_similar: list[Phase] = []
+        if config.near_duplicates is not None:
+            tables = (SCATTERED, KEYS, BANDS, SKETCHES)
+            find_similar = [
+                FindCandidates(config.near_duplicates, writes=(CANDIDATES,)),
+                FindClusters(config.near_duplicates, writes=(NEAR_DUPLICATES,)),
             ]
         return [
-            Scatter(config, writes=(SCATTERED, KEYS, BANDS, SKETCHES)),
-            FindCandidates(share, writes=(CANDIDATES,)),
-            FindClusters(share, writes=(NEAR_DUPLICATES,)),
+            Scatter(config, writes=tables),
+            *find_similar,
             Deduplicate(self.max_bad, writes=(LEFT_OUT,)),
-            gather,
+            Gather(config.shards),
         ]
 
     def plan(self) -> Plan:
@@ -134,17 +133,15 @@ class IngestStage(Stage):
 
     def manifest(self, job: Job, head: StoredHead) -> DocumentsManifest:
         """Return the manifest, with counts, languages and shards."""
-        scattered = job.records(Scatter)
         gathered = job.records(Gather)
+        scattered = (record.counters for record in job.records(Scatter))
         left_out = job.setup.left_out
-        records = (record.counters for record in scattered)
-        counters = sum_counters((left_out, *records), self.max_bad, seen="documents_read")
+        counters = sum_counters((left_out, *scattered), self.max_bad, seen="documents_read")
         for record in gathered:
             counters.add(record.counters)
         for name, count in counters.counts.items():
             if name.startswith(WORDS_LEFT_OUT):
-                # What markup takes is what remains of a page: below 0 in dumps of plain text, as
-                # cleaning may separate words.
+                # Below 0 for the markup of dumps of plain text, as cleaning may separate words.
                 counters.counts[name] = max(count, 0)
         drop_rare_templates(counters.counts)
         if self.config.near_duplicates is not None:
@@ -215,11 +212,11 @@ def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
         digests = list(pool.map(_digest, inputs))
     found: list[dict[str, Any]] = []
     for file, digest in zip(inputs, digests, strict=True):
-        found.append(
-            {"name": file.name, "format": file.format, "bytes": file.num_bytes, "digest": digest}
-        )
+        about: dict[str, Any] = {"name": file.name, "format": file.format}
+        about |= {"bytes": file.num_bytes, "digest": digest}
         if file.encoding != UTF_8:
-            found[-1]["encoding"] = file.encoding
+            about["encoding"] = file.encoding
+        found.append(about)
     return found
 
 

@@ -20,15 +20,12 @@ away the label. With chunks x and y of one document and z and w of others:
     labels          IsNext        NotNext   NotNext
     exchanged       A=xx B=xxx    A=y B=zz  A=zz B=yy
 
-The other pairings are `bert`, google-research's ``create_instances_from_document``; `sop`, ALBERT's
-sentence-order prediction; and `none`, RoBERTa's DOC-SENTENCES. All work on ranges of the flat token
-array; no token is copied.
+All pairings work on ranges of the flat token array; no token is copied.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -59,12 +56,10 @@ _ROW_ARRAYS = ("a_start", "a_stop", "b_start", "b_stop", "label", "document_a", 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows as ranges of `Corpus.token_ids`: A is ``a_start:a_stop``, B is ``b_start:b_stop``.
+    """Rows as ranges of `Corpus.token_ids`: A is ``a_start:a_stop``, B is ``b_start:b_stop``, empty
+    if there is none.
 
-    B is empty if there is none. The arrays are int64 [num_rows], `label` uint8, `document_a` and
-    `document_b` int32. `tokens_cut` counts tokens cut away, `forced` rows whose label was not free,
-    and `unexchanged` rows meant to be NotNext that found no B in another document;
-    `largest_document` is the largest document's share of the tokens.
+    The arrays are int64 [num_rows], `label` uint8, `document_a` and `document_b` int32.
     """
 
     a_start: np.ndarray
@@ -76,8 +71,11 @@ class Pairs:
     document_b: np.ndarray
     tokens_cut: int = 0
     forced: int = 0
+    """Rows whose label was not free."""
     unexchanged: int = 0
+    """Rows meant to be NotNext that found no B in another document."""
     largest_document: float = 0.0
+    """The largest document's share of the tokens."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -108,12 +106,9 @@ class Pairs:
         if not self.forced:
             return None
         lengths = self.a_length + self.b_length
-        num_bins = int(lengths.max(initial=0)) + 1
-        histograms = [
-            np.bincount(lengths[self.label == label], minlength=num_bins)
-            for label in (IS_NEXT, NOT_NEXT)
-        ]
-        auc, error = auc_of(np.stack(histograms))
+        histogram = np.zeros((2, int(lengths.max()) + 1), np.int64)
+        np.add.at(histogram, (self.label, lengths), 1)
+        auc, error = auc_of(histogram)
         length_gives_label_away = abs(auc - 0.5) > max(LENGTH_AUC_TOLERANCE, Z_JUDGED * error)
         # All forced pairs are NotNext: if they are most pairs, the others cannot make up for them.
         if length_gives_label_away or 2 * self.forced > len(self):
@@ -161,8 +156,19 @@ def make_pairs(
             document_b=chunks.document,
         )
     if config.pairing == "sop":
-        in_order = _split_chunks(corpus, continues, segments, chunks, rng)
-        return _swap_half(in_order, rng)
+        # ALBERT (arXiv 1909.11942), section 3.1: A and B are swapped in half of the rows at every
+        # length.
+        pairs = _split_chunks(corpus, continues, segments, chunks, rng)
+        all_free = np.ones(len(pairs), bool)
+        is_swapped = balanced_labels(pairs.a_length + pairs.b_length, all_free, rng)
+        return replace(
+            pairs,
+            a_start=np.where(is_swapped, pairs.b_start, pairs.a_start),
+            a_stop=np.where(is_swapped, pairs.b_stop, pairs.a_stop),
+            b_start=np.where(is_swapped, pairs.a_start, pairs.b_start),
+            b_stop=np.where(is_swapped, pairs.a_stop, pairs.b_stop),
+            label=is_swapped.astype(np.uint8),
+        )
     # Sort the chunks by the group whose documents exchange segments, and split where it changes.
     lengths = corpus.document_lengths()
     group_of_document = partner_groups(corpus.origins, lengths, config.negatives, limit)
@@ -330,28 +336,8 @@ def _split_chunks(
     )
 
 
-def _swap_half(pairs: Pairs, rng: np.random.Generator) -> Pairs:
-    """Swap A and B in half of the rows (label 1) at every length.
-
-    ALBERT (arXiv 1909.11942), section 3.1.
-    """
-    all_free = np.ones(len(pairs), bool)
-    is_swapped = balanced_labels(pairs.a_length + pairs.b_length, all_free, rng)
-    return replace(
-        pairs,
-        a_start=np.where(is_swapped, pairs.b_start, pairs.a_start),
-        a_stop=np.where(is_swapped, pairs.b_stop, pairs.a_stop),
-        b_start=np.where(is_swapped, pairs.a_start, pairs.b_start),
-        b_stop=np.where(is_swapped, pairs.a_stop, pairs.b_stop),
-        label=is_swapped.astype(np.uint8),
-    )
-
-
 def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return pairs as google-research/bert makes them, one document at a time.
-
-    That is its ``create_instances_from_document``.
-    """
+    """Return pairs as google-research's ``create_instances_from_document`` makes them."""
     limit = config.max_length - PAIR_SPECIALS
     # Where the sentences of each document start, and where the last stops. Empty sentences, whose
     # offset repeats, are left out.
@@ -360,7 +346,7 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
         offsets = corpus.sentence_offsets[first : stop + 1]
         sentence_bounds.append(np.unique(offsets).tolist())
     documents = np.flatnonzero(corpus.document_lengths()).tolist()
-    rows: list[_BertRow] = []
+    rows: list[BertRow] = []
     for document in documents:
         target = limit
         if rng.random() < SHORT_SHARE:
@@ -369,16 +355,8 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
     return _truncate(np.array(rows, np.int64), limit, rng)
 
 
-class _BertRow(NamedTuple):
-    """A row before it is cut to the limit."""
-
-    a_start: int
-    a_stop: int
-    b_start: int
-    b_stop: int
-    label: int
-    document_a: int
-    document_b: int
+BertRow = tuple[int, int, int, int, int, int, int]
+"""A row before it is cut to the limit: the numbers of `_ROW_ARRAYS`."""
 
 
 def _bert_rows(
@@ -387,7 +365,7 @@ def _bert_rows(
     document: int,
     target: int,
     rng: np.random.Generator,
-) -> Iterator[_BertRow]:
+) -> Iterator[BertRow]:
     """Yield the rows of one document, not yet cut to the limit.
 
     Sentences are collected until they have `target` tokens, then split into A and B; for a NotNext,
@@ -406,7 +384,7 @@ def _bert_rows(
         a_stop = bounds[split]
         # A single sentence has nothing to follow it, so it is always NotNext.
         if stop - first > 1 and rng.random() < 0.5:
-            yield _BertRow(a_start, a_stop, a_stop, bounds[stop], IS_NEXT, document, document)
+            yield a_start, a_stop, a_stop, bounds[stop], IS_NEXT, document, document
             first = stop
             continue
         # There are two documents at least: `make_pairs` checks it.
@@ -418,15 +396,14 @@ def _bert_rows(
         b_end = _collect(other_bounds, b_first, target - (a_stop - a_start))
         b_start = other_bounds[b_first]
         b_stop = other_bounds[b_end]
-        yield _BertRow(a_start, a_stop, b_start, b_stop, NOT_NEXT, document, other)
+        yield a_start, a_stop, b_start, b_stop, NOT_NEXT, document, other
         # The sentences after A go back into the pool.
         first = split
 
 
 def _collect(bounds: list[int], first: int, target: int) -> int:
-    """Return the sentence to stop before, to have at least `target` tokens from `first` on.
-
-    It is at least one sentence, and fewer tokens if the document ends.
+    """Return the sentence to stop before, to have at least `target` tokens from `first` on, and at
+    least one sentence.
     """
     stop = first + 1
     while stop < len(bounds) - 1 and bounds[stop] - bounds[first] < target:

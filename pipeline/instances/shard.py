@@ -234,25 +234,19 @@ def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
     """Return documents and tokens of each origin, once and as often as they are read."""
     origins = corpus.origins
     lengths = corpus.document_lengths()
-    # Number the pairs of source and language, so that bincount sums by both.
-    num_languages = len(origins.language_names)
-    key = origins.source * num_languages + origins.language
-    documents = np.bincount(key)
-    tokens = np.bincount(key, lengths)
-    squared_tokens = np.bincount(key, lengths.astype(float) ** 2)
-    tokens_built = np.bincount(key, lengths * times_read)
     groups = []
-    for group in np.flatnonzero(documents).tolist():
-        source, language = divmod(group, num_languages)
+    for source, language in np.unique([origins.source, origins.language], axis=1).T.tolist():
+        is_in_group = (origins.source == source) & (origins.language == language)
+        tokens = lengths[is_in_group]
         groups.append(
             MixtureGroup(
                 source=origins.source_names[source],
                 language=origins.language_names[language],
                 weight=1.0,
-                documents=int(documents[group]),
-                tokens=int(tokens[group]),
-                squared_tokens=int(squared_tokens[group]),
-                tokens_built=int(tokens_built[group]),
+                documents=len(tokens),
+                tokens=int(tokens.sum()),
+                squared_tokens=int((tokens.astype(float) ** 2).sum()),
+                tokens_built=int((tokens * times_read[is_in_group]).sum()),
             )
         )
     return groups

@@ -11,7 +11,6 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.near_duplicates import find_first, pair_up
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.seeding import stable_hash
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,8 +158,3 @@ def test_workers_and_order_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     ]
     assert made[0] == made[1]
     assert len(ids_in(tmp_path / "out-1")) == 30
-
-
-def test_a_share_out_of_range_is_refused():
-    with pytest.raises(UserError, match=r"`near_duplicates` is 80, .* 0\.3 and at most 1\."):
-        IngestConfig(near_duplicates=80)
