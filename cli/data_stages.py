@@ -53,13 +53,13 @@ def ingest(
     (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
     from ..pipeline.documents.pipeline import IngestStage
-    from ..pipeline.execution.runner import estimate_stage, run_stage
+    from ..pipeline.execution.runner import run_stage
 
     config = make_config(IngestConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     stage = IngestStage(sources=sources, output=output, config=config, max_bad=options.max_bad)
     if options.dry_run:
-        return summarize_dry_run(stage, estimate_stage(stage, options))
+        return summarize_dry_run(stage, options)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_stage(stage, options, progress)
     return summarize_documents(output, manifest)
@@ -134,7 +134,6 @@ def vocab(
         raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'DOCUMENTS'")
     if not output:
         raise click.MissingParameter(ctx=ctx, param_type="option", param_hint="'--output'")
-    from ..pipeline.execution.runner import estimate_stage
     from ..pipeline.vocabulary.files import read_vocabulary
     from ..pipeline.vocabulary.pipeline import (
         VocabularyStage,
@@ -148,7 +147,7 @@ def vocab(
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
         stage = VocabularyStage(documents=documents, output=output, config=config)
-        return summarize_dry_run(stage, estimate_stage(stage, options))
+        return summarize_dry_run(stage, options)
     with data_stage_terminal(options.verbose) as progress:
         manifest = learn_vocabulary(documents, output, config, options, progress)
     summary = summarize_vocabulary(output, manifest)
@@ -194,7 +193,6 @@ def build(
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.execution.runner import estimate_stage
     from ..pipeline.instances.pipeline import InstancesStage
     from ..pipeline.instances.pipeline import build as run_build
 
@@ -202,7 +200,7 @@ def build(
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
         stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
-        return summarize_dry_run(stage, estimate_stage(stage, options))
+        return summarize_dry_run(stage, options)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_build(documents, vocab, output, config, options, progress)
     return summarize_instances(output, manifest)

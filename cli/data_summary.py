@@ -15,8 +15,8 @@ from ..pipeline.text.wikitext.repair import (
 from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn, with_flags
 
 if TYPE_CHECKING:
+    from ..pipeline.config import RunOptions
     from ..pipeline.execution.job import Stage
-    from ..pipeline.execution.runner import Estimate
     from ..pipeline.manifests import (
         DocumentsManifest,
         FertilityReport,
@@ -74,25 +74,20 @@ MOST_IN_HEADINGS = 0.03
 Rows = list[tuple[str, str]]
 
 
-def summarize_dry_run(stage: "Stage", estimate: "Estimate") -> CommandSummary:
-    """Summarise what a stage would do and need, after ``--dry-run``."""
-    title = f"{stage.name} --dry-run"
-    if estimate.state == "finished":
-        return CommandSummary(title, stage.output, [("state", ALREADY_FINISHED)])
-    state = "new"
-    if estimate.state == "begun":
-        state = "unfinished, would resume"
-    needs = estimate.needs
+def summarize_dry_run(stage: "Stage", options: "RunOptions") -> CommandSummary:
+    """Summarise what a stage would do, after ``--dry-run``."""
+    from ..pipeline.execution.runner import dry_run
+
+    found = dry_run(stage, options)
+    states = {"begun": "unfinished, would resume", "finished": ALREADY_FINISHED}
     rows = [
-        ("state", state),
-        ("units of work", needs.units),
-        ("to read", byte_size(needs.input_bytes)),
-        ("to write", byte_size(needs.output_bytes)),
-        ("temporary files", byte_size(needs.temporary_bytes)),
+        ("state", states.get(found.state, "new")),
+        ("units of work", f"{found.num_units:,}"),
+        ("to read", byte_size(found.input_bytes)),
     ]
-    if estimate.free_bytes is not None:
-        rows.append(("free disk", byte_size(estimate.free_bytes)))
-    return CommandSummary(title, stage.output, rows)
+    if found.free_bytes is not None:
+        rows.append(("free disk", byte_size(found.free_bytes)))
+    return CommandSummary(f"{stage.name} --dry-run", stage.output, rows)
 
 
 def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:

@@ -335,7 +335,7 @@ class RunOptions:
         "input.",
     )
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
-    dry_run: bool = option(False, "Only estimate the units of work and the disk space.")
+    dry_run: bool = option(False, "Only say what there is to do, and how much of the disk is free.")
     verbose: bool = option(
         False,
         "Show the logs of workers, libraries and Apache Beam.",

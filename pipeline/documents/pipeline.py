@@ -11,9 +11,8 @@ memory is bounded by a shard.
 """
 
 import hashlib
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,15 +22,15 @@ import numpy as np
 
 from .. import storage
 from ..config import IngestConfig, RunOptions
-from ..counters import WORDS_LEFT_OUT, count_of, sum_counters
+from ..counters import WORDS_LEFT_OUT, sum_counters
 from ..encodings import UTF_8
 from ..errors import UserError
-from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
-from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
+from ..execution.job import Job, Phase, Plan, Stage, Unit
+from ..execution.runner import ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
 from ..sources.formats import NUM_READERS, find_inputs, plan_units
-from ..sources.streams import InputRange, is_compressed
+from ..sources.streams import InputRange
 from ..storage import absolute
 from ..storage.directory import digest_of
 from ..storage.state import manifest_head
@@ -39,7 +38,7 @@ from ..text.sentences import stops_of
 from ..text.wikitext.repair import drop_rare_templates
 from .duplicates import NEAR_DUPLICATE, Deduplicate
 from .gather import Gather
-from .layout import SHARD_TEXT_BYTES, IngestSetup, choose_layout
+from .layout import IngestSetup, choose_layout
 from .near_duplicates import FindCandidates, FindClusters
 from .scatter import Scatter, check_languages
 from .tables import (
@@ -117,20 +116,6 @@ class IngestStage(Stage):
             ],
         )
 
-    def needs(self, plan: Plan) -> Needs:
-        """Estimate the documents, which are written twice: scattered first, then gathered."""
-        inputs = plan.head.inputs
-        text_bytes = sum(file["bytes"] * _text_share(file) for file in inputs)
-        num_shards = self.config.shards or max(1, math.ceil(text_bytes / SHARD_TEXT_BYTES))
-        stored_bytes = int(text_bytes * STORED_SHARE)
-        return Needs(
-            units=f"{count_of(len(plan.units), 'range')} of {count_of(len(inputs), 'file')}, "
-            f"then {count_of(num_shards, 'shard')} and one for validation",
-            input_bytes=sum(file["bytes"] for file in inputs),
-            output_bytes=stored_bytes,
-            temporary_bytes=stored_bytes,
-        )
-
     def manifest(self, job: Job, head: StoredHead) -> DocumentsManifest:
         """Return the manifest, with counts, languages and shards."""
         gathered = job.records(Gather)
@@ -188,20 +173,6 @@ def ingest(
         sources=tuple(sources), output=output, config=config, max_bad=options.max_bad
     )
     return run_stage(stage, options, progress)
-
-
-def _text_share(file: Mapping[str, Any]) -> float:
-    """Return the bytes of clean text per byte of an input, as measured on English and Latgalian
-    dumps, Gutenberg's books, Korean Wikipedia in Parquet, and English JSON Lines.
-    """
-    compressed = is_compressed(file["name"])
-    if file["format"] == "wikipedia":
-        return 1.0 if compressed else 0.25
-    if file["format"] in ("parquet", "hf"):
-        return 3.2
-    if compressed:
-        return 2.8
-    return 0.95
 
 
 def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:

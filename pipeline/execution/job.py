@@ -99,16 +99,6 @@ class Plan:
     """Of the first phase."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Needs:
-    """What a stage takes, in bytes, from the sizes of its input: expect errors of up to a half."""
-
-    units: str
-    input_bytes: int
-    output_bytes: int
-    temporary_bytes: int
-
-
 class Stage:
     """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
 
@@ -120,10 +110,6 @@ class Stage:
     @abstractmethod
     def plan(self) -> Plan:
         """Read the inputs; raise `UserError` if they, or an option, are wrong. Writes nothing."""
-
-    @abstractmethod
-    def needs(self, plan: Plan) -> Needs:
-        """Estimate what the work of `plan` takes."""
 
     @cached_property
     @abstractmethod

@@ -1,5 +1,5 @@
-"""Run a stage to its end: in this process, in worker processes, or as a Beam pipeline; or estimate
-what it would do and take.
+"""Run a stage to its end: in this process, in worker processes, or as a Beam pipeline; or say what
+it would do.
 """
 
 import os
@@ -17,7 +17,7 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
 from ..storage.state import State, look
-from .job import Needs, Plan, Stage, job_of, open_job
+from .job import Plan, Stage, job_of, open_job
 from .workers import do_all, started
 
 SMALL_BYTES = 8 << 20
@@ -27,8 +27,6 @@ of CPU each to start.
 POLL_S = 0.25
 REMOTE_POLL_S = 5.0
 """Each look at the progress lists a folder of an object store."""
-STORED_SHARE = 0.44
-"""Bytes of documents on disk per byte of text, about."""
 
 
 def run_stage(
@@ -190,19 +188,19 @@ def progress_of(stages: Sequence[Stage]) -> Progress | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """The work and needs of a run, not how long it takes, which depends on the machine."""
+class DryRun:
+    """What a run would do."""
 
     state: State
-    needs: Needs
+    num_units: int
+    """Of the first phase."""
+    input_bytes: int
     free_bytes: int | None
     """Of the disk that is written to; None of an object store."""
 
 
-def estimate_stage(stage: Stage, options: RunOptions) -> Estimate:
-    """Return what `run_stage` would do and take, without doing it; raises `UserError` as it
-    would.
-    """
+def dry_run(stage: Stage, options: RunOptions) -> DryRun:
+    """Return what `run_stage` would do, without doing it; raises `UserError` as it would."""
     check_runner(options, stage.output)
     plan = stage.plan()
     state, _ = look(stage.output, plan.head, overwrite=options.overwrite)
@@ -212,4 +210,9 @@ def estimate_stage(stage: Stage, options: RunOptions) -> Estimate:
         while not os.path.isdir(folder):  # the output is new
             folder = os.path.dirname(folder)
         free_bytes = shutil.disk_usage(folder).free
-    return Estimate(state=state, needs=stage.needs(plan), free_bytes=free_bytes)
+    return DryRun(
+        state=state,
+        num_units=len(plan.units),
+        input_bytes=sum(unit.cost for unit in plan.units),
+        free_bytes=free_bytes,
+    )

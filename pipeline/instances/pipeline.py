@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Self
 
 from ..config import BuildConfig, RunOptions
-from ..counters import Counters, count_of
+from ..counters import Counters
 from ..errors import UserError
-from ..execution.job import Job, Needs, Phase, Plan, Stage, Unit
-from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
+from ..execution.job import Job, Phase, Plan, Stage, Unit
+from ..execution.runner import ShowProgress, run_stage
 from ..manifests import (
     DocumentsManifest,
     InstancesManifest,
@@ -19,17 +19,13 @@ from ..manifests import (
     StoredHead,
     manifest_fields,
 )
-from ..mixture import plan_mixture, weights_of
+from ..mixture import plan_mixture
 from ..storage import absolute, join
 from ..storage.directory import kept
 from ..storage.shards import SPLITS
 from ..storage.state import manifest_head, read_manifest, refuse_input
 from ..vocabulary.files import check_model_beside, read_vocabulary, vocabulary_files
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups, vocabulary_of
-
-# About, for estimates.
-TEXT_BYTES_PER_TOKEN = 4.7
-BYTES_PER_TOKEN = 1.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,31 +79,6 @@ class InstancesStage(Stage):
                 ),
             ),
             units=units,
-        )
-
-    def needs(self, plan: Plan) -> Needs:
-        """Estimate the tokens of all passes."""
-        corpus = read_manifest(self.documents, DocumentsManifest)
-        input_bytes = sum(unit.cost for unit in plan.units)
-        # How often the passes read a document, averaged over the text; validation is read once.
-        weights = weights_of(plan.setup.mixture)
-        characters = 0
-        characters_read = 0.0
-        for shard in corpus.shards:
-            for group in shard.groups:
-                passes = 1.0
-                if shard.split == "train":
-                    passes = self.config.duplicates * weights.get((group.source, group.language), 1)
-                characters += group.characters
-                characters_read += passes * group.characters
-        text_bytes = input_bytes / STORED_SHARE * characters_read / max(characters, 1)
-        num_tokens = text_bytes / TEXT_BYTES_PER_TOKEN
-        shards = count_of(len(plan.units), "shard")
-        return Needs(
-            units=f"{shards}, about {num_tokens / 1e6:,.1f} million tokens",
-            input_bytes=input_bytes,
-            output_bytes=int(num_tokens * BYTES_PER_TOKEN),
-            temporary_bytes=0,
         )
 
     def manifest(self, job: Job, head: StoredHead) -> InstancesManifest:

@@ -14,10 +14,9 @@ from typing import Self
 import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
-from ..counters import count_of
 from ..errors import UserError
-from ..execution.job import Job, Needs, Phase, Plan, Record, Stage, Unit
-from ..execution.runner import STORED_SHARE, ShowProgress, run_stage
+from ..execution.job import Job, Phase, Plan, Record, Stage, Unit
+from ..execution.runner import ShowProgress, run_stage
 from ..manifests import (
     DocumentsManifest,
     FertilityReport,
@@ -45,9 +44,6 @@ from .vocabulary import Vocabulary
 from .wordpiece import learn_pieces
 
 MAX_BUCKETS = 256
-# About, for estimates: bytes of word counts per byte of text, and most bytes of a vocabulary.
-COUNTS_SHARE = 0.08
-MOST_OUTPUT_BYTES = 4_000_000
 BUCKETS_PER_SHARD = 16
 """A bucket of words must fit in memory, even if all words of a shard differ."""
 
@@ -91,19 +87,6 @@ class VocabularyStage(Stage):
             units=[
                 Unit(shard.name, shard.bytes, join(folder, shard.name)) for shard in corpus.shards
             ],
-        )
-
-    def needs(self, plan: Plan) -> Needs:
-        """Estimate the counts of words, which the vocabulary is a part of."""
-        input_bytes = sum(unit.cost for unit in plan.units)
-        counts_bytes = int(input_bytes / STORED_SHARE * COUNTS_SHARE)
-        buckets = count_of(plan.setup.num_buckets, "bucket")
-        return Needs(
-            units=f"{count_of(len(plan.units), 'shard')} to count, {buckets} of words to merge, "
-            "one vocabulary to learn",
-            input_bytes=input_bytes,
-            output_bytes=min(counts_bytes, MOST_OUTPUT_BYTES),
-            temporary_bytes=counts_bytes,
         )
 
     def manifest(self, job: Job, head: StoredHead) -> VocabularyManifest:
