@@ -60,16 +60,14 @@ Pairs = dict[tuple[str, str], np.ndarray]
 
 
 class OriginMeasures:
-    """The sums over the shards so far.
-
-    `document_lengths` holds histograms int64 [2, NUM_BUCKETS] by label for A and B: bucket ``i``
-    counts the rows whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `sources`
-    and `languages` are known if the directory of `documents` is at hand; `weights` are the times
-    that a pass reads each origin.
+    """The sums over the shards so far; sources and languages are known if the directory of
+    `documents` is at hand. `weights` are the times that a pass reads each origin.
     """
 
     def __init__(self, documents: str | None, weights: Mapping[tuple[str, str], float]) -> None:
         self.documents = documents
+        # Of A and of B: bucket i counts the rows whose document has 2 ** (i / BUCKETS_PER_OCTAVE)
+        # tokens or more.
         self.document_lengths = [np.zeros((2, NUM_BUCKETS), np.int64) for _ in "AB"]
         self.sources: Pairs = {}
         self.languages: Pairs = {}
@@ -88,10 +86,7 @@ class OriginMeasures:
         self._shard_rows.append(np.stack(columns).astype(np.int32))
 
     def end_shard(self, name: str) -> None:
-        """Count the rows of the shard `name`: only now are the lengths of its documents known.
-
-        Raise `UserError` if a row names a document that the shard of documents does not have.
-        """
+        """Count the rows of the shard `name`: only now are the lengths of its documents known."""
         no_rows = np.zeros((5, 0), np.int32)
         shard_rows = np.concatenate([no_rows, *self._shard_rows], axis=1)
         self._shard_rows.clear()

@@ -29,11 +29,7 @@ none.
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the audit: texts, the plain `value`, its 95% `interval`, and how far an AUC may
-    be from one half.
-
-    `advice` says what to do about it, if that is known.
-    """
+    """One line of the audit."""
 
     name: str
     measured: str
@@ -41,8 +37,11 @@ class Check:
     verdict: Verdict
     value: float | None
     interval: tuple[float, float] | None = None
+    """Of 95%."""
     tolerance: float | None = None
+    """How far an AUC may be from one half."""
     advice: str = ""
+    """What to do about it, if that is known."""
 
     def explained(self, reason: str, advice: str, verdict: Verdict = "warn") -> "Check":
         """Return the check with the reason for what was measured, and what to do about it."""
@@ -124,17 +123,16 @@ def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[fl
 
 @dataclass(frozen=True)
 class Audit:
-    """All checks, and the histograms that the report draws.
-
-    `lengths` counts rows by length in tokens, one list per label; `segment_lengths` does so for
-    segments A and B; `mask_positions` counts masked tokens by position in the row.
-    """
+    """All checks, and the histograms that the report draws."""
 
     config: dict[str, Any]
     checks: list[Check]
     lengths: list[list[int]]
+    """Rows by length in tokens, one list per label."""
     segment_lengths: list[list[int]]
+    """The same for segments A and B, one list each."""
     mask_positions: list[int]
+    """Masked tokens by position in the row."""
 
     @property
     def failed(self) -> list[Check]:

@@ -61,10 +61,8 @@ def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Genera
 def match_neighbours(
     order: np.ndarray, document: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Match items of different documents that are close to each other in `order`.
-
-    `order` holds indices into `document`. Return the left and the right item of each match, and the
-    items left over, in order.
+    """Match items of different documents that are close to each other in `order` (indices into
+    `document`); return the left and the right item of each match, and those left over, in order.
     """
     #   documents in order   7 7 3 3 7 5      matched 0-1? no, 2-3? no, 4-5: yes
     #   documents left       7 7 3 3          matched 1-2: yes
@@ -133,11 +131,10 @@ def match_to_fit(
     limit: int,
     max_matches: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Match up to `max_matches` of `long` with one of `short` each.
+    """Match up to `max_matches` of `long` with one of `short` each, of another document and no
+    longer than `limit` together; both are shuffled indices into `document` and `lengths`.
 
-    Both are shuffled indices into `document` and `lengths`. The two of a match are of different
-    documents and together no longer than `limit`. Return the long and the short item of each match,
-    and the short items left over.
+    Return the long and the short item of each match, and the short items left over.
     """
     all_long = [long[:0]]
     all_short = [short[:0]]
@@ -218,9 +215,8 @@ def _exchange_rest(
     source: np.ndarray,
     not_next: np.ndarray,
 ) -> np.ndarray:
-    """Exchange the pairs in `rest`, of one document, in place; return those without a partner.
-
-    Their partners are pairs that have exchanged already, then IsNext pairs.
+    """Exchange the pairs in `rest`, of one document, in place: with pairs that have exchanged
+    already, then with IsNext pairs. Return those without a partner.
     """
     # A and B of a pair must not end up in one document, on either side of the exchange: so take
     # pairs with nothing of this document, neither their own A nor the B that they have now.
@@ -243,9 +239,8 @@ def _exchange_rest(
 def _exchange_nearest(
     rest: np.ndarray, partners: np.ndarray, lengths: np.ndarray, source: np.ndarray
 ) -> np.ndarray:
-    """Exchange the Bs of `rest` with those of the partners nearest in length, in place in `source`.
-
-    Return the last of `rest` if there are more than partners.
+    """Exchange the Bs of `rest` with those of the partners nearest in length, in place in `source`;
+    return the last of `rest` if there are more than partners.
     """
     num_matched = min(len(rest), len(partners))
     unmatched = rest[num_matched:]
@@ -262,11 +257,10 @@ def _exchange_nearest(
 
 
 def auc_of(histogram: np.ndarray) -> tuple[float, float]:
-    """Return the area under the ROC curve of label 1, and its standard error without any effect.
+    """Return the area under the ROC curve of label 1, 0.5 if a label has no rows, and its standard
+    error without any effect, that of the Mann-Whitney statistic.
 
     `histogram` int64 [2, values] counts the rows of each label by a measure; ties count one half.
-    The area is 0.5 if a label has no rows. The standard error is that of the Mann-Whitney
-    statistic.
     """
     negative, positive = histogram.astype(float)
     num_negative = negative.sum()

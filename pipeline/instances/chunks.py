@@ -24,23 +24,19 @@ from .origins import Origins
 
 @dataclass(frozen=True)
 class Corpus:
-    """The tokens of one document shard.
-
-    `token_ids` uint16 or uint32 [num_tokens]; sentence ``i`` is
-    ``token_ids[sentence_offsets[i]:sentence_offsets[i + 1]]`` (int64 [num_sentences + 1]), document
-    ``d`` the sentences ``document_offsets[d]`` up to ``document_offsets[d + 1]`` (int64
-    [num_documents + 1]). Sentences and documents may be empty.
-    """
+    """The tokens of one document shard; sentences and documents may be empty."""
 
     token_ids: np.ndarray
+    """uint16 or uint32 [num_tokens]."""
     sentence_offsets: np.ndarray
+    """Of tokens, int64 [num_sentences + 1]."""
     document_offsets: np.ndarray
+    """Of sentences, int64 [num_documents + 1]."""
     origins: Origins
 
     def select(self, documents: np.ndarray) -> "Corpus":
-        """Return the corpus with only some documents (bool [num_documents]) left, others empty.
-
-        The others stay as empty documents so that the numbers of documents do not change.
+        """Return the corpus with only some documents (bool [num_documents]); the others are empty,
+        so that the numbers of documents do not change.
         """
         if documents.all():
             return self
@@ -50,12 +46,10 @@ class Corpus:
         sentence_lengths = np.diff(self.sentence_offsets)
         is_selected_token = np.repeat(is_selected_sentence, sentence_lengths)
         selected_lengths = sentence_lengths[is_selected_sentence]
-        # Times True or False: the documents left out have no sentences, but keep their place.
-        selected_per_document = sentences_per_document * documents
         return Corpus(
             token_ids=self.token_ids[is_selected_token],
             sentence_offsets=offsets_of(selected_lengths),
-            document_offsets=offsets_of(selected_per_document),
+            document_offsets=offsets_of(sentences_per_document * documents),
             origins=self.origins,
         )
 
@@ -70,13 +64,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Segments:
-    """Consecutive pieces of text: segment ``i`` is the tokens ``offsets[i]:offsets[i + 1]``.
-
-    `offsets` int64 [num_segments + 1]; `document` int32 [num_segments] is where each comes from.
-    """
+    """Consecutive pieces of text."""
 
     offsets: np.ndarray
+    """Of tokens, int64 [num_segments + 1]."""
     document: np.ndarray
+    """Where each comes from, int32 [num_segments]."""
 
 
 class Chunks(NamedTuple):
@@ -143,10 +136,7 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
 def back_to_word_start(
     token_ids: np.ndarray, continues: np.ndarray, cuts: np.ndarray, lowest: np.ndarray
 ) -> np.ndarray:
-    """Move each offset in `cuts` back to the start of a word.
-
-    A cut stays where it is if no word starts at or after its `lowest`.
-    """
+    """Move each of `cuts` back to the start of a word, unless that is before its `lowest`."""
     moved = cuts.copy()
     # Indices into `moved` of the cuts that are still inside a word; each round moves them by one.
     inside = np.flatnonzero(continues[token_ids[moved]])
@@ -167,11 +157,8 @@ def cut_inside(
     stops: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return a random cut in the middle half of each range of 2 or more tokens.
-
-    It is at the start of a word if possible. A cut near an end would leave a segment of a word or
-    two, with nothing to learn from.
-    """
+    """Return a random cut in each range of 2 or more tokens, at the start of a word if possible."""
+    # In the middle half: a segment of a word or two has nothing to learn from.
     margin = np.maximum((stops - starts) // 4, 1)
     cuts = rng.integers(starts + margin, stops - margin, endpoint=True)
     return back_to_word_start(token_ids, continues, cuts, starts + 1)
@@ -230,9 +217,8 @@ def make_chunks(
 def _lend_segments(
     segments: Segments, first: np.ndarray, num_segments: np.ndarray, limit: int
 ) -> None:
-    """Give chunks of one segment another from their predecessor, in place.
-
-    A chunk of one segment cannot be split between sentences, but one of two can.
+    """Give chunks of one segment, which cannot be split between sentences, another from their
+    predecessor, in place.
     """
     # Each chunk but the last is a possible lender to the one after it:
     #

@@ -23,10 +23,7 @@ GOLDEN = 0.6180339887498949
 
 @dataclass(frozen=True)
 class Origins:
-    """The source and language of each document.
-
-    `source` and `language`, int64 [num_documents], are indices of the names.
-    """
+    """The source and language of each document: indices of the names, int64 [num_documents]."""
 
     source: np.ndarray
     language: np.ndarray
@@ -72,13 +69,10 @@ def assume_languages(origins: Origins, lengths: np.ndarray) -> Origins:
 
 
 def document_weights(origins: Origins, weights: Mapping[tuple[str, str], float]) -> np.ndarray:
-    """Return how often a pass reads each document, float [num_documents].
-
-    It is 1 unless `weights` has the document's source and language.
+    """Return how often a pass reads each document, float [num_documents]: once, unless `weights`
+    has its source and language.
     """
-    num_sources = len(origins.source_names)
-    num_languages = len(origins.language_names)
-    weights_SL = np.ones((num_sources, num_languages))
+    weights_SL = np.ones((len(origins.source_names), len(origins.language_names)))
     for source_index, source in enumerate(origins.source_names):
         for language_index, language in enumerate(origins.language_names):
             weights_SL[source_index, language_index] = weights.get((source, language), 1.0)
@@ -167,7 +161,7 @@ def _widened(
 def _sizes(
     group: np.ndarray, lengths: np.ndarray, row_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each group's tokens, and whether it is too small to exchange segments within it."""
+    """Return each group's tokens, and whether they are too few to exchange segments within it."""
     totals_G = np.bincount(group, lengths)
     longest_G = np.zeros(len(totals_G))
     np.maximum.at(longest_G, group, lengths)

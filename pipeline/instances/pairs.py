@@ -265,9 +265,8 @@ def _balanced_pairs(
 def _pair_singles(
     chunks: Chunks, limit: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Match one-segment chunks across documents, `limit` tokens together at most.
-
-    Return the chunks of A and of B. Chunks left over are in neither: the caller splits them.
+    """Match one-segment chunks across documents, `limit` tokens together at most; return those of A
+    and of B.
     """
     # A long chunk needs a short partner, so the long ones choose first; then the short ones, of
     # which any two fit in a row, are matched with each other:
@@ -306,9 +305,8 @@ def _split_chunks(
     chunks: Chunks,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Split chunks between two segments at random, or inside the only one.
-
-    Single tokens, which cannot be split, are dropped and counted.
+    """Split chunks between two segments at random, or inside the only one; single tokens are
+    dropped and counted.
     """
     is_splittable = chunks.stop - chunks.start >= 2
     tokens_cut = int(np.count_nonzero(~is_splittable))
@@ -412,10 +410,8 @@ def _collect(bounds: list[int], first: int, target: int) -> int:
 
 
 def _truncate(rows: np.ndarray, limit: int, rng: np.random.Generator) -> Pairs:
-    """Cut rows, int64 [num_rows, 7], to `limit` tokens as ``truncate_seq_pair`` does.
-
-    It takes token after token off the longer segment (off B if they are equal), at random from
-    front or back.
+    """Cut rows, int64 [num_rows, 7], to `limit` tokens as ``truncate_seq_pair`` does: token after
+    token off the longer segment (off B if they are equal), at random from front or back.
     """
     a_start, a_stop, b_start, b_stop, label, document_a, document_b = rows.T
     a_length = a_stop - a_start

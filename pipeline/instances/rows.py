@@ -27,9 +27,8 @@ Index = np.ndarray | slice
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of some instances; list columns are flat, one row's items after another's.
-
-    Columns have the types they are stored in, and numbers of items are int64.
+    """Columns of some instances, of the types they are stored in; list columns are flat, one row's
+    items after another's, and numbers of items are int64.
     """
 
     input_ids: np.ndarray

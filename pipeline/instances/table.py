@@ -27,14 +27,12 @@ ZSTD_LEVEL = 1
 
 @dataclass(frozen=True)
 class Instances:
-    """The rows of one pass over a shard, shuffled, with counts for the manifest.
-
-    There is a `warning` if the labels could not be balanced.
-    """
+    """The rows of one pass over a shard, shuffled, with counts for the manifest."""
 
     table: pa.Table
     counts: Counter[str]
     warning: str | None
+    """If the labels could not be balanced."""
 
 
 def build_instances(
@@ -76,10 +74,7 @@ def build_instances(
 
 
 def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
-    """Yield row indices in consecutive blocks.
-
-    A block has about `BLOCK_TOKENS` tokens, and at most `BLOCK_CELLS` cells.
-    """
+    """Yield row indices in blocks of about `BLOCK_TOKENS`, and at most `BLOCK_CELLS`."""
     if not len(pairs):
         return
     lengths = pairs.a_length + pairs.b_length
@@ -145,10 +140,8 @@ def build_block(
 def lay_out_rows(
     token_ids: np.ndarray, pairs: Pairs, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lay out each pair as ``[CLS] A [SEP] B [SEP]``, or ``[CLS] A [SEP]`` if B is empty, in a row.
-
-    Return the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index
-    in its row of each B's first token (int64 [num_rows]; the row's length if there is no B).
+    """Lay out each pair as ``[CLS] A [SEP] B [SEP]``, or ``[CLS] A [SEP]`` if B is empty, in a row;
+    return ids, row offsets and the start of B as `masking` has them.
     """
     # One gather copies all segments, each with its neighbours in `token_ids` as placeholders, which
     # the special tokens then overwrite. For A = 5:8 and B = 20:22:
