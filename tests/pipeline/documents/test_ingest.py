@@ -292,17 +292,6 @@ def test_too_few_texts_are_reported(tmp_path, num_texts: int, config: IngestConf
 
 
 @pytest.mark.slow
-def test_workers_make_the_same_documents_without_duplicates(tmp_path):
-    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
-    one, two = (
-        ingest([source], str(tmp_path / f"{n}"), CONFIG, RunOptions(workers=n)) for n in (1, 2)
-    )
-    assert one == two
-    assert digests(tmp_path / "1") == digests(tmp_path / "2")
-    assert one.counts["duplicate_texts"] == 20
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("num_done", [0, 1])
 def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(

@@ -2,19 +2,13 @@
 
 import json
 import random
-from itertools import islice
 from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.documents import scatter
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import check_languages, identify_language
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.text.sentences import split_sentences
-
-from tests.fixtures.shared_data import DATA, needs_shared_data
 
 ENGLISH = [
     "The harbour of the town was built with stones that fishermen have carried from the hills.",
@@ -77,29 +71,3 @@ def test_without_the_option_all_languages_stay(tmp_path: Path):
     assert sum(shard.rows for shard in manifest.shards) == 40
     assert not [name for name in manifest.counts if "languages" in name]
     assert "py3langid" not in manifest.versions
-
-
-@needs_shared_data
-@pytest.mark.parametrize(
-    "source, language",
-    [
-        ("wikipedia/enwiki-hf-00000-of-00002.parquet", "en"),
-        ("wikipedia/kowiki-hf-00001.parquet", "ko"),
-        ("books/gutenberg", "en"),
-    ],
-)
-def test_real_articles_and_books_are_identified(source: str, language: str):
-    num_documents = 0
-    for document in islice(read_documents(str(DATA / source)), 40 if language == "en" else 200):
-        sentences = split_sentences(document.paragraphs, language)
-        if sum(map(len, sentences)) >= 500:
-            num_documents += 1
-            assert identify_language(sentences) == language
-    assert num_documents > 30
-
-
-def test_the_model_is_loaded_once():
-    identify_language(ENGLISH)
-    before = scatter._identifier.cache_info().misses
-    identify_language(KOREAN)
-    assert scatter._identifier.cache_info().misses == before == 1

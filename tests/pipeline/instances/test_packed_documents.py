@@ -7,14 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.auditing.decode import read_instances
 from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
-from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.chunks import Corpus
 from clozeworks.pipeline.instances.masking import mask_sequences, num_to_mask, positions_in
 from clozeworks.pipeline.instances.packed import SHORTEST_SEQUENCE, build_packed_instances, pack
@@ -31,7 +29,6 @@ from hypothesis import strategies as st
 
 from tests.fixtures.corpus_fixture import one_source
 from tests.fixtures.documents_fixture import write_documents
-from tests.fixtures.instances_fixture import replace_shard
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple(f"w{number}" for number in range(95))
@@ -240,24 +237,3 @@ def test_show_prints_one_document_of_a_row_at_a_time(packed: Path):
         originals = [token.original for token in instance.tokens]
         assert originals == [vocabulary.readable[token_id] for token_id in ids]
         assert {token.segment for token in instance.tokens} == {"a"}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda starts: [starts[0], starts[0] + 4000], "sequence_starts"),
-        (lambda starts: [1, *starts[1:]], "no sequence at its start"),
-        (lambda starts: [], "different lengths"),
-    ],
-)
-def test_damaged_starts_are_named(packed: Path, tmp_path: Path, change, message: str):
-    for file in (packed / "one").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    shard = tmp_path / "train-00000-of-00002.parquet"
-    table = pq.read_table(shard)
-    rows = table.to_pylist()
-    damaged = next(row for row in rows if len(row["sequence_starts"]) == 2)
-    damaged["sequence_starts"] = change(damaged["sequence_starts"])
-    replace_shard(shard, pa.Table.from_pylist(rows, schema=table.schema))
-    with pytest.raises(UserError, match=message):
-        audit(str(tmp_path))

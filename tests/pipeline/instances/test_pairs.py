@@ -6,7 +6,6 @@ import random
 from itertools import chain
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
@@ -16,10 +15,8 @@ from clozeworks.pipeline.instances.pairs import IS_NEXT, NOT_NEXT, Pairs, make_p
 from clozeworks.pipeline.seeding import rng_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import BertWordPieceTokenizer
 
 from tests.fixtures.corpus_fixture import one_source
-from tests.fixtures.shared_data import DATA, needs_shared_data
 
 VOCAB_SIZE = 1000
 CONTINUES = np.arange(VOCAB_SIZE) >= 800
@@ -255,48 +252,6 @@ def test_a_long_sentence_pairs_with_a_short_one_rather_than_being_cut():
     whole = np.isin(pairs.a_stop, corpus.sentence_offsets)
     assert whole.mean() > 0.95
     assert abs(np.mean(pairs.label) - 0.5) < 0.01
-
-
-def real_corpus(num_bytes: int) -> tuple[Corpus, np.ndarray, np.ndarray]:
-    """Return real articles, whether each token ends a sentence in punctuation, and which pieces
-    continue a word.
-    """
-    vocabulary = DATA / "bert" / "bert-base-uncased-vocab.txt"
-    articles = DATA / "wikipedia" / "enwiki-hf-00000-of-00002.parquet"
-    sentencex = pytest.importorskip("sentencex")
-    texts = pq.ParquetFile(articles).read_row_group(0, columns=["text"])["text"].to_pylist()
-    documents, num_read = [], 0
-    for text in texts:
-        documents.append(
-            [s for line in text.split("\n") for s in sentencex.segment("en", line) if s.strip()]
-        )
-        num_read += len(text)
-        if num_read > num_bytes:
-            break
-    tokenizer = BertWordPieceTokenizer(str(vocabulary), lowercase=True)
-    sentences = [sentence for document in documents for sentence in document]
-    ids = [encoding.ids for encoding in tokenizer.encode_batch(sentences, add_special_tokens=False)]
-    flat = np.array([token for sentence in ids for token in sentence], np.int32)
-    offsets = np.append(0, np.cumsum([len(sentence) for sentence in ids]))
-    tokens = vocabulary.read_text(encoding="utf-8").splitlines()
-    continues = np.array([token.startswith("##") for token in tokens])
-    is_stop = np.array([token in (".", "!", "?") for token in tokens])
-    corpus = one_source(
-        flat, offsets, np.append(0, np.cumsum([len(document) for document in documents]))
-    )
-    return corpus, is_stop[flat], continues
-
-
-@needs_shared_data
-def test_balanced_labels_tell_nothing_on_real_articles():
-    corpus, ends_sentence, continues = real_corpus(3_000_000)
-    pairs = make_pairs(corpus, continues, BuildConfig(), rng_for(0, "pairs"))
-    check_balanced(corpus, pairs, 125)
-    assert abs(np.mean(pairs.label == IS_NEXT) - 0.5) <= 0.005
-    assert auc(pairs.a_length + pairs.b_length, pairs.label) == pytest.approx(0.5, abs=0.02)
-    for measure in (pairs.a_length, pairs.b_length, ends_sentence[pairs.b_stop - 1]):
-        assert auc(measure, pairs.label) == pytest.approx(0.5, abs=0.05)
-    assert pairs.tokens_cut <= 0.005 * len(corpus.token_ids)
 
 
 def google_research_rows(
