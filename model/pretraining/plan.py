@@ -18,7 +18,6 @@ from ..config import PretrainConfig
 from ..encoders.catalogue import CONFIGS
 from ..encoders.config import PAPERS_WIDTH, EncoderConfig
 from ..tokenizer import with_settings
-from ..training.device import host_memory
 from .data import InstanceDirectory, open_instances
 from .evaluate import check_vocabulary_fits
 from .new_vocabulary import shape_fields
@@ -27,9 +26,6 @@ from .sequence import Masks, RowSequence
 
 PAPERS_RATE = 1e-4
 HIGHEST_RATE = 2e-3
-# A batch is rows and their tensors, padded; while one is computed, others are prepared.
-BATCHES_IN_MEMORY = 6
-BYTES_PER_TOKEN = 30
 COMPILE_S = 30.0
 """Seconds that compiling takes on a machine with an H100: 15 to 33."""
 SAVED_S = 2e-10
@@ -102,7 +98,7 @@ class PretrainPlan:
         """Return the files of the model's tokenizer, which name the longest rows that the model was
         or will be trained on.
         """
-        longest = _longest(self.directories)
+        longest = max(directory.max_length for directory in self.directories)
         if self.checkpoint:
             longest = max(longest, self.checkpoint.trained_length())
         files = vocabulary_files(self.directories[0].vocabulary, longest)
@@ -221,8 +217,6 @@ def _open_directories(
                 f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} "
                 "rows; lower it."
             )
-        needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
-        check_memory(f"`batch_size` is {batch_size}, which needs up to", needed, "lower it")
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         raise UserError(
             f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild "
@@ -237,16 +231,6 @@ def _open_directories(
     if checkpoint and config.vocabulary_from == "checkpoint":
         check_vocabulary_fits(checkpoint, directories[0])
     return directories
-
-
-def check_memory(needs: str, num_bytes: int, advice: str) -> None:
-    """Raise `UserError` if this machine has less memory."""
-    available = host_memory()
-    if num_bytes > available:
-        raise UserError(
-            f"{needs} {num_bytes / 1e9:,.0f} GB of memory, but there are only "
-            f"{available / 1e9:,.0f} GB; {advice}."
-        )
 
 
 def instance_defaults(
@@ -281,7 +265,7 @@ def _make_shape(
     config: PretrainConfig, checkpoint: Checkpoint | None, directories: Sequence[InstanceDirectory]
 ) -> EncoderConfig:
     kind = _kind(config, checkpoint)
-    longest = _longest(directories)
+    longest = max(directory.max_length for directory in directories)
     vocabulary = shape_fields(kind, directories[0].vocabulary)
     decided = run_fields(config, kind)
     if checkpoint is None:
@@ -301,10 +285,6 @@ def _make_shape(
     if longest <= shape.num_positions:
         return shape
     return shape.with_positions(longest)
-
-
-def _longest(directories: Sequence[InstanceDirectory]) -> int:
-    return max(directory.max_length for directory in directories)
 
 
 def _masks(

@@ -43,7 +43,7 @@ from .batches import make_batches, pack_batches, packs_rows
 from .data import read_split
 from .evaluate import NUM_SUMS, batch_sums, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
-from .plan import PretrainPlan, check_memory, run_fields
+from .plan import PretrainPlan, run_fields
 from .sequence import RowSequence
 
 
@@ -192,16 +192,7 @@ class PretrainSetup:
 
 
 def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) -> PretrainSetup:
-    """Resolve what depends on the device, and read `num_rows` of the validation split.
-
-    Raises `UserError` for a model that does not fit into memory.
-    """
-    # Training holds a parameter four times on its device: weight, gradient and two averages. For a
-    # GPU the CPU only holds the initial weights.
-    num_parameters = plan.shape.num_parameters()
-    num_copies = 1 if ranks.device.type == "cuda" else 4
-    needed = 4 * num_copies * num_parameters  # fp32
-    check_memory(f"A model of {num_parameters:,} parameters needs", needed, "make it smaller")
+    """Resolve what depends on the device, and read `num_rows` of the validation split."""
     dtype = product_dtype(plan.config.precision, ranks.device)
     validation = []
     for directory in plan.directories:

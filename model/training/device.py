@@ -4,16 +4,13 @@ models are compiled for it, and how to copy to it without waiting.
 
 import os
 import re
-import resource
 import shutil
 import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,9 +54,9 @@ PEAK_FLOPS = {
 OTHER_CHIPS = {"MIG", "Laptop", "D"}
 """Words that tell a part of a GPU, or a smaller chip, from the one with the same name."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-UNTESTED: dict[str, ModuleType] = {"mps": torch.backends.mps, "xpu": torch.xpu}
-"""Modules that know whether there is such a device; it is used only if the user names it."""
-MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768, "mps": 4096, "xpu": 4096}
+UNTESTED = ("mps", "xpu")
+"""Used only if the user names them."""
+MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 """The most tokens computed at once unless the user sets a micro-batch size; padding counts."""
 STATE_BYTES = 16
 """Of a parameter in training: its weight, its gradient and Adam's two averages, in fp32."""
@@ -81,12 +78,8 @@ def find_device(name: str) -> torch.device:
     if name == "cpu":
         return torch.device("cpu")
     if name in UNTESTED:
-        if not UNTESTED[name].is_available():
+        if not getattr(torch, name).is_available():
             raise UserError(f"`device` is {name}, but PyTorch finds no such GPU here.")
-        _print_once(
-            f"Clozeworks has not been tested on {name}: rows are padded, products are fp32 and the "
-            "model is not compiled unless you ask. Compare the first losses with `device` cpu."
-        )
         return torch.device(name)
     with warnings.catch_warnings():
         # PyTorch's own about an old driver; ours says what to do.
@@ -97,7 +90,7 @@ def find_device(name: str) -> torch.device:
     if name == "cuda":
         raise UserError(f"`device` is cuda, but {obstacle or 'this machine has no NVIDIA GPU'}.")
     if obstacle:
-        _print_once(f"The CPU is used: {obstacle}.")
+        print_notice(f"The CPU is used: {obstacle}.")
     return torch.device("cpu")
 
 
@@ -108,35 +101,10 @@ def obstacle_to_gpu(devices: Path) -> str | None:
     """
     if not any(devices.glob("nvidia[0-9]*")) or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return None
-    if torch.version.cuda is None:
-        return (
-            "this PyTorch is built for CPUs alone, although there is an NVIDIA GPU; install one "
-            "built for CUDA (https://pytorch.org/get-started/locally)"
-        )
     return (
-        f"PyTorch, built for CUDA {torch.version.cuda}, cannot use the NVIDIA GPU of this machine; "
-        "`nvidia-smi` says which CUDA its driver knows: update the driver, or install a PyTorch "
-        "built for that CUDA (https://pytorch.org/get-started/locally)"
+        f"this PyTorch, built for CUDA {torch.version.cuda}, cannot use the NVIDIA GPU; install "
+        "one for the CUDA that `nvidia-smi` names (https://pytorch.org/get-started/locally)"
     )
-
-
-@cache
-def _print_once(line: str) -> None:
-    print_notice(line)
-
-
-def host_memory() -> int:
-    """Return the bytes of memory of this machine, or of its part that this process may use."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [machine]
-    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)  # ulimit -v
-    if address_space != resource.RLIM_INFINITY:
-        limits.append(address_space)
-    # A container's limit. The machine's memory, which it sees too, is not a promise: a process
-    # that goes past the limit is killed without an error.
-    with suppress(OSError, ValueError):  # no control groups, or "max"
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits)
 
 
 def product_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -216,9 +184,9 @@ def tokens_at_once(config: EncoderConfig, device: torch.device) -> int:
     The whole memory counts, not what is free just now: a run that resumes has to compute the same
     micro-batches.
     """
-    tokens = MICRO_BATCH_TOKENS[device.type]
     if device.type != "cuda":
-        return tokens
+        return MICRO_BATCH_TOKENS["cpu"]
+    tokens = MICRO_BATCH_TOKENS["cuda"]
     memory = torch.cuda.get_device_properties(device).total_memory
     available = ACTIVATION_SHARE * (memory - STATE_BYTES * config.num_parameters())
     while tokens > 1024 and tokens * config.activation_bytes() > available:
