@@ -58,8 +58,7 @@ def fill(run: str, text: str, as_json: bool) -> CommandSummary | None:
 @path_option(
     "--output",
     "FILE",
-    "File for the predictions, replaced if it exists: .tsv, .csv, .jsonl or .json, or - for "
-    "the terminal.",
+    "File for the predictions, replaced if it exists: .tsv, .csv or .jsonl, or - for the terminal.",
 )
 @click.option(
     "--official",
@@ -81,7 +80,7 @@ def predict(
 
     DATA is a file in the format that the model was trained on (labels are not needed), or plain
     text with one example per line, even if it is empty (.txt, or - for standard input), and a tab
-    between the texts of a pair. The column id of a table is kept; .jsonl and .json keep all others
+    between the texts of a pair. The column id of a table is kept; .jsonl keeps all others
     too, except those with the name of a part of the prediction.
     """
     from ..model.finetuning.predict import predict as run_predict

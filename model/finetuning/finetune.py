@@ -197,7 +197,12 @@ def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
             for name, content in predict_files(finetuned, files, split).items():
                 output.write_bytes(f"test/{name}", content)
     summary = summarise(setup, runs)
-    _report_degenerate(runs, summary)
+    if summary["degenerate_runs"]:
+        print_notice(
+            f"{summary['degenerate_runs']:,} of {len(runs):,} runs are within one standard error "
+            "of a constant answer. If the loss in their metrics.csv does not fall, lower "
+            "`learning_rates`; if it falls, give more `epochs`."
+        )
     card = task_card(
         task=setup.task,
         data=data,
@@ -210,26 +215,6 @@ def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
     # The summary comes last: it says that all runs are finished.
     output.write_json(SUMMARY, summary)
     output.remove(WORK)
-
-
-def _report_degenerate(runs: Sequence[RunSummary], summary: FinetuneSummary) -> None:
-    """Print which runs are no better than a constant answer, how their training loss moved, and
-    what to change.
-    """
-    constant = summary["baseline"][summary["metric"]]
-    described = []
-    for run in runs:
-        if run.is_degenerate(constant, summary["dev_examples"]):
-            first, last = run.losses
-            described.append(f"{run.in_words} (training loss {first:.3f} to {last:.3f})")
-    if not described:
-        return
-    print_notice(
-        f"{len(described):,} of {len(runs):,} runs are within one standard error of a constant "
-        "answer: "
-        f"{'; '.join(described)}. If the loss does not fall, lower "
-        "`learning_rates`; if it falls, give more `epochs`."
-    )
 
 
 def summarise(setup: FinetuneSetup, runs: Sequence[RunSummary]) -> FinetuneSummary:

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
 from itertools import chain, islice, repeat, starmap
@@ -25,7 +25,7 @@ from ..training.device import find_device
 from .model import Finetuned, infer, load_finetuned
 from .results import without_formula
 
-SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
+SUFFIXES = (".tsv", ".csv", ".jsonl")
 EXAMPLES_AT_ONCE = 8192
 
 
@@ -44,8 +44,8 @@ def predict(
     `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     text, its answer and the probability of each class, or the score: tab-separated with a header
-    line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. The ``id``
-    of a table is kept, in JSON all columns whose names no prediction has; `columns`, such as
+    line, or as ``.csv`` or ``.jsonl``; ``-`` is standard output. The ``id``
+    of a table is kept, in ``.jsonl`` all columns whose names no prediction has; `columns`, such as
     ``id,label``, names the only ones to write, of the table and of the prediction. With `official`,
     `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
     an object. Raises `UserError` for bad input, and then writes nothing.
@@ -72,7 +72,7 @@ def predict(
         _rows(task, Path(data)),
         _name(data),
         columns.split(",") if columns else [],
-        has_all=suffix in (".json", ".jsonl"),
+        has_all=suffix == ".jsonl",
     )
     with _open_output(str(output)) as file:
         return write_answers(file, predictions, suffix)
@@ -194,23 +194,19 @@ def _answered(
 
 
 def _examples(task: Task[ExampleT], data: str) -> Iterator[ExampleT]:
-    path = Path(data)
     if data == "-":
-        # A stream cannot be sampled, so its encoding is not detected: it is UTF-8.
         yield from _parse_lines(task, sys.stdin.buffer, data)
-    elif _has_plain_lines(task, path):
-        check_file(path)
-        with open_text(path) as file:
+    elif data.endswith(".txt") and not _has_tags(task, Path(data)):
+        check_file(Path(data))
+        with open_text(Path(data)) as file:
             yield from _parse_lines(task, file, data)
     else:
-        yield from task.read(path, labelled=False)
+        yield from task.read(Path(data), labelled=False)
 
 
-def _has_plain_lines(task: Task[Any], path: Path) -> bool:
-    if not path.name.endswith(".txt"):
-        return False
+def _has_tags(task: Task[Any], path: Path) -> bool:
     # Data sets of named entities are often called .txt, too.
-    return not (isinstance(task, EntityRecognition) and has_columns(path))
+    return isinstance(task, EntityRecognition) and has_columns(path)
 
 
 def _parse_lines(task: Task[ExampleT], file: BinaryIO, data: str) -> Iterator[ExampleT]:
@@ -239,35 +235,19 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
     """Write the answers in the form that `suffix` names, by default a tab-separated table, and
     return their number.
     """
-    if suffix == ".json":
-        answers = list(answers)
-        json.dump(answers, file, ensure_ascii=False, indent=1, default=str)
-        file.write("\n")
-        return len(answers)
-    if suffix == ".jsonl":
-        num_answers = 0
-        for answer in answers:
-            num_answers += 1
-            file.write(json.dumps(answer, ensure_ascii=False, default=str) + "\n")
-        return num_answers
     if suffix == ".csv":
-        return _write_table(csv.writer(file, lineterminator="\n").writerow, answers, _csv_cell)
-    # TSV is unquoted, as `finetune` reads it.
-    writer = csv.writer(
-        file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
-    )
-    return _write_table(writer.writerow, answers, _tsv_cell)
-
-
-def _write_table(
-    write_row: Callable[[list[object]], object],
-    answers: Iterable[Answer],
-    cell: Callable[[object], object],
-) -> int:
-    """Write a header line and a line for each answer; each class's probability has a column."""
+        writer = csv.writer(file, lineterminator="\n")
+    else:
+        # TSV is unquoted, as `finetune` reads it.
+        writer = csv.writer(
+            file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
+        )
     num_answers = 0
     for answer in answers:
         num_answers += 1
+        if suffix == ".jsonl":
+            file.write(json.dumps(answer, ensure_ascii=False, default=str) + "\n")
+            continue
         # In a table, a question's other answers would hide the best one; they are for JSON.
         values = {}
         for name, value in answer.items():
@@ -277,25 +257,18 @@ def _write_table(
             column = f"p({name})" if name in values else name  # a class may be called label
             values[column] = share
         if num_answers == 1:
-            write_row([cell(name) for name in values])
-        write_row([cell(value) for value in values.values()])
+            writer.writerow([_cell(name, suffix) for name in values])
+        writer.writerow([_cell(value, suffix) for value in values.values()])
     return num_answers
 
 
-def _cell(value: object) -> object:
+def _cell(value: object, suffix: str) -> object:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return value
-
-
-def _csv_cell(value: object) -> object:
-    return without_formula(value) if isinstance(value, str) else _cell(value)
-
-
-def _tsv_cell(value: object) -> object:
-    value = _cell(value)
-    if isinstance(value, str):
-        return re.sub(r"[\t\r\n]", " ", value)
-    return value
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    if not isinstance(value, str):
+        return value
+    if suffix == ".csv":
+        return without_formula(value)
+    return re.sub(r"[\t\r\n]", " ", value)

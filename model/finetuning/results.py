@@ -76,8 +76,6 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
     """The first one chooses between runs."""
     dev_classes: ClassReport
     """Of the first dev set."""
-    losses: tuple[float, float]
-    """The mean losses in the first and the last line of the log."""
     seconds: float
     last_scores: dict[str, int | float] = {}
     """Of the last measurement: `scores` are of the best, which luck has helped."""

@@ -41,16 +41,13 @@ from ..training.device import (
     sum_dtype,
     tokens_at_once,
 )
-from ..training.graphs import make_graphs
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work, train
-from ..training.optim import learning_rate, make_optimizer
+from ..training.optim import learning_rate
 from ..training.ranks import Ranks
 from ..training.run import (
     BEST,
-    STATE,
     SUMMARY,
-    advice_if_damaged,
     agree_on_run,
     claimed_run,
     read_state,
@@ -58,7 +55,7 @@ from ..training.run import (
     save_checkpoint,
 )
 from ..training.threads import kept_threads, use_threads
-from ..training.update import Loss, Update, Updater
+from ..training.update import Loss, Update, Updater, make_updater
 from .model import infer, make_model, model_files, read_weights
 from .results import Hyperparameters, RunSummary
 from .setup import FinetuneSetup
@@ -165,9 +162,6 @@ class FinetuneState:
     """Without measurements on dev."""
     losses: list[float] = field(default_factory=list[float])
     """Since the last report: with them a resumed run reports the same means."""
-    first_loss: float | None = None
-    """The first mean that was reported."""
-    last_loss: float = 0.0
     num_threads: int | None = None
     best_score: float | None = None
     """On dev, by the first metric; of equal ones the last counts."""
@@ -235,28 +229,27 @@ class FinetuneWork(Work):
         if compiles(self.config.compile, self.device):
             # The head, which varies with the task, is a small part of the time.
             self.model.encoder.compile_parts()
-        dtype = product_dtype(self.config.precision, self.device)
-        graphs = make_graphs(self.ranks, dtype)
-        optimizer = make_optimizer(
-            self.model, bias_correction=corrects, capturable=graphs is not None
+        updater = make_updater(
+            self.model,
+            self.ranks,
+            partial(loss_of, self.model),
+            corrects=corrects,
+            dtype=product_dtype(self.config.precision, self.device),
+            dropout_seed=seed,
         )
-        loss = partial(loss_of, self.model)
-        updater = Updater(
-            self.model, optimizer, self.ranks, loss, dtype=dtype, dropout_seed=seed, graphs=graphs
-        )
-        if graphs is not None:
+        if updater.graphs is not None:
             self.setup.updaters.append(updater)
         return updater
-
-    # What an update computes.
 
     @property
     def step(self) -> int:
         """Number of updates done."""
         return self.state.step
 
-    def measure_start(self) -> None:
-        """Measure nothing: a new head cannot answer yet."""
+    @property
+    def is_over(self) -> bool:
+        """Whether all updates are done."""
+        return self.step >= self.num_steps
 
     def steps_left(self) -> range:
         """Return the indices of the updates to come."""
@@ -284,13 +277,6 @@ class FinetuneWork(Work):
         self.clock.count(num_rows=batch.num_examples, num_tokens=batch.num_tokens)
         self.state.step += 1
 
-    # What is due in between.
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all updates are done."""
-        return self.step >= self.num_steps
-
     @property
     def _is_reported(self) -> bool:
         return self.is_over or self.step % REPORT_EVERY == 0
@@ -305,40 +291,20 @@ class FinetuneWork(Work):
         is_drained = self.step % drain_every(self.device) == 0
         return self._is_reported or self._is_evaluated or is_drained
 
-    def add(self, update: Update) -> None:
-        """Keep the loss of an update; raises `UserError` if it or the gradient is not finite."""
-        (loss,) = update.sums
-        if not update.is_finite:
-            fault = f"loss is {loss}"
-            if math.isfinite(loss):
-                fault = f"gradient norm is {update.gradient_norm}"
-            raise UserError(
-                f"The {fault} at step {update.step + 1} with learning rate "
-                f"{self.run.learning_rate:g}; try a lower one."
-            )
-        self.state.losses.append(loss)
-
-    def report(self, update: Update) -> None:
-        """Show and log the mean loss since the last report, if one is due."""
-        if not self._is_reported:
-            return
-        state = self.state
-        rates = self.clock.rates() | peak_memory(self.device)
-        speed = {name: rates[name] for name in SPEED if name in rates}
-        state.last_loss = sum(state.losses) / len(state.losses)
-        if state.first_loss is None:
-            state.first_loss = state.last_loss
-        learned = {"loss": state.last_loss, "learning_rate": self._rate_at(self.step - 1)}
-        self.show({"step": self.step, "steps": self.num_steps, **learned, **speed})
-        if self.log:
-            learned["gradient_norm"] = update.gradient_norm
-            self.log.metrics(self.step, "train", learned)
-            self.log.speed(self.step, speed)
-        state.losses.clear()
-        self.clock.start_interval()
-
-    def evaluate(self) -> None:
-        """Measure the model on dev if that is due, and copy the weights if they are the best."""
+    def look(self, updates: list[Update]) -> None:
+        """Show and log the mean loss since the last report, if one is due; measure the model on dev
+        if that is due, and copy the weights if they are the best.
+        """
+        for update in updates:
+            (loss,) = update.sums
+            if not update.is_finite:
+                raise UserError(
+                    f"The loss or the gradient is not finite at step {update.step + 1} with "
+                    f"learning rate {self.run.learning_rate:g}; try a lower one."
+                )
+            self.state.losses.append(loss)
+        if self._is_reported:
+            self._report(updates[-1].gradient_norm)
         # The first rank measures, and the others wait at their next sum.
         if not self._is_evaluated or self.ranks.rank > 0:
             return
@@ -354,6 +320,22 @@ class FinetuneWork(Work):
                 state.best_step = self.step
                 weights = self.model.state_dict()
                 self.best_weights = {name: weight.cpu().clone() for name, weight in weights.items()}
+
+    def _report(self, gradient_norm: float) -> None:
+        losses = self.state.losses
+        rates = self.clock.rates() | peak_memory(self.device)
+        speed = {name: rates[name] for name in SPEED if name in rates}
+        learned = {
+            "loss": sum(losses) / len(losses),
+            "learning_rate": self._rate_at(self.step - 1),
+        }
+        self.show({"step": self.step, "steps": self.num_steps, **learned, **speed})
+        if self.log:
+            learned["gradient_norm"] = gradient_norm
+            self.log.metrics(self.step, "train", learned)
+            self.log.speed(self.step, speed)
+        losses.clear()
+        self.clock.start_interval()
 
     def measure(self) -> Scores:
         """Return the scores on dev of the model as it is now; the first chooses."""
@@ -390,16 +372,9 @@ class FinetuneWork(Work):
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint of this run."""
-        optimizer, self.state = read_state(checkpoint, FinetuneState)
         read_weights(self.model, Checkpoint.open(checkpoint))
-        try:
-            self.best_weights = optimizer.pop("best_weights")
-            self.updater.load_state_dict(optimizer)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            raise UserError(
-                f"{checkpoint}/{STATE} is damaged or belongs to another model. "
-                f"{advice_if_damaged(checkpoint)}"
-            ) from None
+        stored, self.state = read_state(checkpoint, FinetuneState, self.updater)
+        self.best_weights = stored.get("best_weights")
         self.clock = Clock(spent=self.state.seconds)
 
     def train(self) -> bool:
@@ -408,7 +383,10 @@ class FinetuneWork(Work):
         The model is then as it was at its best on dev. Raises `UserError` if the loss is not
         finite, a batch does not fit into memory, or the disk is full.
         """
-        with kept_threads(), self._open_log() as self.log:
+        open_log = nullcontext()
+        if self.directory and self.ranks.rank == 0:
+            open_log = RunLog(self.directory, self.step or -1, METRICS, SPEED)
+        with kept_threads(), open_log as self.log:
             self.state.num_threads = use_threads(self.state.num_threads, self.device)
             if not train(self):
                 return False
@@ -418,20 +396,6 @@ class FinetuneWork(Work):
             self.model.load_state_dict(self.best_weights)
             self.measure()
         return True
-
-    def _open_log(self) -> RunLog | nullcontext[None]:
-        """Open the log after the updates done; there is none without a directory."""
-        if self.directory is None or self.ranks.rank > 0:
-            return nullcontext()
-        columns = METRICS
-        path = self.directory / "metrics.csv"
-        if self.step and path.exists():
-            # With the scores that were added before an interruption.
-            header = path.read_text(encoding="utf-8").partition("\n")[0]
-            columns = tuple(dict.fromkeys((*METRICS, *header.split(","))))
-        return RunLog(self.directory, self.step or -1, columns, SPEED)
-
-    # What it has learned.
 
     def answers(self, prefix: str) -> list[Answer]:
         """Return the last answers to the examples of a dev set."""
@@ -472,7 +436,6 @@ class FinetuneWork(Work):
             tuned={name: value for name, value in settings if value != given[name]},
             scores=self.scores,
             dev_classes=self.task.class_report(self.answers(""), self.setup.splits.dev[""]),
-            losses=(self.state.first_loss or 0.0, self.state.last_loss),
             seconds=round(self.state.seconds, 3),
             last_scores=self.last_scores,
         )

@@ -18,6 +18,7 @@ from ..training.device import (
     autocast,
     find_device,
     oom_as_run_error,
+    pinned_attention,
     sum_dtype,
     trim_memory,
     uncompiled,
@@ -144,7 +145,7 @@ def sum_losses(
     totals = torch.zeros(NUM_SUMS, dtype=sum_dtype(device), device=device)
     for number, batch in enumerate(batches):
         batch = batch.to(device)
-        with autocast(device, dtype), uncompiled():
+        with autocast(device, dtype), uncompiled(), pinned_attention():
             totals += batch_sums(batch, model.sums(batch))
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training

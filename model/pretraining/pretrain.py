@@ -14,8 +14,8 @@ from ..card import CARD
 from ..config import EVALUATION_ROWS, PretrainConfig
 from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
-from ..training.device import DTYPES, deterministic, kept_generators, peak_flops
-from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
+from ..training.device import DTYPES, deterministic, kept_generators
+from ..training.logs import METRICS, ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
 from ..training.ranks import join_ranks
 from ..training.run import (
@@ -25,11 +25,12 @@ from ..training.run import (
     claimed_run,
     delete_checkpoints,
     link_files,
+    read_summary,
 )
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card
 from .plan import make_plan
-from .setup import Summary, read_summary, set_up, start
+from .setup import Summary, set_up, start
 from .work import PretrainWork
 
 
@@ -73,7 +74,7 @@ def pretrain(
         ranks.on_first(claimed_run(folder, plan.identity, overwrite)),
     ):
         latest = agree_on_run(ranks, plan.identity, folder, plan.checkpoint)
-        if summary := read_summary(folder):
+        if summary := read_summary(folder, Summary):
             summary["status"] = "already finished"
             return summary
         if latest and ranks.rank == 0:
@@ -84,11 +85,10 @@ def pretrain(
         setup = set_up(plan, ranks)
         model, updater, state = start(setup, latest)
         state.num_threads = use_threads(state.num_threads, ranks.device)
-        # Without a checkpoint no line of an earlier log is right.
-        last_step = state.step if latest else -1
-        peak = peak_flops(ranks.device) or 0
         open_log: AbstractContextManager[RunLog | None] = nullcontext()
         if ranks.rank == 0:
+            # Without a checkpoint no line of an earlier log is right.
+            last_step = state.step if latest else -1
             wandb = open_wandb(folder, asdict(plan.config))
             open_log = RunLog(folder, last_step, METRICS, wandb=wandb)
         with open_log as log, SnapshotWriter() as writer:
@@ -97,14 +97,15 @@ def pretrain(
                 model=model,
                 updater=updater,
                 state=state,
-                tokenizer=plan.tokenizer_files(),
                 output=folder,
                 log=log,
                 writer=writer,
-                clock=Clock(peak * ranks.num_ranks, state.seconds),
                 show=progress or (lambda figures: None),
                 stop=stop or StopRequest(),
             )
+            if state.initial is None:
+                # On the rows of the final evaluation, so that the two compare.
+                state.initial = work.evaluate_phase(len(plan.phases) - 1)
             if not train(work):
                 return _summary(work, "interrupted")
             writer.wait()  # a finished run has all its files, or an error says what is missing
@@ -117,7 +118,7 @@ def _finish(work: PretrainWork, folder: Path) -> Summary:
     """Write the last files of a run, and return its summary."""
     summary = _summary(work, "finished")
     plan = work.plan
-    if work.setup.ranks.rank == 0:
+    if work.ranks.rank == 0:
         output = OutputDirectory(str(folder))
         output.write_json("timings.json", work.clock.totals())
         name_by_dtype = {dtype: name for name, dtype in DTYPES.items()}

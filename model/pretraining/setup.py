@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import torch
 
-from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, between, select, sequences
 from ...pipeline.parsing import Count, Finite
 from ...pipeline.seeding import stable_hash
@@ -27,18 +26,10 @@ from ..encoders.config import EncoderConfig
 from ..encoders.encoder import initialise
 from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import print_notice
-from ..training import run
 from ..training.device import compiles, product_dtype, tokens_at_once
-from ..training.graphs import make_graphs
-from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
-from ..training.run import (
-    OPTIMIZER,
-    STATE,
-    advice_if_damaged,
-    read_state,
-)
-from ..training.update import Loss, Updater
+from ..training.run import OPTIMIZER, STATE, read_state
+from ..training.update import Loss, Updater, make_updater
 from .batches import make_batches, pack_batches, packs_rows
 from .data import read_split
 from .evaluate import NUM_SUMS, batch_sums, evaluation_batches
@@ -62,15 +53,6 @@ class Summary(TypedDict):
     """Held-out rows that the metrics are measured on."""
 
 
-def _check_metrics(*measured: Mapping[str, float] | None) -> None:
-    """Raise `ValueError` unless the metrics before training, at its end and of the best model have
-    the same names.
-    """
-    names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
-    if any("loss" not in metrics or metrics != names[0] for metrics in names):
-        raise ValueError("initial, final and best do not have the same metrics")
-
-
 @dataclass
 class PretrainState:
     """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
@@ -89,18 +71,6 @@ class PretrainState:
     final: Mapping[str, int | float] | None = None
     num_threads: int | None = None
     """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
-
-    def __post_init__(self) -> None:
-        _check_metrics(self.initial, self.final, self.best)
-
-
-def read_summary(output: Path) -> Summary | None:
-    """Return the summary of a finished run, None if it is not finished."""
-
-    def check(summary: Summary) -> None:
-        _check_metrics(summary["initial"], summary["final"], summary["best"])
-
-    return run.read_summary(output, Summary, check)
 
 
 class GlobalBatch(NamedTuple):
@@ -229,29 +199,17 @@ def start(
     model.to(device)
     if compiles(config.compile, device, pays=plan.pays_to_compile()):
         model.compile_parts()
-    graphs = make_graphs(setup.ranks, setup.dtype)
-    optimizer = make_optimizer(
+    updater = make_updater(
         model,
-        bias_correction=model.config.corrects_bias,
-        capturable=graphs is not None,
-    )
-    updater = Updater(
-        model,
-        optimizer,
         setup.ranks,
         partial(loss_of, model),
+        corrects=model.config.corrects_bias,
         dtype=setup.dtype,
         dropout_seed=(config.seed, "dropout"),
-        graphs=graphs,
     )
     state = PretrainState()
     if latest:
-        averages, state = read_state(latest, PretrainState)
-        if len(state.sums) != NUM_SUMS or not _load_optimizer(updater, averages):
-            raise UserError(
-                f"{latest}/{STATE} is damaged or belongs to another model. "
-                f"{advice_if_damaged(latest)}"
-            )
+        _, state = read_state(latest, PretrainState, updater)
     elif config.checkpoint and config.can_be_prolonged and config.vocabulary_from == "checkpoint":
         # In another vocabulary a row of the averages would be another token's.
         _continue_optimizer(updater, config.checkpoint)
@@ -304,30 +262,12 @@ def _continue_optimizer(updater: Updater, checkpoint: str) -> None:
     if not path.is_file():
         return
     fresh = updater.state_dict()
-    if _load_optimizer(updater, load_tensors(path, "Use another checkpoint.")):
+    if updater.restore(load_tensors(path, "Use another checkpoint.")):
         print_notice(f"The optimiser continues from {path}.")
         return
     # Another optimiser, or a model that was given positions.
     updater.load_state_dict(fresh)
     print_notice(f"The optimiser starts fresh: {path} is not of this model and optimiser.")
-
-
-def _load_optimizer(updater: Updater, state: Mapping[str, Any]) -> bool:
-    """Load an optimiser's state; return whether it is one of this model: Adam's averages are
-    finite and have their parameters' shapes.
-    """
-    try:
-        updater.load_state_dict(state)
-        for parameter, averages in updater.optimizer.state.items():
-            for average in averages.values():
-                is_count = average.shape == ()  # the number of steps
-                if not is_count and average.shape != parameter.shape:
-                    return False
-                if not average.isfinite().all():
-                    return False
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return False
-    return True
 
 
 def initial_model(shape: EncoderConfig, seed: int) -> PretrainModel:

@@ -17,6 +17,7 @@ from ..notices import StopRequest
 from ..training.device import (
     drain_every,
     oom_as_run_error,
+    peak_flops,
     peak_memory,
     update_flops,
 )
@@ -38,35 +39,32 @@ class PretrainWork(Work):
     model: PretrainModel
     updater: Updater
     state: PretrainState
-    tokenizer: dict[str, bytes]
-    """Its files, beside each model."""
     output: Path
     log: RunLog | None
     """None on all ranks but the first, which alone writes."""
     writer: SnapshotWriter
-    clock: Clock
     show: ProgressCallback
     stop: StopRequest
 
     def __post_init__(self) -> None:
         self.plan = self.setup.plan
-        self.device = self.setup.ranks.device
+        self.ranks = self.setup.ranks
+        self.device = self.ranks.device
+        peak = peak_flops(self.device) or 0
+        self.clock = Clock(peak * self.ranks.num_ranks, self.state.seconds)
+        self._tokenizer = self.plan.tokenizer_files()
         self._saved_at = time.monotonic()
         """When the last checkpoint was begun."""
-
-    # What an update computes.
 
     @property
     def step(self) -> int:
         """Number of updates done."""
         return self.state.step
 
-    def measure_start(self) -> None:
-        """Measure the model before its first update, on the rows of the final evaluation, so that
-        the two compare.
-        """
-        if self.state.initial is None:
-            self.state.initial = self.evaluate_phase(len(self.plan.phases) - 1)
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget of steps or hours is used up."""
+        return self.plan.schedule.is_over(self.state.step, self.state.seconds)
 
     def steps_left(self) -> Iterable[int]:
         """Return the indices of the updates to come; a budget of hours ends by the clock."""
@@ -96,13 +94,6 @@ class PretrainWork(Work):
             flops=update_flops(self.model.config, batch.lengths, batch.num_predicted),
         )
 
-    # What is due in between.
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the budget of steps or hours is used up."""
-        return self.plan.schedule.is_over(self.state.step, self.state.seconds)
-
     def is_due(self) -> bool:
         """Return whether anything is due after this number of updates."""
         config = self.plan.config
@@ -119,31 +110,32 @@ class PretrainWork(Work):
     def _is_multiple_of(self, every: int | None) -> bool:
         return every is not None and self.step % every == 0
 
-    def add(self, update: Update) -> None:
-        """Add up the losses of an update; raises `UserError` naming its rows if they are not
-        finite.
+    def look(self, updates: list[Update]) -> None:
+        """Show all figures since the last line of the log; write that line, and measure the model,
+        if that is due.
         """
-        if not update.is_finite:
-            raise _not_finite(self.plan, update)
-        # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
-        sums = zip(self.state.sums, update.sums, strict=True)
-        self.state.sums = [before + new for before, new in sums]
-        self.state.seconds = 0.0  # equal runs have equal checkpoints, unless time decides
-        if self.plan.config.hours is not None:
-            self.state.seconds = update.seconds
-
-    def report(self, update: Update) -> None:
-        """Show all figures since the last line of the log, and write that line if it is due."""
+        for update in updates:
+            if not update.is_finite:
+                raise _not_finite(self.plan, update)
+            # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
+            sums = zip(self.state.sums, update.sums, strict=True)
+            self.state.sums = [before + new for before, new in sums]
+            # Otherwise 0: equal runs have equal checkpoints, unless time decides.
+            if self.plan.config.hours is not None:
+                self.state.seconds = update.seconds
         figures = self._figures()
         self.show(figures)
-        if not (self._is_multiple_of(self.plan.schedule.log_every) or self.is_over):
-            return
-        if self.log:
-            learned = figures | {"gradient_norm": update.gradient_norm}
-            self.log.metrics(self.step, "train", learned)
-            self.log.speed(self.step, figures)
-        self.state.sums = [0.0] * NUM_SUMS
-        self.clock.start_interval()
+        if self._is_multiple_of(self.plan.schedule.log_every) or self.is_over:
+            if self.log:
+                learned = figures | {"gradient_norm": updates[-1].gradient_norm}
+                self.log.metrics(self.step, "train", learned)
+                self.log.speed(self.step, figures)
+            self.state.sums = [0.0] * NUM_SUMS
+            self.clock.start_interval()
+        if self._is_multiple_of(self.plan.config.evaluate_every) or self.is_over:
+            phase, _ = self.plan.schedule.phase(self.step - 1)
+            with self.clock.evaluating():
+                self.evaluate_phase(phase)
 
     def _figures(self) -> dict[str, Any]:
         """Return the figures; with a budget of hours, the number of steps is an estimate."""
@@ -164,13 +156,6 @@ class PretrainWork(Work):
             **self.clock.rates(),
             **peak_memory(self.device),
         }
-
-    def evaluate(self) -> None:
-        """Measure the model on held-out rows of the phase, if that is due."""
-        if self._is_multiple_of(self.plan.config.evaluate_every) or self.is_over:
-            phase, _ = self.plan.schedule.phase(self.step - 1)
-            with self.clock.evaluating():
-                self.evaluate_phase(phase)
 
     def evaluate_phase(self, phase: int) -> dict[str, float]:
         """Return the metrics on the held-out rows of a phase; log them, and keep the model if it is
@@ -211,24 +196,17 @@ class PretrainWork(Work):
         config = self.plan.config
         with self.clock.saving():
             if self._is_multiple_of(config.archive_every):
-                self._archive()
+                step = self.step
+                optimizer = self.updater.state_dict() if config.can_be_prolonged else None
+                self.writer.submit(
+                    lambda copy: save_archive(self.output, copy[0], step, copy[1]),
+                    (self._model_files(), optimizer),
+                )
             # Only the first rank saves, so only its clock counts.
             is_time = time.monotonic() >= self._saved_at + 60 * config.checkpoint_minutes
             is_due = self._is_multiple_of(config.checkpoint_every) or is_time
             if is_due or stops or self.is_over:
                 self._save_checkpoint(self.log)
-
-    def _archive(self) -> None:
-        step = self.step
-        optimizer = None
-        if self.plan.config.can_be_prolonged:
-            optimizer = self.updater.state_dict()
-
-        def write(copy: tuple[ModelFiles, Mapping[str, object] | None]) -> None:
-            files, optimizer_copy = copy
-            save_archive(self.output, files, step, optimizer_copy)
-
-        self.writer.submit(write, (self._model_files(), optimizer))
 
     def _save_checkpoint(self, log: RunLog) -> None:
         """Write a checkpoint in the background; its lines of the log are on the disk before it."""
@@ -245,7 +223,7 @@ class PretrainWork(Work):
 
     def _model_files(self) -> ModelFiles:
         config = self.model.config.to_hf()
-        return ModelFiles(self.model.state_dict(), config, self.tokenizer)
+        return ModelFiles(self.model.state_dict(), config, self._tokenizer)
 
 
 def _not_finite(plan: PretrainPlan, update: Update) -> UserError:

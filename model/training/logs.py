@@ -11,10 +11,10 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import read_csv
@@ -67,19 +67,19 @@ class RunLog:
     ):
         self._wandb = wandb
         self._directory = directory
-        self._files = []
-        self._metrics = self._open(directory / "metrics.csv", metrics, last_step)
-        self._speed = self._open(directory / "speed.csv", speed, last_step)
+        self._files: dict[str, TextIO] = {}
+        self._metrics = self._open("metrics.csv", metrics, last_step)
+        self._speed = self._open("speed.csv", speed, last_step)
         self._board = None
         # TensorBoard gets the figures of both files too.
         if importlib.util.find_spec("tensorboard"):
             self._board = EventFile(directory / "logs", last_step + 1)
 
-    def _open(self, path: Path, columns: tuple[str, ...], last_step: int) -> "csv.DictWriter[str]":
-        valid_rows = []
-        for row in _read_rows(path, columns):
-            if int(row["step"]) <= last_step:
-                valid_rows.append(row)
+    def _open(self, name: str, columns: Sequence[str], last_step: int) -> "csv.DictWriter[str]":
+        path = self._directory / name
+        rows = [row for row in _read_rows(path) if int(row["step"]) <= last_step]
+        if rows:  # with the columns that were added
+            columns = tuple(dict.fromkeys((*columns, *rows[0])))
         # Rewritten under another name, so that a kill in the middle loses no line.
         partial = path.with_suffix(".partial")
         # Buffered by line, so that each line can be read at once.
@@ -88,10 +88,10 @@ class RunLog:
             file, columns, restval="", extrasaction="ignore", lineterminator="\n"
         )
         writer.writeheader()
-        writer.writerows(valid_rows)
+        writer.writerows(rows)
         # `file` stays open: further lines go to the renamed file.
         partial.replace(path)
-        self._files.append(file)
+        self._files[name] = file
         return writer
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
@@ -102,15 +102,10 @@ class RunLog:
 
     def add_columns(self, names: Iterable[str]) -> None:
         """Add columns to ``metrics.csv``, empty in earlier rows."""
-        columns = tuple(self._metrics.fieldnames)
-        added = [name for name in names if name not in columns]
-        if not added:
-            return
-        file = self._files[0]  # opened first
-        file.close()
-        path = self._directory / "metrics.csv"
-        self._metrics = self._open(path, (*columns, *added), sys.maxsize)
-        self._files[0] = self._files.pop()
+        columns = tuple(dict.fromkeys((*self._metrics.fieldnames, *names)))
+        if columns != tuple(self._metrics.fieldnames):
+            self._files["metrics.csv"].close()
+            self._metrics = self._open("metrics.csv", columns, sys.maxsize)
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
         """Log tokens per second, the share of time spent waiting for data, and on a GPU its
@@ -142,7 +137,7 @@ class RunLog:
         """Write everything to disk; before each checkpoint, because a resumed run keeps the lines
         up to it.
         """
-        for file in self._files:
+        for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
 
@@ -151,10 +146,10 @@ class RunLog:
 
     def __exit__(self, *exception: object) -> None:
         with ExitStack() as closing:  # all of them, even if one fails
-            for file in self._files:
+            for file in self._files.values():
                 closing.callback(file.close)
             if self._board:
-                closing.callback(self._board.close)
+                closing.callback(self._board.file.close)
             if self._wandb:
                 self._wandb.finish()
             self.flush()
@@ -184,7 +179,7 @@ def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
     )
 
 
-def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+def _read_rows(path: Path) -> list[dict[str, str]]:
     """Return the complete rows of a killed run's log; raise `UserError` if it is damaged."""
     if not path.exists():
         return []
@@ -195,14 +190,14 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     rows = read_csv(complete_lines, path, advice)
     try:
         for row in rows:  # which some run has written
-            if int(row["step"]) < 0:
-                raise ValueError
-            for name in columns:
+            is_damaged = int(row["step"]) < 0
+            for name, value in row.items():
                 # The norm of a gradient that overflows fp16 is infinite; its update was skipped.
-                has_number = name not in ("step", "split", "gradient_norm") and row.get(name)
-                if has_number and not math.isfinite(float(row[name])):
-                    raise ValueError
-    except (KeyError, ValueError):
+                if name not in ("split", "gradient_norm") and value:
+                    is_damaged |= not math.isfinite(float(value))
+            if is_damaged:
+                raise ValueError
+    except (KeyError, TypeError, ValueError):
         raise UserError(f"{path} is damaged. {advice}") from None
     return rows
 
@@ -326,41 +321,31 @@ class EventFile:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        events: Any = event_pb2  # protocol buffers have no types
-        summaries: Any = summary_pb2
-        self._event = events.Event
-        self._summary = summaries.Summary
+        self._events: Any = event_pb2  # protocol buffers have no types
+        self._summaries: Any = summary_pb2
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard finds files by this prefix, and reads them in the order of the first number.
         prefix = f"events.out.tfevents.{int(time.time()):010d}"
         name = f"{prefix}.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}"
-        self._file = (folder / name).open("wb")
-        self._records = RecordWriter(self._file)
+        # Without a buffer, which would try again, and print its error, when it is deleted.
+        self.file = (folder / name).open("wb", buffering=0)
+        self._records = RecordWriter(self.file)
         # Every reader expects the version first.
         self._add(step=first_step, file_version="brain.Event:2")
         # A resumed run computes the steps after its checkpoint again. At a start, TensorBoard drops
         # the points of older files from this step on, so that no curve runs back over itself.
-        self._add(step=first_step, session_log=events.SessionLog(status=events.SessionLog.START))
+        log = self._events.SessionLog
+        self._add(step=first_step, session_log=log(status=log.START))
 
     def add_scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Add a point to each of these curves, and write them to disk."""
+        """Add a point to each of these curves."""
         for tag, value in values.items():
-            point = self._summary.Value(tag=tag, simple_value=value)
-            self._add(step=step, summary=self._summary(value=[point]))
-        self._file.flush()
+            point = self._summaries.Summary.Value(tag=tag, simple_value=value)
+            self._add(step=step, summary=self._summaries.Summary(value=[point]))
 
     def _add(self, **fields: Any) -> None:
-        event = self._event(wall_time=time.time(), **fields)
+        event = self._events.Event(wall_time=time.time(), **fields)
         self._records.write(event.SerializeToString())
-
-    def close(self) -> None:
-        """Write everything to disk and close the file, even if that fails."""
-        try:
-            self._file.flush()
-        finally:
-            # What could not be written stays in the buffer, which would try again, and print its
-            # error, when it is deleted.
-            self._file.raw.close()
 
 
 def can_draw() -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
-import torch
-
 from ..notices import StopRequest
 from .device import distinct_sizes, oom_as_run_error, pinned_attention, trim_memory
 from .logs import Clock
+from .ranks import Ranks
 from .threads import prefetch
 from .update import Update, Updater
 
@@ -20,7 +19,7 @@ class Work(ABC):
     """What a training computes in an update, and what is due after it."""
 
     updater: Updater
-    device: torch.device
+    ranks: Ranks
     clock: Clock
     stop: StopRequest
 
@@ -29,9 +28,10 @@ class Work(ABC):
     def step(self) -> int:
         """Number of updates done."""
 
+    @property
     @abstractmethod
-    def measure_start(self) -> None:
-        """Measure the model before its first update, if that is wanted."""
+    def is_over(self) -> bool:
+        """Whether no update is left."""
 
     @abstractmethod
     def steps_left(self) -> Iterable[int]:
@@ -51,26 +51,15 @@ class Work(ABC):
     def count(self, batch: Any) -> None:
         """Count an update that has been launched, in `step` and on the clock."""
 
-    @property
-    @abstractmethod
-    def is_over(self) -> bool:
-        """Whether no update is left."""
-
     @abstractmethod
     def is_due(self) -> bool:
         """Return whether anything is due after the last update, by the number of updates alone."""
 
     @abstractmethod
-    def add(self, update: Update) -> None:
-        """Count the losses of an update; raises `UserError` if they are not finite."""
-
-    @abstractmethod
-    def report(self, update: Update) -> None:
-        """Report and log the figures up to this update, if that is due."""
-
-    @abstractmethod
-    def evaluate(self) -> None:
-        """Measure the model on held-out data, if that is due."""
+    def look(self, updates: list[Update]) -> None:
+        """Take in the figures of the last updates; report them, and measure the model on held-out
+        data, if that is due. Raises `UserError` if a loss is not finite.
+        """
 
     @abstractmethod
     def save(self, *, stops: bool) -> None:
@@ -80,7 +69,6 @@ class Work(ABC):
 def train(work: Work) -> bool:
     """Update until the work is over; return False if it was asked to stop, after saving all."""
     with pinned_attention(), distinct_sizes():
-        work.measure_start()
         batches = prefetch(work.make_batch, work.steps_left())
         work.clock.restart()  # whatever came before is not training
         with closing(batches), work.stop:
@@ -96,16 +84,13 @@ def train(work: Work) -> bool:
                         seconds=work.clock.elapsed(),
                     )
                 work.count(batch)
-                trim_memory(work.device, work.step)
+                trim_memory(work.ranks.device, work.step)
                 # After most updates nothing is due, and a GPU gets its next one at once: to look at
                 # a loss is to wait until it is computed.
                 if not work.is_due():
                     continue
                 updates = work.updater.drain()
-                for update in updates:
-                    work.add(update)
-                work.report(updates[-1])
-                work.evaluate()
+                work.look(updates)
                 # One that is asked to stop during its last update is finished.
                 stops = any(update.stop_asked for update in updates) and not work.is_over
                 work.save(stops=stops)

@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,6 +48,7 @@ from ..checkpoint import (
 )
 from .logs import CURVE
 from .ranks import SHARED, Ranks
+from .update import Updater
 
 RUN = "run.json"
 SUMMARY = "summary.json"
@@ -85,15 +86,12 @@ def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool)
     return resumes(output, identity, RUN, overwrite=overwrite, results=RESULTS)
 
 
-def read_summary(
-    output: Path, kind: type[T], check: Callable[[T], None] = lambda summary: None
-) -> T | None:
+def read_summary(output: Path, kind: type[T]) -> T | None:
     """Return the summary of a finished run, None if it is not finished; see `parse_json`."""
     path = output / SUMMARY
     if not path.exists():
         return None
-    advice = "Delete it and rerun; the run resumes."
-    return parse_json(path.read_bytes(), kind, path, advice, check)
+    return parse_json(path.read_bytes(), kind, path, "Delete it and rerun; the run resumes.")
 
 
 def latest_checkpoint(output: Path) -> Path | None:
@@ -231,9 +229,14 @@ def save_archive(
             _save_optimizer(optimizer, folder)
 
 
-def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
-    """Return the optimiser's and the run's state as `save_checkpoint` was given them."""
-    advice = advice_if_damaged(checkpoint)
+def read_state(
+    checkpoint: Path, kind: type[T], updater: Updater | None = None
+) -> tuple[dict[str, Any], T]:
+    """Return the optimiser's and the run's state as `save_checkpoint` was given them, and load the
+    first into `updater`.
+    """
+    # A run has one checkpoint, except when it was killed between writing one and deleting the last.
+    advice = f"Delete {checkpoint} to resume from the checkpoint before it, or to start over."
     folder = checkpoint / STATE
     path = folder / PROGRESS
     try:
@@ -246,10 +249,6 @@ def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
     for name, digest in _digests(checkpoint).items():
         if digest != recorded.get(name):
             raise UserError(f"{checkpoint}/{name} is damaged. {advice}")
+    if updater and not updater.restore(optimizer):
+        raise UserError(f"{folder} is damaged or belongs to another model. {advice}")
     return optimizer, state
-
-
-def advice_if_damaged(checkpoint: Path) -> str:
-    """Say how a run continues without this checkpoint of its own."""
-    # A run has one checkpoint, except when it was killed between writing one and deleting the last.
-    return f"Delete {checkpoint} to resume from the checkpoint before it, or to start over."

@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
 from .device import autocast, send, sum_dtype
-from .graphs import CaptureError, Graphs
-from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, set_learning_rate
+from .graphs import CaptureError, Graphs, make_graphs
+from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, make_optimizer, set_learning_rate
 from .ranks import GradientSum, Ranks
 
 
@@ -266,6 +266,23 @@ class Updater:
         if loss_scale and self._scaler.is_enabled():
             self._scaler.load_state_dict(loss_scale)
 
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Load a state; return whether it is one of this model: Adam's averages are finite and have
+        their parameters' shapes.
+        """
+        try:
+            self.load_state_dict(state)
+            for parameter, averages in self.optimizer.state.items():
+                for average in averages.values():
+                    is_count = average.shape == ()  # the number of steps
+                    if not is_count and average.shape != parameter.shape:
+                        return False
+                    if not average.isfinite().all():
+                        return False
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            return False
+        return True
+
     def start_over(self, model: nn.Module, seed: tuple[int | str, ...], *, corrects: bool) -> None:
         """Begin another training, with the weights of `model`, in the same tensors, which graphs
         know; `corrects` and `seed` are as `make_optimizer` and a new updater take them.
@@ -276,6 +293,25 @@ class Updater:
             state["step"].fill_(0.0 if corrects else NO_CORRECTION_STEP)
             state["exp_avg"].zero_()
             state["exp_avg_sq"].zero_()
+
+
+def make_updater(
+    model: nn.Module,
+    ranks: Ranks,
+    loss: Callable[[Any], Loss],
+    *,
+    corrects: bool,
+    dtype: torch.dtype,
+    dropout_seed: tuple[int | str, ...],
+) -> Updater:
+    """Return an updater with its optimiser, and with graphs where updates are captured; `corrects`
+    is `make_optimizer`'s ``bias_correction``.
+    """
+    graphs = make_graphs(ranks, dtype)
+    optimizer = make_optimizer(model, bias_correction=corrects, capturable=graphs is not None)
+    return Updater(
+        model, optimizer, ranks, loss, dropout_seed=dropout_seed, dtype=dtype, graphs=graphs
+    )
 
 
 def clip_gradients(model: nn.Module) -> Tensor:

@@ -15,11 +15,11 @@ from clozeworks.model.checkpoint import Checkpoint, load_tensors, read_model
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.results import RunSummary, read_summary
-from clozeworks.model.pretraining.setup import PretrainState
-from clozeworks.model.pretraining.setup import read_summary as read_pretrain_summary
+from clozeworks.model.pretraining.setup import PretrainState, Summary
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training import run
 from clozeworks.model.training.logs import METRICS, RunLog
+from clozeworks.model.training.run import read_summary as read_run_summary
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.parsing import parse_json
 from clozeworks.pipeline.storage.state import claimed, read_any_manifest
@@ -129,9 +129,9 @@ def test_summaries_and_records(tmp_path: Path):
     numbers = dict.fromkeys(("step", "parameters", "tokens", "rows", "validation_rows"), 3)
     losses = {"initial": {"loss": 3.0}, "final": {"loss": 2.0}, "best": {"step": 3, "loss": 2.0}}
     path = write(tmp_path / "run" / "summary.json", {"status": "finished", **numbers, **losses})
-    torture(path, lambda: read_pretrain_summary(tmp_path / "run"))
+    torture(path, lambda: read_run_summary(tmp_path / "run", Summary))
     names = {"task": "sst2", "variant": "", "checkpoint": "c", "seconds": 1.5}
-    rest = {"losses": [0.5, 0.25], "dev_classes": {}}
+    rest = {"dev_classes": {}}
     path = write(tmp_path / "run.json", names | best | rest)
     torture(path, lambda: parse_json(path.read_bytes(), RunSummary, path))
 

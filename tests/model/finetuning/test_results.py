@@ -43,7 +43,7 @@ def write_results(
     folder: Path, run: dict[str, Any], rates_and_scores: list[Any], summary: dict[str, Any] | None
 ) -> None:
     common = {"variant": "", "tuned": {}, "batch_size": 32, "epochs": 3.0, "step": 9}
-    common |= {"dev_classes": {}, "losses": [0.7, 0.5], "seconds": 9.5, **run}
+    common |= {"dev_classes": {}, "seconds": 9.5, **run}
     for seed, (rate, scores) in enumerate(rates_and_scores):
         path = folder / "runs" / str(seed) / "summary.json"
         path.parent.mkdir(parents=True)
@@ -121,7 +121,7 @@ def test_a_run_within_a_standard_error_of_a_constant_answer_is_degenerate(
     for score, is_degenerate in ((limit, True), (limit + 1e-6, False)):
         run = RunSummary(
             task=task, variant="", checkpoint="c", step=1, tuned={}, scores={metric: score},
-            dev_classes=ClassReport(), losses=(1.0, 1.0), seconds=1.0,
+            dev_classes=ClassReport(), seconds=1.0,
             learning_rate=1e-4, batch_size=8, epochs=1.0, seed=0,
         )  # fmt: skip
         assert run.is_degenerate(constant, num_examples) == is_degenerate
