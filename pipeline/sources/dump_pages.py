@@ -110,9 +110,7 @@ def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Bloc
     file.seek(input_range.start)
     # A dump may expand to any size; a page may not.
     stream = decompressed(file, input_range.name, counters, allowance=sys.maxsize)
-    stop = input_range.stop
-    if stop is None:
-        stop = sys.maxsize
+    stop = input_range.stop or sys.maxsize
     position = input_range.start
     while True:
         in_range = position < stop
@@ -205,7 +203,6 @@ def _split_pages(
 ) -> Iterator[tuple[bytes, str]]:
     """Yield each page that begins in the range."""
     buffer = b""
-    searched = 0  # the buffer has no end of a page before
     num_pages = 0
     # Where the range ends in the buffer, once that is known. It moves left with the buffer's
     # content, and at 0 everything in the buffer is beyond the range.
@@ -218,9 +215,8 @@ def _split_pages(
                 return
         buffer += block
         begin = 0
-        while (close := buffer.find(_PAGE_CLOSE, searched)) >= 0:
+        while (close := buffer.find(_PAGE_CLOSE, begin)) >= 0:
             end = close + len(_PAGE_CLOSE)
-            searched = end
             #   buffer    ..</page> <page> cut off <page> whole </page>
             #                begin  ^ first_open   ^ last_open         ^ end
             first_open = buffer.find(_PAGE_OPEN, begin, end)
@@ -234,11 +230,13 @@ def _split_pages(
             begin = end
             if not in_range:
                 return
-        num_dropped = len(buffer)
-        buffer, searched = _unfinished(buffer[begin:])
-        num_dropped -= len(buffer)
+        # What follows may belong to a page, the last bytes to a tag.
+        opening = buffer.find(_PAGE_OPEN, begin)
+        if opening < 0:
+            opening = max(begin, len(buffer) - len(_PAGE_OPEN))
+        buffer = buffer[opening:]
         if range_end is not None:
-            range_end -= num_dropped
+            range_end -= opening
             if range_end <= 0:
                 return
         if len(buffer) > MAX_PAGE_BYTES:
@@ -246,7 +244,6 @@ def _split_pages(
             if range_end is not None:  # what follows is for the next range
                 return
             buffer = b""
-            searched = 0
     if _PAGE_OPEN in buffer:
         counters.skip("cut_off_page", _location(input_range, num_pages + 1))
 
@@ -254,15 +251,3 @@ def _split_pages(
 def _location(input_range: InputRange, number: int) -> str:
     """Return the location of a page, counted from 1, for messages."""
     return f"{input_range.name}: page {number} from byte {input_range.start} on"
-
-
-def _unfinished(buffer: bytes) -> tuple[bytes, int]:
-    """Return the bytes that may belong to a page, and the index from which to search for its end.
-
-    The last bytes may be the beginning of a tag, whose rest comes with the next block.
-    """
-    opening = buffer.find(_PAGE_OPEN)
-    if opening < 0:
-        return buffer[-len(_PAGE_OPEN) :], 0
-    page = buffer[opening:]
-    return page, max(0, len(page) - len(_PAGE_CLOSE))
