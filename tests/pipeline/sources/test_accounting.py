@@ -83,18 +83,6 @@ def test_words_of_rows(tmp_path: Path, form: str, url: str) -> None:
     assert bool(url) == (counters.counts["words_left_out_as_lines"] > 1000)
 
 
-@pytest.mark.slow
-def test_words_of_extracted_articles(tmp_path: Path) -> None:
-    path = tmp_path / "wiki_00"
-    path.write_text(
-        "".join(
-            f'<doc id="{number}" url="{URL}{number}" title="{title}">\n{text}\n\n</doc>\n'
-            for number, (title, text) in enumerate(articles())
-        )
-    )
-    assert account(path)[0] == sum(num_words_of(text) for _, text in articles())
-
-
 DUMPS = [
     CORPUS / "enwiki-excerpt.xml.bz2",
     pytest.param(

@@ -118,13 +118,6 @@ def test_lines_of_uneven_length_are_wrapped_all_the_same() -> None:
     assert not counters.counts["words_left_out_as_headings"]
 
 
-def test_lines_of_which_many_end_a_sentence_are_wrapped_all_the_same() -> None:
-    # 38% of them do: a book of short calls.
-    calls = ["— The old man came from the road to town.", "— The miller spoke of the hill."]
-    paragraphs = paragraphs_of("\n".join([*UNEVEN_LINES, *calls, calls[0], ""] * 20))
-    assert not any(paragraph.startswith("evening, he") for paragraph in paragraphs)
-
-
 def test_parts_of_a_book_are_wrapped_in_their_own_way() -> None:
     sentence = "The wind went on over the grey and empty fields of the north, and it was cold. "
     whole = [(sentence * 4).strip()] * 400
@@ -268,15 +261,6 @@ def test_sentences_without_blank_lines_make_documents_of_the_size_of_books(docum
     sizes = [sum(map(len, document.paragraphs)) for document in found]
     assert len(sizes) > 10
     assert all(books.BOOK_CHARACTERS <= size <= 2 * books.BOOK_CHARACTERS for size in sizes)
-
-
-def test_books_of_one_sentence_a_line_with_blank_lines_between_them() -> None:
-    shelf = [
-        [f"It was the {number}th time in book {book}." for number in range(4000)]
-        for book in range(3)
-    ]
-    text = "\n\n".join("\n".join(book) for book in shelf)
-    assert [document.paragraphs for document in read_text(text)] == shelf
 
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])

@@ -3,7 +3,6 @@ ranges of TSV.
 """
 
 import csv
-import gzip
 import io
 from pathlib import Path
 
@@ -136,12 +135,6 @@ def test_an_article_is_longer_than_the_csv_module_allows_by_default():
     text = f"{PROSE} " * 4000
     assert len(text) > 131_072
     assert paragraphs(read(f'text\n"{text}"\n')) == [[text]]
-
-
-@pytest.mark.parametrize("format", ["csv", "tsv"])
-def test_compressed_files_are_read(format):
-    content = gzip.compress(f"text\n{PROSE.replace(',', '')}\n".encode())
-    assert len(read(content, format, name=f"part.{format}.gz")) == 1
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv"])

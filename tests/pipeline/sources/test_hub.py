@@ -16,9 +16,8 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import hub, tables
-from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.streams import InputRange, RawDocument
-from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
+from clozeworks.pipeline.sources.formats import plan_reading, read_documents
+from clozeworks.pipeline.sources.streams import RawDocument
 
 from tests.fixtures.hub_server import served
 
@@ -35,23 +34,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def documents(
     name: str, counters: Counters | None = None, text_column: str = "text"
 ) -> list[RawDocument]:
-    found, counters, config = (
-        hub.open_set(name),
-        counters or Counters(),
-        IngestConfig(text_column=text_column),
-    )
-    ranges = plan_data_set(entry(found), 1 << 20, config)
-    return [
-        document for part in ranges for document in read_data_set(found, part, config, counters)
-    ]
-
-
-def entry(found: hub.DataSet) -> InputRange:
-    return InputRange(path=found.address, name=found.name, format="hf", num_bytes=found.num_bytes)
-
-
-def plan(found: hub.DataSet, text_column: str = "text") -> list[InputRange]:
-    return plan_data_set(entry(found), 1 << 20, IngestConfig(text_column=text_column))
+    return list(read_documents(name, IngestConfig(text_column=text_column), counters))
 
 
 def rows(number: int) -> list[dict[str, Any]]:
@@ -83,7 +66,7 @@ def test_what_save_to_disk_wrote(saved: str):
     assert found[3] == RawDocument(
         id="train/3", source="books", title="", language="", paragraphs=[f"{PROSE} 3"]
     )
-    assert [document.id for document in documents(f"{saved}:test")] == [
+    assert [document.id for document in documents(f"hf:{saved}:test")] == [
         f"test/{i}" for i in range(3)
     ]
     assert hub.splits(saved) == ["train", "test"]
@@ -112,7 +95,7 @@ def test_a_data_set_that_was_replaced_is_read_anew(saved: str, tmp_path: Path):
 def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.MonkeyPatch):
     whole = documents(saved)
     monkeypatch.setattr(tables, "RANGE_BYTES", 100)
-    assert len(plan(hub.open_set(saved))) > 3
+    assert len(plan_reading(saved, IngestConfig(), Counters())) > 3
     assert documents(saved) == whole
 
 
@@ -196,19 +179,13 @@ def test_a_saved_set_that_is_damaged_is_refused(saved: str):
 
 ASK = """
 import json, sys
-from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.sources import hub
-from clozeworks.pipeline.sources.streams import InputRange
-from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
-from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.sources.formats import read_documents
 
 def answer(name):
     try:
         found = hub.open_set(name)
-        entry, config = InputRange(path=found.address, name=found.name, format="hf"), IngestConfig()
-        ranges = plan_data_set(entry, 1 << 20, config)
-        rows = [row for part in ranges for row in read_data_set(found, part, config, Counters())]
-        read = [f"{row.source}:{row.id}" for row in rows]
+        read = [f"{row.source}:{row.id}" for row in read_documents(name)]
         return [found.address, found.num_bytes, hub.splits(name), read]
     except hub.UserError as error:
         return str(error)

@@ -67,14 +67,6 @@ def test_rows_become_documents(tmp_path: Path):
     assert not counters.bad
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("range_bytes", [1, 50, 137, 1000])
-def test_every_range_gives_the_same_documents(tmp_path: Path, range_bytes: int):
-    path = written(tmp_path, *({"text": f"{PROSE} {i} " * (i % 7 + 1)} for i in range(40)))
-    assert len(read(path, Counters())) == 40
-    assert read(path, Counters(), range_bytes=range_bytes) == read(path, Counters())
-
-
 def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path):
     bad = [
         (b"{not json}", "not_json"),

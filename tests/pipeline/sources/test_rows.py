@@ -17,18 +17,6 @@ def read(
     return next(row_documents([(17, row)], table, counters or Counters()), None)
 
 
-def test_a_page_of_a_wiki_has_the_ids_of_its_dump():
-    row = {
-        "id": "12",
-        "url": "https://simple.wikipedia.org/wiki/Almond",
-        "title": "Almond",
-        "text": f"Almond\n{PROSE}",
-    }
-    assert read(row) == RawDocument(
-        id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE]
-    )
-
-
 def test_ids_of_other_tables_are_those_of_one_file():
     found = [
         read(row)

@@ -61,34 +61,6 @@ def test_a_dictionary_of_one_long_text_is_a_bomb(tmp_path: Path, kind: pa.DataTy
     assert counters.bad == {"compression_bomb": 1}
 
 
-def test_rows_of_one_sentence_are_joined_if_the_user_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [
-        "the half-ling book one .",
-        "`` what ? ''",
-        None,
-        "he said .",
-        "",
-        "she went .",
-        "they came .",
-    ]
-    path = written(tmp_path, {"text": rows})
-    joined: Any = {"documents": "sentence"}
-    counters = Counters()
-    found = [(document.id, document.paragraphs) for document in read(path, counters, **joined)]
-    assert found == [
-        ("data/part#0", rows[:2]),
-        ("data/part#3", rows[3:4]),
-        ("data/part#5", rows[5:]),
-    ]
-    assert not counters.bad
-    monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 20)
-    documents = list(read(path, Counters(), **joined))
-    assert [document.id for document in documents] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
-    assert sum(len(document.paragraphs) for document in documents) == 5
-
-
 def test_a_row_is_a_document_and_sentences_are_advised_to_be_joined(tmp_path: Path) -> None:
     sentences = [f"This is sentence {number}." for number in range(100)]
     reviews = [f"Review {number}. The kettle leaks. I sent it back." for number in range(100)]
@@ -108,7 +80,7 @@ def test_rows_are_joined_up_to_another_id_or_a_blank_one(
         ("a", "One."),
         ("a", "Two."),
         ("b", "Three."),
-        ("b", ""),
+        ("b", None),
         ("b", "Four."),
         ("b", "Five."),
     ]
@@ -131,15 +103,6 @@ def test_rows_are_joined_up_to_another_id_or_a_blank_one(
     assert ids == ["data/part/a", "data/part/b", "data/part/b#4"]
 
 
-def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
-    path = written(tmp_path, {"body": [f"{PROSE}\n{PROSE}"] * 5}, row_group_size=2)
-    documents = list(read(path, Counters(), text_column="body"))
-    assert [document.id for document in documents] == [f"data/part#{row}" for row in range(5)]
-    assert {(document.source, document.title, document.language) for document in documents} == {
-        ("parquet", "", "")
-    }
-
-
 def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": ["7"], "text": [PROSE]})
     stems = {
@@ -150,22 +113,6 @@ def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
     }
     for name, stem in stems.items():
         assert [document.id for document in Source("parquet", path, name).read()] == [f"{stem}/7"]
-
-
-def test_rows_without_text_are_counted(tmp_path: Path) -> None:
-    wiki = ["https://en.wikipedia.org/wiki/A"] * 3 + [None]
-    path = written(
-        tmp_path,
-        {"id": [1, 2, 3, None], "url": wiki, "text": [None, "", "Short list\nof names", PROSE]},
-    )
-    counters = Counters()
-    assert [document.id for document in read(path, counters)] == ["data/part#3"]
-    assert not counters.bad
-    assert counters.counts["rows_without_text"] == 2
-    assert counters.examples == {
-        "rows_without_text": ["data/part.parquet, row 0", "data/part.parquet, row 1"]
-    }
-    assert counters.counts["rows_without_prose"] == 1
 
 
 def test_a_table_without_row_groups_has_no_documents(tmp_path: Path) -> None:

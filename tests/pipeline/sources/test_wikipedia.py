@@ -63,20 +63,6 @@ def ids(documents: list[RawDocument]) -> list[int]:
     return [int(document.id) for document in documents]
 
 
-def test_plan_covers_the_file_without_overlap() -> None:
-    ranges = Source("wikipedia", bytes(1001), "a.xml.bz2").plan(100)
-    assert ranges[0].start == 0 and ranges[-1].stop is None and len(ranges) == 11
-    assert all(left.stop == right.start for left, right in pairwise(ranges))
-    for name, num_ranges in {
-        "a.xml-p1p41242": 11,
-        "dump": 11,
-        "A.XML": 11,
-        "a.xml-p1p9.bz2": 11,
-        "a.xml.gz": 1,
-    }.items():
-        assert len(Source("wikipedia", bytes(1001), name).plan(100)) == num_ranges
-
-
 def test_reads_an_article() -> None:
     documents, counters = read(
         (HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode()
@@ -285,13 +271,6 @@ def test_a_broken_page_costs_only_itself() -> None:
     assert counters.bad == {"malformed_page": 1, "cut_off_page": 1, "invalid_utf8": 1}
 
 
-def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
-    monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
-    documents, counters = read((HEAD + page(1) + page(2, "x" * 9000) + page(3) + FOOT).encode())
-    assert ids(documents) == [1, 3] and counters.bad == {"oversized_page": 1}
-
-
 @pytest.mark.parametrize("num_ranges", range(1, 12))
 def test_a_page_that_is_never_closed_gives_no_page_twice(
     num_ranges: int, monkeypatch: pytest.MonkeyPatch
@@ -325,20 +304,6 @@ def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
     for num_ranges in (1, 3):
         documents, counters = read(content, "dump.xml", num_ranges)
         assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not counters.bad
-
-
-@pytest.mark.slow
-def test_a_page_of_one_long_line_is_read() -> None:
-    # It takes about a second; if anything were quadratic, hours.
-    text = "Some words stand here. " * 450_000
-    documents, counters = read(
-        (HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3
-    )
-    assert (
-        ids(documents) == [1, 2, 3]
-        and documents[1].paragraphs == [text.strip()]
-        and not counters.bad
-    )
 
 
 @pytest.mark.slow
@@ -472,18 +437,6 @@ def test_a_real_wiki_is_the_same_in_any_split() -> None:
         and not counters.bad
     )
     assert whole == read_file(name, 2)[0] == read_file(name, 7)[0]
-
-
-@pytest.mark.slow
-@needs_shared_data
-def test_real_single_and_multistream_hold_the_same_articles() -> None:
-    single, counters = read_file("enwiki-pages-articles-excerpt.xml.bz2", 1)
-    assert counters.counts["single_stream_files"] == 1 and len(single) > 90
-    assert single == read_file("enwiki-gensim206-pages-articles-multistream.xml.bz2", 3)[0]
-    einstein = next(document for document in single if document.title == "Albert Einstein")
-    assert einstein.paragraphs[0].startswith(
-        "Albert Einstein (14 March 1879 – 18 April 1955) was a German-born theoretical physicist."
-    )
 
 
 @pytest.mark.slow
