@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from ..pipeline.errors import UserError
-from ..pipeline.vocabulary.any_tokenizer import panics_reported
+from ..pipeline.vocabulary.tokenize import panics_reported
 from .checkpoint import Checkpoint
 from .copies import local_copy
 from .tasks.metrics import share_interval

@@ -10,13 +10,13 @@ import numpy as np
 from msgspec import Struct
 
 from ..pipeline.parsing import parse_json
-from ..pipeline.vocabulary.any_tokenizer import panics_reported
 from ..pipeline.vocabulary.files import (
     load_vocabulary,
     read_files,
     read_vocabulary,
     vocabulary_files,
 )
+from ..pipeline.vocabulary.tokenize import panics_reported
 
 
 class TokenRow(NamedTuple):

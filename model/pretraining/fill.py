@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.vocabulary.any_tokenizer import panics_reported
+from ...pipeline.vocabulary.tokenize import panics_reported
 from ...pipeline.vocabulary.vocabulary import MASK, Vocabulary
 from ..checkpoint import Checkpoint
 from ..encoders.heads import PretrainModel

@@ -27,10 +27,9 @@ from ..ragged import offsets_in, offsets_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..storage.shards import read_columns, write_parquet
-from ..vocabulary.any_tokenizer import AnyTokenizer
 from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
-from ..vocabulary.vocabulary import Vocabulary
+from ..vocabulary.vocabulary import AnyTokenizer, Vocabulary
 from .chunks import Corpus
 from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances

@@ -21,6 +21,7 @@ of the white space around it.
 
 import unicodedata
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -129,8 +130,6 @@ class ByteLevelSplitter:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Put a space before each sentence, unless it begins with one, is empty, or starts a text
         before which no space is put.
-
-        Return the text, the starts of its sentences and its end, and the cut points.
         """
         space = np.uint8(ord(" "))
         sentence_starts = starts[:-1]
@@ -145,7 +144,7 @@ class ByteLevelSplitter:
         return text, starts, cut_points(text, starts)
 
     def words(self, chunk: str) -> list[str]:
-        """Return the words in `chunk`, as text."""
+        """See `Splitter`."""
         if self._normalizer is not None and not (chunk.isascii() and chunk.islower()):
             chunk = self._normalizer.normalize_str(chunk)
         # Most are a space and letters, which GPT-2's rule keeps together.
@@ -172,15 +171,10 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         self._clear_cache()
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
-        word_indices: list[int] = []
-        other_indices: list[int] = []
-        for index, chunk in enumerate(chunks):
-            # A space, and then no further white space of any kind.
-            is_spaced_word = chunk.startswith(" ") and chunk.split() == [chunk[1:]]
-            indices = word_indices if is_spaced_word else other_indices
-            indices.append(index)
-        words = [chunks[index] for index in word_indices]
-        others = [chunks[index] for index in other_indices]
+        # A space, and then no further white space of any kind.
+        is_spaced = [chunk[:1] == " " and chunk.split() == [chunk[1:]] for chunk in chunks]
+        words = list(compress(chunks, is_spaced))
+        others = [chunk for chunk, is_word in zip(chunks, is_spaced, strict=True) if not is_word]
 
         # Far faster than each alone: many words are one text, in which each begins where a token
         # begins with a space.
@@ -193,15 +187,12 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         assert len(starts) == len(words), "each word begins with a token with a space"
         lengths_of_words = np.diff(starts, append=len(ids_of_words))
         ids_of_others, lengths_of_others = encode_texts(self._model, others)
+        offsets = offsets_of(np.append(lengths_of_words, lengths_of_others))
         ids = np.append(ids_of_words, ids_of_others)
-        lengths = np.append(lengths_of_words, lengths_of_others)
-        offsets = offsets_of(lengths)
         lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
-
         # Words first, then the others; back to the order of `chunks`.
-        place_of_chunk = np.empty(len(chunks), np.int64)
-        place_of_chunk[word_indices + other_indices] = np.arange(len(chunks))
-        return lists.take(pa.array(place_of_chunk))
+        places = np.argsort(np.argsort(~np.array(is_spaced), kind="stable"))
+        return lists.take(pa.array(places))
 
 
 # White space beyond ASCII in UTF-8, U+0085 to U+3000; the bytes of each as one number.

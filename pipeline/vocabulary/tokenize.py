@@ -20,6 +20,7 @@ chunk and is left to ``tokenizers``.
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, pairwise
 from typing import NamedTuple, Protocol
 
@@ -32,6 +33,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import NFC, BertNormalizer, Normalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
+from ..errors import UserError
 from ..ragged import flat_text, offsets_of
 from ..schemas import WORD_COUNTS
 from .apostrophes import WRITTEN_AS, replacements_of
@@ -126,14 +128,14 @@ class Splitter(Protocol):
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return text (uint8), the starts of its sentences and its end, and its cut points.
-
-        `starts_text`, bool [num_sentences], are the sentences that nothing comes before.
+        """Return text (uint8), the starts of its sentences and its end, and the ascending offsets
+        at which chunks start, and the end; `starts_text`, bool [num_sentences], are the sentences
+        that nothing comes before.
         """
         ...
 
     def words(self, chunk: str) -> list[str]:
-        """Return the words in a chunk."""
+        """Return the words in a chunk, as text."""
         ...
 
 
@@ -171,11 +173,9 @@ class Speller(dict[int, str]):
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return text and starts as they are, and the ascending offsets at which chunks start.
-
-        Chunks start at `starts` (the start of each sentence, and the end of the last), at each
-        space, and before and after each isolated character, which no word contains. A space stays
-        with the word after it, which halves the number of chunks::
+        """Return text and starts as they are, and the offsets at which chunks start: those of
+        sentences, each space, and before and after each isolated character, which no word contains.
+        A space stays with the word after it, which halves the number of chunks::
 
             text    T h e   c a t ,   n o          starts 0, 11
             cuts    0     3       7 8         11
@@ -202,11 +202,9 @@ class Speller(dict[int, str]):
         return text, starts, np.flatnonzero(is_cut)
 
     def words(self, chunk: str) -> list[str]:
-        """Return the words in `chunk`."""
+        """See `Splitter`."""
         spelling = self.spell(chunk)
-        if not spelling:
-            return []
-        return spelling.split(" ")
+        return spelling.split(" ") if spelling else []
 
     def spell(self, chunk: str) -> str:
         """Return the words in `chunk`, separated by single spaces; "" if it has none."""
@@ -347,17 +345,17 @@ def join_words(words: Sequence[str], separator: str) -> list[str]:
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the token ids of all texts, end to end, int32, and the number of each text's, int64.
-
-    No special tokens are added.
+    """Return the token ids of all texts, end to end, int32, without special tokens; and the number
+    of each text's, int64.
     """
     ids = [np.zeros(0, np.int32)]
     lengths: list[int] = []
-    for batch in _batched(texts):
-        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            token_ids = encoding.ids
-            ids.append(np.array(token_ids, np.int32))
-            lengths.append(len(token_ids))
+    with panics_reported():
+        for batch in _batched(texts):
+            for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+                token_ids = encoding.ids
+                ids.append(np.array(token_ids, np.int32))
+                lengths.append(len(token_ids))
     return np.concatenate(ids), np.array(lengths, np.int64)
 
 
@@ -374,6 +372,21 @@ def _batched(texts: Iterable[str]) -> Iterator[list[str]]:
             num_characters = 0
     if batch:
         yield batch
+
+
+@contextmanager
+def panics_reported() -> Iterator[None]:
+    """Raise `UserError` where ``tokenizers`` panics, as at a regular expression without end."""
+    try:
+        yield
+    except BaseException as error:
+        # pyo3_runtime.PanicException cannot be imported, and is no `Exception`.
+        if type(error).__name__ != "PanicException":
+            raise
+        reason = str(error).split("\n")[0][:200]
+        raise UserError(
+            f"The tokenizer fails at a text ({reason}); use another tokenizer."
+        ) from None
 
 
 def count_words(sentences: Iterable[pa.Array], splitter: Splitter) -> pa.Table:

@@ -2,18 +2,20 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from ..errors import UserError
-from .any_tokenizer import AnyTokenizer
+from ..ragged import offsets_of
 from .byte_level import (
     SHOWN_SPACE,
     SPACE,
@@ -28,6 +30,7 @@ from .tokenize import (
     Speller,
     Splitter,
     bert_tokenizer,
+    encode_texts,
 )
 
 
@@ -246,7 +249,7 @@ class Vocabulary:
         ids[[self.ids[name] for name in self.specials.names if name]] = unknown
         return ids
 
-    def text_tokenizer(self) -> DictionaryTokenizer | AnyTokenizer:
+    def text_tokenizer(self) -> "DictionaryTokenizer | AnyTokenizer":
         """Return a new tokenizer of sentences; keep one per worker."""
         fast = None
         if self.byte_level:
@@ -257,9 +260,7 @@ class Vocabulary:
         added = [token for token in self.file.added if not token.isspace()] if self.file else []
         if fast and not added:
             return fast
-        return AnyTokenizer(
-            self.plain_tokenizer(), self.ids_in_text, added, fast, adds_space=self.adds_space
-        )
+        return AnyTokenizer(self, added, fast)
 
     def splitter(self) -> Splitter:
         """Return a new splitter of text into the words that the vocabulary's pieces make up; raise
@@ -295,3 +296,52 @@ def template_of(ids: Mapping[str, int]) -> TemplateProcessing:
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
     )
+
+
+class AnyTokenizer:
+    """Tokenise sentences by ``tokenizers``, slower than our own code and right by definition: all
+    of them, or those with `added` tokens, which `fast` does not look for.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, added: Sequence[str], fast: DictionaryTokenizer | None
+    ) -> None:
+        self._tokenizer = vocabulary.plain_tokenizer()
+        self._ids_in_text = vocabulary.ids_in_text
+        self._adds_space = vocabulary.adds_space
+        self._fast = fast
+        # Whatever their case, as some are looked for in lower-cased text.
+        self._pattern = f"(?i){'|'.join(map(re.escape, sorted(added)))}"
+
+    def encode(
+        self, sentences: pa.Array, starts_text: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `DictionaryTokenizer.encode`."""
+        if starts_text is None:
+            starts_text = np.zeros(len(sentences), bool)
+        if self._fast is None:
+            return self._encode(sentences, starts_text)
+        options = pc.MatchSubstringOptions(self._pattern)
+        found = pc.call_function("match_substring_regex", [sentences], options)
+        is_slow = found.to_numpy(zero_copy_only=False)
+        if not is_slow.any():
+            return self._fast.encode(sentences, starts_text)
+        slow = self._encode(sentences.filter(found), starts_text[is_slow])
+        others = sentences.filter(pa.array(~is_slow))
+        fast = self._fast.encode(others, starts_text[~is_slow])
+        lists = [pa.LargeListArray.from_arrays(offsets, ids) for ids, offsets in (slow, fast)]
+        # The slow ones first, then the fast ones; back to the order of `sentences`.
+        places = np.argsort(np.argsort(~is_slow, kind="stable"))
+        in_order = pa.concat_arrays(lists).take(pa.array(places))
+        return in_order.values.to_numpy(), in_order.offsets.to_numpy()
+
+    def _encode(
+        self, sentences: pa.Array, starts_text: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        texts = sentences.to_pylist()
+        if not self._adds_space:
+            # In the middle of a document, a space stands before the sentence.
+            for index in np.flatnonzero(~starts_text).tolist():
+                texts[index] = f" {texts[index]}" if texts[index] else ""
+        ids, lengths = encode_texts(self._tokenizer, texts)
+        return self._ids_in_text[ids], offsets_of(lengths)

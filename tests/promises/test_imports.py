@@ -51,8 +51,8 @@ ALLOWED = {
     "model": STORAGE
     | {
         "pipeline.sources.hub",
-        "pipeline.vocabulary.any_tokenizer",
         "pipeline.vocabulary.files",
+        "pipeline.vocabulary.tokenize",
         "pipeline.vocabulary.vocabulary",
         "pipeline.instances.masking",
         "pipeline.instances.rows",
