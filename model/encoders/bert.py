@@ -203,7 +203,7 @@ class BertModel(Encoder):
 
     @property
     def word_embeddings(self) -> nn.Embedding:
-        """The table of the vocabulary."""
+        """See `Encoder`."""
         return self.embeddings.word_embeddings
 
     @property
@@ -213,7 +213,7 @@ class BertModel(Encoder):
 
     @property
     def parts(self) -> Iterable[nn.Module]:
-        """The embeddings and each layer."""
+        """See `Encoder`."""
         return (self.embeddings, *self.layers)
 
     def compute_states(
@@ -223,14 +223,14 @@ class BertModel(Encoder):
         positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """Return the states of the embeddings and after each layer; see `Encoder`."""
+        """See `Encoder`."""
         states = [self.embeddings(tokens, types, positions)]
         for layer in self.layers:
             states.append(layer(states[-1], layout))
         return states
 
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
-        """Return the pooled first token of each row (B, D)."""
+        """See `Encoder`."""
         return self.pooler(states_BLD)
 
 
@@ -282,15 +282,10 @@ class BertForPreTraining(PretrainModel):
             }
         )
 
-    @property
-    def encoder(self) -> BertModel:
-        """The encoder."""
-        return self.bert
-
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V)."""
+        """See `PretrainModel`."""
         return self.cls["predictions"](hidden_MD, self.bert.word_embeddings.weight)
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
-        """Return logits (B, 2) of IsNext and NotNext."""
+        """See `PretrainModel`."""
         return self.cls["seq_relationship"](self.bert.pooler(hidden_BLD))

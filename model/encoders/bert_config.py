@@ -26,7 +26,6 @@ class ModelConfig(EncoderConfig):
     model_type: ClassVar[str] = "bert"
     title: ClassVar[str] = "BERT"
     hf_prefix: ClassVar[str] = "Bert"
-    pretrain_class: ClassVar[str] = "BertForPreTraining"
     objectives: ClassVar[tuple[str, ...]] = ("mlm+nsp", "mlm", "ltr")
     default_dropout: ClassVar[float] = 0.1
     dropout_fields: ClassVar[tuple[str, ...]] = (
@@ -50,7 +49,7 @@ class ModelConfig(EncoderConfig):
             )
 
     def num_parameters(self) -> int:
-        """Return the number of weights of the encoder without its pooler and heads."""
+        """See `EncoderConfig`."""
         hidden = self.hidden_size
         intermediate = self.intermediate_size
         num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
@@ -61,7 +60,7 @@ class ModelConfig(EncoderConfig):
         return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads; see `EncoderConfig`."""
+        """See `EncoderConfig`."""
         hidden = self.hidden_size
         # Queries, keys, values and output; then the two products of the feed-forward part.
         projections_per_token = 8 * hidden**2 + 4 * hidden * self.intermediate_size
@@ -73,7 +72,7 @@ class ModelConfig(EncoderConfig):
         return float(self.num_hidden_layers * (projections + attention) + pooler)
 
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token; see `EncoderConfig`."""
+        """See `EncoderConfig`."""
         # Two bytes each: input, queries, keys, values, attention's output, the sum before each
         # LayerNorm, the states between both halves; before and after GELU. A byte for each of two
         # dropout masks.
@@ -87,12 +86,12 @@ class ModelConfig(EncoderConfig):
 
     @property
     def classifier_rate(self) -> float:
-        """Dropout rate before a task's last layer."""
+        """See `EncoderConfig`."""
         return self.hidden_dropout_prob
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the shape in a ``config.json``; see `EncoderConfig`."""
+        """See `EncoderConfig`."""
         positions = values.get("position_embedding_type", "absolute")
         if positions != "absolute":
             raise UserError(
@@ -111,7 +110,6 @@ class RobertaConfig(ModelConfig):
     model_type: ClassVar[str] = "roberta"
     title: ClassVar[str] = "RoBERTa"
     hf_prefix: ClassVar[str] = "Roberta"
-    pretrain_class: ClassVar[str] = "RobertaForMaskedLM"
     objectives: ClassVar[tuple[str, ...]] = ("mlm",)
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
@@ -137,16 +135,6 @@ class RobertaConfig(ModelConfig):
         """See `EncoderConfig`; ``transformers`` gives all padding the position before it."""
         return self.pad_token_id + 1
 
-    @staticmethod
-    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
-        """Return the fields that depend on a vocabulary and its special tokens."""
-        return {
-            "vocab_size": size,
-            "pad_token_id": pad_id,
-            "bos_token_id": cls_id,
-            "eos_token_id": sep_id,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class XlmRobertaConfig(RobertaConfig):
@@ -155,7 +143,6 @@ class XlmRobertaConfig(RobertaConfig):
     model_type: ClassVar[str] = "xlm-roberta"
     title: ClassVar[str] = "XLM-RoBERTa"
     hf_prefix: ClassVar[str] = "XLMRoberta"
-    pretrain_class: ClassVar[str] = "XLMRobertaForMaskedLM"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,4 +152,3 @@ class CamembertConfig(RobertaConfig):
     model_type: ClassVar[str] = "camembert"
     title: ClassVar[str] = "CamemBERT"
     hf_prefix: ClassVar[str] = "Camembert"
-    pretrain_class: ClassVar[str] = "CamembertForMaskedLM"

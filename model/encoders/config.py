@@ -1,11 +1,10 @@
-"""What the shapes of all encoders have in common.
-
-This module and those of the shapes import nothing heavy, to keep ``--help`` fast.
+"""What the shapes of all encoders have in common; their modules import nothing heavy, to keep
+``--help`` fast.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from msgspec import Meta
@@ -48,8 +47,6 @@ class EncoderConfig(ABC):
     """What it can be pre-trained on; the first is the default."""
     hf_prefix: ClassVar[str]
     """How the names of its classes in ``transformers`` begin."""
-    pretrain_class: ClassVar[str]
-    """Name of the one with the heads of pre-training."""
     default_dropout: ClassVar[float]
     """In pre-training."""
     dropout_fields: ClassVar[tuple[str, ...]]
@@ -120,7 +117,7 @@ class EncoderConfig(ABC):
 
     @property
     def num_positions(self) -> int:
-        """Tokens of the longest rows."""
+        """Number of tokens of the longest rows."""
         return self.max_position_embeddings - self.first_position
 
     def with_positions(self, num_positions: int) -> Self:
@@ -158,31 +155,34 @@ class EncoderConfig(ABC):
 
     @abstractmethod
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads on rows of these `lengths`, counting
-        real tokens and attention within a row.
-
-        A product of (n, k) and (k, m) matrices takes 2 n k m FLOPs.
+        """Return the FLOPs of a forward pass without heads on rows of these `lengths`: 2 n k m for
+        a product of (n, k) and (k, m) matrices.
         """
 
     @abstractmethod
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16,
-        as `torch.compile` saves them (benchmarks/results/2026-11-23-gpu-traced.md).
+        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16
+        (benchmarks/results/2026-11-23-gpu-traced.md).
         """
 
-    @staticmethod
-    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
+    @classmethod
+    def vocabulary_fields(cls, size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
         """Return the fields that depend on a vocabulary and its special tokens."""
-        # The padding's id matters to nothing, and is 0 in BERT's own vocabularies.
-        return {"vocab_size": size}
+        known = {field.name for field in fields(cls)}
+        values = {
+            "vocab_size": size,
+            "pad_token_id": pad_id,
+            "bos_token_id": cls_id,
+            "cls_token_id": cls_id,
+            "eos_token_id": sep_id,
+            "sep_token_id": sep_id,
+        }
+        return {name: value for name, value in values.items() if name in known}
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the shape in the ``config.json`` of a model of this kind; unknown fields are
-        ignored.
-
-        Raises `UserError` naming `path` for what is not built here, and for a field that does not
-        fit.
+        """Return the shape in the ``config.json`` of a model of this kind; raise `UserError` naming
+        `path` for what is not built here, and for a field that does not fit.
         """
         # Imported here so that a new model does not need msgspec.
         from ...pipeline.parsing import convert
@@ -193,7 +193,8 @@ class EncoderConfig(ABC):
         """Return the content of ``config.json`` from which ``transformers`` builds this model, by
         default with the heads of pre-training.
         """
-        names = [architecture or self.pretrain_class]
+        pretraining = "ForPreTraining" if "mlm+nsp" in self.objectives else "ForMaskedLM"
+        names = [architecture or f"{self.hf_prefix}{pretraining}"]
         return {"architectures": names, "model_type": self.model_type, **asdict(self)}
 
     @property

@@ -1,9 +1,5 @@
-"""What every encoder has: rows in, hidden states out, in padded or packed layout.
-
-Trainer, tasks, features and checkpoints see an encoder only through `Encoder`; `catalogue` chooses
-the class by the configuration.
-
-Packed tokens may lie in blocks, so that the compiler knows a factor of their number.
+"""What every encoder has, and all that others see of it: rows in, hidden states out, in padded or
+packed layout. Packed tokens may lie in blocks, so that the compiler knows a factor of their number.
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
 L), G blocks of N packed tokens, D hidden size.
@@ -133,11 +129,9 @@ class Encoder(nn.Module, ABC):
         return states[-1].flatten(0, -2)
 
     def compile_parts(self, **options: Any) -> None:
-        """Compile each of `parts` by itself; `options` are those of ``torch.compile``.
-
-        Layers of a kind share one graph, so compiling takes as long for 24 layers as for 2, and a
-        layer's gradients can be sent to other ranks before the next layer's are known.
-        """
+        """Compile each of `parts` by itself; `options` are those of ``torch.compile``."""
+        # Layers of a kind share one graph, so compiling takes as long for 24 layers as for 2, and a
+        # layer's gradients can be sent to other ranks before the next layer's are known.
         for part in self.parts:
             # Batches differ in their number of tokens: a graph for the first one's would be
             # compiled again at once.

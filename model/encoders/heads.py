@@ -18,8 +18,6 @@ from .encoder import Encoder
 
 IGNORED = -100
 """Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
-
-
 HEADS = ("cls.", "classifier.", "head.", "decoder.", "lm_head.", "qa_outputs.")
 """How the names of weights begin in checkpoints that belong to no encoder."""
 CHUNK_LOGITS = 2**26
@@ -58,7 +56,7 @@ class PretrainBatch(NamedTuple):
     def to(self, device: torch.device) -> "PretrainBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
         is_gpu = device.type == "cuda"
-        # Nothing is pinned twice. Before a copy from other memory the driver may wait for the GPU.
+        # Before a copy from memory that is not pinned the driver may wait for the GPU.
         batch = self.pin() if is_gpu else self
         return batch._map(lambda tensor: tensor.to(device, non_blocking=is_gpu))
 
@@ -97,7 +95,7 @@ def tied_logits(values_MD: Tensor, embeddings_VD: Tensor, bias_V: Tensor) -> Ten
 
 
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
-    """Return the linear layer's outputs (M, V), computed with V padded to a multiple."""
+    """Return the linear layer's outputs (M, V), computed with V padded to a `multiple`."""
     # A GPU multiplies several times as fast if rows are aligned; rows of 30,522 logits are not. The
     # weights themselves keep their size, as checkpoints have it:
     #
@@ -133,9 +131,9 @@ class PretrainModel(nn.Module, ABC):
         self.config = config
 
     @property
-    @abstractmethod
     def encoder(self) -> Encoder:
         """The encoder."""
+        return getattr(self, self.prefix)
 
     @abstractmethod
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
@@ -176,17 +174,14 @@ class PretrainModel(nn.Module, ABC):
         return renamed
 
     def with_positions(self, num_positions: int) -> Self:
-        """Return the model for rows of up to `num_positions` tokens, more than before."""
+        """Return the model for rows of up to `num_positions` tokens, more than now."""
         longer = type(self)(self.config.with_positions(num_positions))
         longer.load_state_dict(self.weights_for(longer.config))
         return longer
 
     def weights_for(self, config: EncoderConfig) -> dict[str, Tensor]:
         """Return the weights with the positions of `config`: further ones are copies of the first
-        ones, in their order.
-
-        So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near
-        tokens works at once.
+        ones, as Longformer starts from a shorter model (arXiv 2004.05150, section 5).
         """
         weights = self.state_dict()
         if self.positions_weight:
@@ -207,10 +202,8 @@ class PretrainModel(nn.Module, ABC):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
     ) -> PretrainOutput:
-        """Return what a model of ``transformers`` returns for the same arguments, those of
-        ``pretraining.dataset.collate`` for rows that are not packed.
-
-        All are int64 (B, L), `next_sentence_label` is (B,).
+        """Return what a model of ``transformers`` returns for the same arguments, int64 (B, L), and
+        (B,) for `next_sentence_label`; ``collate`` makes them of rows that are not packed.
         """
         states_BLD = self.encoder(input_ids, token_type_ids, attention_mask)
         logits_MV = self.token_logits(states_BLD.flatten(0, 1))
@@ -292,9 +285,7 @@ class PretrainModel(nn.Module, ABC):
         return loss, count_correct(logits_MV, masked_ids_M, exact=not self.training)
 
     def compile_parts(self, **options: Any) -> None:
-        """Compile the encoder's parts and the masked-LM loss, in a graph for each kind of part (see
-        `Encoder.compile_parts`).
-        """
+        """Compile the encoder's parts and the masked-LM loss; see `Encoder.compile_parts`."""
         self.encoder.compile_parts(**options)
         # With its loss, so that no logits are written in fp32: each would take 4 * V bytes.
         self._sums_of_chunk = torch.compile(self._sums_of_chunk, dynamic=True, **options)

@@ -158,12 +158,11 @@ class ModernBertModel(Encoder):
         self.final_norm = _norm(config)
         self.head_size = config.hidden_size // config.num_attention_heads
         self.thetas = [config.rope_theta(index) for index in range(config.num_hidden_layers)]
-        self.pooling = config.classifier_pooling
         self.shape = config
 
     @property
     def word_embeddings(self) -> nn.Embedding:
-        """The table of the vocabulary."""
+        """See `Encoder`."""
         return self.embeddings.tok_embeddings
 
     @property
@@ -178,9 +177,7 @@ class ModernBertModel(Encoder):
         positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """Return the states of the embeddings and after each layer, the last one normalised; see
-        `Encoder`. Segments are ignored.
-        """
+        """See `Encoder`; segments are ignored."""
         # Once for all layers with the same base frequency.
         rotations = {
             theta: Rotation.at(positions.flatten(), self.head_size, theta)
@@ -198,7 +195,7 @@ class ModernBertModel(Encoder):
 
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
         """Return the first state of each row (B, D), or the mean over its real tokens."""
-        if self.pooling == "cls":
+        if self.shape.classifier_pooling == "cls":
             return states_BLD[:, 0]
         if mask_BL is None:
             return states_BLD.mean(1)
@@ -236,12 +233,7 @@ class ModernBertForMaskedLM(PretrainModel):
         # The weight of the logits is the embedding matrix.
         self.decoder = nn.ParameterDict({"bias": torch.zeros(config.vocab_size)})
 
-    @property
-    def encoder(self) -> ModernBertModel:
-        """The encoder."""
-        return self.model
-
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V)."""
+        """See `PretrainModel`."""
         embeddings_VD = self.model.word_embeddings.weight
         return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder["bias"])

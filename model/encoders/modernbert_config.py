@@ -1,6 +1,6 @@
 """The shape of a ModernBERT, and both forms of its ``config.json``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -55,7 +55,6 @@ class ModernBertConfig(EncoderConfig):
     model_type: ClassVar[str] = "modernbert"
     title: ClassVar[str] = "ModernBERT"
     hf_prefix: ClassVar[str] = "ModernBert"
-    pretrain_class: ClassVar[str] = "ModernBertForMaskedLM"
     objectives: ClassVar[tuple[str, ...]] = ("mlm",)
     default_dropout: ClassVar[float] = 0.0
     dropout_fields: ClassVar[tuple[str, ...]] = (
@@ -109,26 +108,24 @@ class ModernBertConfig(EncoderConfig):
                 f"{', '.join(POOLINGS)}."
             )
         if self.hidden_size // self.num_attention_heads % 2:
-            size = f"A hidden size of {self.hidden_size}"
-            heads = f"{self.num_attention_heads} attention heads"
             raise UserError(
-                f"{size} gives {heads} an odd size, but rotary positions turn pairs of numbers; "
-                "make it even."
+                f"A hidden size of {self.hidden_size} gives {self.num_attention_heads} attention "
+                "heads an odd size, but rotary positions turn pairs of numbers; make it even."
             )
 
     @property
     def classifier_sigma(self) -> float:
-        """Initial standard deviation of a task's last layer."""
+        """See `EncoderConfig`."""
         return self.hidden_size**-0.5
 
     @property
     def classifier_rate(self) -> float:
-        """Dropout rate before a task's last layer."""
+        """See `EncoderConfig`."""
         return self.classifier_dropout
 
     @property
     def span_rate(self) -> float:
-        """The same for questions, whose answers are spans."""
+        """See `EncoderConfig`."""
         return self.classifier_dropout
 
     def is_global(self, layer: int) -> bool:
@@ -137,23 +134,19 @@ class ModernBertConfig(EncoderConfig):
 
     def window(self, layer: int) -> int | None:
         """Return how many tokens away a layer attends to, on either side; None for whole rows."""
-        if self.is_global(layer):
-            return None
-        return self.local_attention // 2
+        return None if self.is_global(layer) else self.local_attention // 2
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """How many tokens away its layers attend to; None for whole rows."""
+        """See `EncoderConfig`."""
         return tuple({self.window(layer): None for layer in range(self.num_hidden_layers)})
 
     def rope_theta(self, layer: int) -> float:
         """Return the base frequency of a layer's rotary positions."""
-        if self.is_global(layer):
-            return self.global_rope_theta
-        return self.local_rope_theta
+        return self.global_rope_theta if self.is_global(layer) else self.local_rope_theta
 
     def num_parameters(self) -> int:
-        """Return the number of weights of the encoder without heads."""
+        """See `EncoderConfig`."""
         hidden = self.hidden_size
         layer = 4 * hidden**2 + 3 * hidden * self.intermediate_size + 2 * hidden
         # The first layer has one LayerNorm less, but there is one after the last, and one after
@@ -161,7 +154,7 @@ class ModernBertConfig(EncoderConfig):
         return hidden * (self.vocab_size + 1) + self.num_hidden_layers * layer
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads; see `EncoderConfig`."""
+        """See `EncoderConfig`."""
         hidden = self.hidden_size
         # Queries, keys, values and output; then values, gates and output of the feed-forward part.
         projections_per_token = 8 * hidden**2 + 6 * hidden * self.intermediate_size
@@ -171,7 +164,7 @@ class ModernBertConfig(EncoderConfig):
         return flops
 
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token; see `EncoderConfig`."""
+        """See `EncoderConfig`."""
         # Two bytes each: queries, keys, values, attention's output, the states after each product
         # and LayerNorm; values and gates, and their product. The input is fp32.
         layer = 18 * self.hidden_size + 6 * self.intermediate_size
@@ -187,16 +180,6 @@ class ModernBertConfig(EncoderConfig):
         # 1 + 2 + ... + reach.
         reach = lengths.clip(max=window + 1) - 1
         return float((lengths * (2 * reach + 1) - reach * (reach + 1)).sum())
-
-    @staticmethod
-    def vocabulary_fields(size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:
-        """Return the fields that depend on a vocabulary and its special tokens."""
-        return {
-            "vocab_size": size,
-            "pad_token_id": pad_id,
-            "cls_token_id": cls_id,
-            "sep_token_id": sep_id,
-        }
 
     @classmethod
     def _fields_by_size(cls, size: str, shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,9 +212,7 @@ class ModernBertConfig(EncoderConfig):
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the shape in a ``config.json``, in its present form or that before version 5 of
-        ``transformers``; see `EncoderConfig`.
-        """
+        """See `EncoderConfig`; the form before version 5 of ``transformers`` is read too."""
         for name, only in _FIXED.items():
             value = values.get(name, only)
             if value != only:
@@ -274,8 +255,10 @@ def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     layer_types = values.get("layer_types")
     if layer_types:
-        every = _global_every(layer_types)
-        if every is None:
+        globals_ = [index for index, kind in enumerate(layer_types) if kind == GLOBAL]
+        every = globals_[1] if len(globals_) > 1 else len(layer_types)
+        period = [GLOBAL, *[LOCAL] * (every - 1)]
+        if layer_types != [period[index % every] for index in range(len(layer_types))]:
             raise UserError(
                 "layer_types in config.json does not alternate between full_attention and "
                 "sliding_attention in a fixed period, beginning with full_attention; only that is "
@@ -286,10 +269,10 @@ def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:
     for kind, parameters in (values.get("rope_parameters") or {}).items():
         if kind not in names or not parameters:
             continue
-        if parameters.get("rope_type", "default") != "default":
+        rope_type = parameters.get("rope_type", "default")
+        if rope_type != "default":
             raise UserError(
-                f"rope_type in config.json is {parameters['rope_type']!r}, but only 'default' is "
-                "read."
+                f"rope_type in config.json is {rope_type!r}, but only 'default' is read."
             )
         if "rope_theta" in parameters:
             fields[names[kind]] = parameters["rope_theta"]
@@ -297,11 +280,3 @@ def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:
     if "local_rope_theta" in values and values["local_rope_theta"] is None:
         fields.setdefault("local_rope_theta", values.get("global_rope_theta", 160_000.0))
     return fields
-
-
-def _global_every(layer_types: Sequence[str]) -> int | None:
-    """Return n if layers 0, n, 2 n, ... are global and the others local; else None."""
-    globals_ = [index for index, kind in enumerate(layer_types) if kind == GLOBAL]
-    every = globals_[1] if len(globals_) > 1 else len(layer_types)
-    expected = [LOCAL if index % every else GLOBAL for index in range(len(layer_types))]
-    return every if list(layer_types) == expected else None

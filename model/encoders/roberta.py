@@ -79,11 +79,6 @@ class RobertaForMaskedLM(PretrainModel):
         self.roberta = RobertaModel(config)
         self.lm_head = MaskedLMHead(config)
 
-    @property
-    def encoder(self) -> RobertaModel:
-        """The encoder."""
-        return self.roberta
-
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V)."""
+        """See `PretrainModel`."""
         return self.lm_head(hidden_MD, self.roberta.word_embeddings.weight)
