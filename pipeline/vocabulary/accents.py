@@ -22,20 +22,17 @@ STRIPPED_LANGUAGES = frozenset({"en", "sco", "id", "ms", "sw", "so", "la", "tl"}
 
 MIN_TEXT_SHARE = 0.01
 """Languages below this share of the text are ignored."""
-
 MIN_CHANGED_WORDS = 0.01
 """Text in an unknown language is damaged if stripping changes this share of its words; in English
 it changes at most 0.5%.
 """
-
 SAMPLE_CHARACTERS = 2_000_000
 """Text in an unknown language to read, in whole documents."""
 
 
 def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifest) -> Accents:
-    """Decide whether a vocabulary for these documents strips accents; say why, and what it damages.
-
-    The options decide, or else the languages with at least `MIN_TEXT_SHARE` of the text.
+    """Decide whether a vocabulary for these documents strips accents, by the options or else by the
+    languages; say why, and what it damages.
     """
     if config.strip_accents is False:
         return Accents(strip=False, reason="kept as requested")
@@ -90,8 +87,8 @@ def _with_share(language: str, shares: dict[str, float]) -> str:
 
 
 def _changed_share(paths: Iterable[str]) -> float:
-    """Return the share of the words that decomposing and dropping nonspacing marks changes, in the
-    first documents in an unknown language.
+    """Return the share of the words that stripping changes, in the first documents in an unknown
+    language.
     """
     counts: Counter[str] = Counter()
     missing = SAMPLE_CHARACTERS
@@ -106,8 +103,6 @@ def _changed_share(paths: Iterable[str]) -> float:
                 missing -= len(text)
     num_changed = 0
     for word, count in counts.items():
-        if word.isascii():
-            continue
         has_marks = any(unicodedata.category(character) == "Mn" for character in word)
         if has_marks or not unicodedata.is_normalized("NFD", word):
             num_changed += count

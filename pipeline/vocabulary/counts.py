@@ -31,7 +31,7 @@ class VocabularySetup:
     """What all phases of the stage need to know."""
 
     num_units: int
-    """Of `Merge`."""
+    """Number of units of `Merge`."""
     num_buckets: int
     accents: Accents
     apostrophes: tuple[str, ...]
@@ -40,15 +40,13 @@ class VocabularySetup:
 
     def normalization(self, config: VocabConfig) -> Normalization:
         """Return how text is normalised."""
-        apostrophes = self.apostrophes
-        if config.algorithm == "bpe":
-            apostrophes = ()  # its splitter has rules of its own
+        # Byte-level BPE composes always, and has rules of its own for apostrophes.
+        is_wordpiece = config.algorithm == "wordpiece"
         return Normalization(
             lowercase=not config.cased,
             strip_accents=self.accents.strip,
-            apostrophes=apostrophes,
-            # Byte-level BPE always is, by its own rule.
-            composes=config.algorithm != "bpe" and not self.accents.strip,
+            apostrophes=self.apostrophes if is_wordpiece else (),
+            composes=is_wordpiece and not self.accents.strip,
         )
 
     def splitter(self, config: VocabConfig) -> Splitter:
@@ -96,18 +94,15 @@ class Count(Phase):
     record_type = Record
 
     def do(self, job: Job, unit: Unit) -> Record:
-        """Write the counts of a shard by bucket.
-
-        With weights, a word of the training text counts as often as its document is read.
+        """Write the counts of a shard by bucket; with weights, a word of the training text counts
+        as often as its document is read.
         """
-        setup = job.setup
-        splitter = setup.splitter(self.config)
-        path = unit.payload
-        weights = weights_of(setup.mixture)
-        sentences_by_weight: SentencesByWeight = [(1, sentences_of(path))]
+        splitter = job.setup.splitter(self.config)
+        weights = weights_of(job.setup.mixture)
+        sentences_by_weight: SentencesByWeight = [(1, sentences_of(unit.payload))]
         # Validation text is only measured, so weights do not apply to it.
         if weights and unit.name.startswith("train-"):
-            sentences_by_weight = _sentences_by_weight(path, weights)
+            sentences_by_weight = _sentences_by_weight(unit.payload, weights)
         with COUNTS.write(job, unit.name) as writer:
             for weight, sentences in sentences_by_weight:
                 for table in count_tables(sentences, splitter):
@@ -127,8 +122,8 @@ class Merge(Phase):
 
     def plan(self, job: Job) -> Sequence[Unit]:
         """Deal out the buckets."""
-        setup = job.setup
-        return [Unit(f"{index:05d}", cost=1, payload=index) for index in range(setup.num_units)]
+        indices = range(job.setup.num_units)
+        return [Unit(f"{index:05d}", cost=1, payload=index) for index in indices]
 
     def do(self, job: Job, unit: Unit) -> Record:
         """Merge buckets one at a time, as all words of one must fit in memory."""
@@ -146,9 +141,7 @@ class Merge(Phase):
 
 
 def read_counts(job: Job, split: str, buckets: Iterable[int]) -> pa.Table:
-    """Return the sums of the counts of a split in some of the buckets, in the order of
-    `count_words`.
-    """
+    """Return the sums of a split's counts in some of the buckets, in the order of `count_words`."""
     shards = [name for name in job.unit_names(COUNTS.name) if name.startswith(f"{split}-")]
     batches = COUNTS.read(job, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])

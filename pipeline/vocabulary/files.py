@@ -40,11 +40,8 @@ class _TokenizerConfig(Struct):
 
 def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str, bytes]:
     """Return the contents of ``vocab.txt`` (only of WordPiece), ``tokenizer.json`` and
-    ``tokenizer_config.json``.
-
-    ``transformers`` loads a directory with these files; without the last it would lower-case a
-    cased vocabulary. ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B
-    [SEP]``. `max_length` is the length of the model's rows in tokens.
+    ``tokenizer_config.json``, which ``transformers`` loads; without the last it would lower-case a
+    cased vocabulary. `max_length` is the length of the model's rows in tokens.
     """
     # "[PAD]" is named in the field pad_token, and so on.
     specials = zip(("pad", "unk", "cls", "sep", "mask"), vocabulary.specials[:5], strict=True)
@@ -238,9 +235,7 @@ MODEL_TYPES = {
 
 
 def check_model_type(fields: Mapping[str, Any], path: object) -> str:
-    """Return the kind of the model that a ``config.json`` describes; raises `UserError` if it is
-    not one of `MODEL_TYPES`.
-    """
+    """Return the kind of model in a ``config.json``; raise `UserError` unless in `MODEL_TYPES`."""
     # Files of 2018 do not say; they are BERT's.
     kind = fields.get("model_type", "bert")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:

@@ -37,9 +37,8 @@ class Numbering:
         return self.strings.nbytes + self._fingerprints.nbytes + self._numbers.nbytes
 
     def number(self, strings: pa.StringArray) -> np.ndarray:
-        """Return the number of each string, int32 [num_strings]; append new ones to `self.strings`.
-
-        A new string that is there twice gets two numbers.
+        """Return the number of each string, int32 [num_strings]; append new ones to `self.strings`:
+        twice, if they are there twice.
         """
         fingerprints = fingerprints_of(strings)
         # In ascending order, a search reads mostly what the one before it has read.

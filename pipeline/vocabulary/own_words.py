@@ -30,10 +30,8 @@ class CostlyWord(NamedTuple):
 
 
 def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
-    """Return `base` with these words as tokens; those that are one already are left out.
-
-    Raise `UserError` if it is not BERT's WordPiece, which has a token for a word, or if something
-    is not one word to it.
+    """Return `base` with these words as tokens; those that are one already are left out. Raise
+    `UserError` if it is not BERT's WordPiece, or if something is not one word to it.
     """
     if base.file:
         raise UserError(

@@ -61,7 +61,7 @@ class VocabularyStage(Stage):
 
     @cached_property
     def phases(self) -> Sequence[Phase]:
-        """The phases in their order, with the tables that they write."""
+        """See `Stage`."""
         # The counts of validation shards are not merged: they only measure the vocabulary.
         return [Count(self.config, writes=(COUNTS,)), Merge(writes=(MERGED,)), Learn(self.config)]
 
@@ -91,12 +91,11 @@ class VocabularyStage(Stage):
 
     def manifest(self, job: Job, head: StoredHead) -> VocabularyManifest:
         """Return the manifest, with what was learned."""
-        setup = job.setup
         [learned] = job.records(Learn)
         return VocabularyManifest(
             **manifest_fields(head, self.config),
-            accents=setup.accents,
-            mixture=setup.mixture,
+            accents=job.setup.accents,
+            mixture=job.setup.mixture,
             tokenizer=learned.tokenizer,
             report=learned.report,
             word_counts=learned.word_counts,
@@ -191,10 +190,10 @@ def learn_vocabulary(
     progress: ShowProgress | None = None,
 ) -> VocabularyManifest:
     """Learn a vocabulary from a directory of documents, write it to `output` and return its
-    manifest.
+    manifest; a finished directory of the same configuration is left as it is.
 
-    A finished directory of the same configuration is left as it is. `progress` is called now and
-    then, from another thread. Raises `UserError` if an input or option is wrong.
+    `progress` is called now and then, from another thread. Raises `UserError` if an input or option
+    is wrong.
     """
     stage = VocabularyStage(documents=documents, output=output, config=config)
     with kept(documents):
@@ -202,9 +201,8 @@ def learn_vocabulary(
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
-    """Return `fertility_report` of any vocabulary on the validation documents, for comparison.
-
-    `vocab` is what `build` takes. Raises `UserError` if an input or option is wrong.
+    """Return `fertility_report` of any vocabulary that `build` takes on the validation documents,
+    for comparison. Raises `UserError` if an input or option is wrong.
     """
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)

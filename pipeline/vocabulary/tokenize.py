@@ -41,19 +41,14 @@ from .numbering import Numbering
 
 MAX_WORD_CHARACTERS = 100
 """BERT's WordPiece turns any longer word into [UNK]."""
-
 SLICE_BYTES = 12 << 20
 """Bytes of text per slice; bounds the memory. Shards are read in slightly smaller batches."""
-
 MAX_CHUNKS = 300_000
 """Distinct chunks that are counted before their words are handed on; bounds the memory."""
-
 CACHE_BYTES = 64 << 20
 """Memory for the chunks kept between calls; beyond it the cache is cleared."""
-
 CHUNKS_TOGETHER = 200_000
 """Chunks that are looked up and cached at a time; few slices have more."""
-
 WORDS_PER_TEXT = 500
 CHARACTERS_PER_CALL = 200_000
 """Text that ``tokenizers`` gets in a call: the objects that it returns take 100 bytes a token."""
@@ -235,9 +230,7 @@ class Speller(dict[int, str]):
 
 class DictionaryTokenizer:
     """Tokenise sentences with a WordPiece vocabulary, with a cache of chunks that lasts from call
-    to call.
-
-    Keep one per worker; it must not be shared between threads.
+    to call; it must not be shared between threads.
     """
 
     # The cache: `_ids` has the token ids of each of `_chunks.strings`:
@@ -256,12 +249,11 @@ class DictionaryTokenizer:
     def encode(
         self, sentences: pa.Array, starts_text: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token ids of all `sentences`, end to end, and the offset of each sentence.
+        """Return the token ids of all `sentences`, end to end, int32, and the offset of each
+        sentence and the end, int64. No [CLS] or [SEP] is added.
 
-        `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
-        ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. `starts_text`, bool
-        [num_sentences], are those that nothing comes before, by default none: some vocabularies
-        tell them apart.
+        `starts_text`, bool [num_sentences], are those that nothing comes before, by default none:
+        some vocabularies tell them apart.
         """
         if starts_text is None:
             starts_text = np.zeros(len(sentences), bool)
@@ -390,17 +382,15 @@ def panics_reported() -> Iterator[None]:
 
 
 def count_words(sentences: Iterable[pa.Array], splitter: Splitter) -> pa.Table:
-    """Count the words that `splitter` finds in arrays of sentences.
-
-    Return a table of schema `WORD_COUNTS`, most frequent word first, ties in byte order.
+    """Count the words in arrays of sentences: a table of schema `WORD_COUNTS`, most frequent word
+    first, ties in byte order.
     """
     return merge_counts(count_tables(sentences, splitter))
 
 
 def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[pa.Table]:
-    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks.
-
-    A word may be in several of them.
+    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks;
+    a word may be in several of them.
     """
     seen = Numbering()
     counts = np.zeros(len(seen.strings), np.int64)
@@ -454,17 +444,12 @@ def _distinct_chunks(
     text: np.ndarray, cuts: np.ndarray, *, strip: bool
 ) -> tuple[pa.StringArray, pa.Array]:
     """Return the distinct chunks between `cuts`, and for each chunk of the text its index among
-    them.
-
-    "the" and " the" count as distinct; with `strip` a chunk may therefore be there twice.
+    them. "the" and " the" are distinct; with `strip` a chunk may therefore be there twice.
     """
     # Text and cuts have the layout of an Arrow array's buffers already, so the text is not copied.
     # Binary, not string: Arrow then need not check 12 MB of UTF-8.
-    validity = None  # no nulls
-    offsets = pa.py_buffer(cuts.astype(np.int32))
-    data = pa.py_buffer(text)
-    num_chunks = len(cuts) - 1
-    chunks = pa.Array.from_buffers(pa.binary(), num_chunks, [validity, offsets, data])
+    buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(text)]
+    chunks = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers)
     encoded = chunks.dictionary_encode()
     distinct = encoded.dictionary.cast(pa.string())
     if strip:

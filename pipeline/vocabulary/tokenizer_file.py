@@ -1,9 +1,8 @@
 """Read a ``tokenizer.json``, whoever wrote it.
 
 WordPiece that cuts text as BERT does, and byte-level BPE that cuts it as GPT-2 does, are tokenised
-by our own fast code, which gives the same ids. Whatever else ``tokenizers`` loads is tokenised by
-it. A file is not trusted: one that could take all memory, or no end of time, is tried out first, in
-a process of its own.
+by our own fast code, which gives the same ids; whatever else ``tokenizers`` loads, by it. One that
+could take all memory, or no end of time, is tried out first, in a process of its own.
 """
 
 import json
@@ -52,11 +51,9 @@ _USUAL_NAMES = {
 
 
 def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
-    """Return the vocabulary of the ``tokenizer.json`` among a directory's files; errors name its
-    `path`.
-
-    The others say which token has which role, if BERT's names do not. Raise `UserError` if
-    ``tokenizers`` cannot use it, or it lacks a role.
+    """Return the vocabulary of the ``tokenizer.json`` among a directory's files; the others say
+    which token has which role, if BERT's names do not. Raise `UserError` naming `path` if it cannot
+    be used, or lacks a role.
     """
     content = files["tokenizer.json"]
     tokenizer = _open(content, path)
@@ -135,32 +132,28 @@ def _try_out(content: bytes, path: str) -> None:
     as tokenizers does when the memory is full, takes more than `TRIAL_S` for them, or makes more
     than `MOST_TOKENS_A_CHARACTER` of one.
     """
+    fault = ""
     command = [sys.executable, "-c", _TRIAL]
-    fault = f"takes more than {TRIAL_S} s"
     try:
         done = subprocess.run(
             command, input=content, capture_output=True, timeout=TRIAL_S, check=False
         )
     except subprocess.TimeoutExpired:
-        pass
+        fault = f"takes more than {TRIAL_S} s"
     else:
-        if done.returncode > 0:  # an exception: whoever reads the file reports it
-            return
-        fault = "fails"
-        if done.returncode == 0:
-            most_tokens = int(done.stdout)
-            if most_tokens <= MOST_TOKENS_A_CHARACTER:
-                return
-            fault = f"makes {most_tokens:,} tokens of one character"
-    raise UserError(f"{path} {fault} when it is tried on a short text; use another tokenizer.")
+        # Above 0, an exception: whoever reads the file reports it.
+        if done.returncode < 0:
+            fault = "fails"
+        elif done.returncode == 0 and int(done.stdout) > MOST_TOKENS_A_CHARACTER:
+            fault = f"makes {int(done.stdout):,} tokens of one character"
+    if fault:
+        raise UserError(f"{path} {fault} when it is tried on a short text; use another tokenizer.")
 
 
 def _specials(
     fields: Mapping[str, Any], ids: Mapping[str, int], files: Mapping[str, bytes], path: str
 ) -> Specials:
-    """Return the special tokens: [CLS] and [SEP] are those that the post-processor puts around a
-    text.
-    """
+    """Return the special tokens; those around a text are the post-processor's."""
     template = _template(fields["post_processor"])
     usual = Specials()
     has_usual = all(token in ids for token in SPECIAL_TOKENS)
@@ -249,8 +242,8 @@ def normalization_of(lowercase: bool, strip_accents: bool | None) -> Normalizati
 
 
 def _byte_level(fields: Mapping[str, Any], tokens: list[str]) -> ByteLevel | None:
-    """Return the rules of GPT-2's byte-level BPE, with a normalisation that does not look across
-    words, else None.
+    """Return the rules of a byte-level BPE that cuts text as GPT-2 does, with a normalisation that
+    does not look across words, else None.
     """
     model = fields["model"]
     steps = _normalizer_steps(fields["normalizer"])

@@ -161,11 +161,7 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> Spelled:
-    """Choose the alphabet, and spell the words that it can spell, character by character.
-
-    The alphabet has the `limit_alphabet` most frequent characters; by default as many as cover
-    `ALPHABET_COVERAGE` of the text, from `MIN_ALPHABET` to `most`.
-    """
+    """Choose the alphabet (see `_choose_alphabet`), and spell the words that it can spell."""
     # One entry per character of all words, end to end: its code point, and its word's index.
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
     word_of = np.repeat(np.arange(len(words), dtype=np.int32), _num_characters(words))
@@ -223,9 +219,9 @@ def _spell_bytes(words: pa.Array, counts: np.ndarray) -> Spelled:
 def _choose_alphabet(
     char_counts: np.ndarray, limit_alphabet: int | None, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the code points of the alphabet, sorted, and those left out, most frequent first.
-
-    `char_counts` float64 [num_code_points] counts each in the text.
+    """Return the code points of the alphabet, sorted, and those left out, most frequent first, from
+    the count of each, float64 [num_code_points]. By default as many as cover `ALPHABET_COVERAGE` of
+    the text, from `MIN_ALPHABET` to `most`.
     """
     code_points = np.arange(len(char_counts))
     by_count = np.lexsort((code_points, -char_counts))
@@ -439,5 +435,4 @@ def _first_apart(pairs: list[int], most: int) -> list[int]:
 
 
 def _is_double(pair: int) -> bool:
-    left, right = divmod(pair, _LEFT)
-    return left == right
+    return pair // _LEFT == pair % _LEFT
