@@ -75,7 +75,6 @@ def pretrain(
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
-    from ..model.training.logs import can_draw
 
     stop = StopOnSignal()
     with training_progress() as report:
@@ -86,9 +85,6 @@ def pretrain(
         raise click.Abort from stop.interrupt()  # `main` says how to resume
     too_little = too_little_to_judge(summary["validation_rows"])
     rows = _rows(summary, too_little)
-    if not can_draw():
-        missing = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"
-        rows.append(("loss curve", missing))
     result = CommandSummary("pretrain", output, rows)
     # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or
     # falls by chance.

@@ -21,7 +21,7 @@ from ..training.device import (
     peak_memory,
     update_flops,
 )
-from ..training.logs import Clock, ProgressCallback, RunLog, draw_curve
+from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
 from ..training.threads import SnapshotWriter
@@ -170,8 +170,6 @@ class PretrainWork(Work):
         if self.log:
             self.log.metrics(self.step, "validation", values)
             self.log.flush()
-            # It takes a second, beside training.
-            self.writer.submit(draw_curve, self.output)
         # Before the first step there is nothing to keep: the model is the one that it starts from.
         if self.step == 0:
             return values
@@ -194,23 +192,19 @@ class PretrainWork(Work):
         if not self.log:
             return
         config = self.plan.config
-        with self.clock.saving():
-            if self._is_multiple_of(config.archive_every):
-                step = self.step
-                optimizer = self.updater.state_dict() if config.can_be_prolonged else None
-                self.writer.submit(
-                    lambda copy: save_archive(self.output, copy[0], step, copy[1]),
-                    (self._model_files(), optimizer),
-                )
-            # Only the first rank saves, so only its clock counts.
-            is_time = time.monotonic() >= self._saved_at + 60 * config.checkpoint_minutes
-            is_due = self._is_multiple_of(config.checkpoint_every) or is_time
-            if is_due or stops or self.is_over:
-                self._save_checkpoint(self.log)
-
-    def _save_checkpoint(self, log: RunLog) -> None:
-        """Write a checkpoint in the background; its lines of the log are on the disk before it."""
-        log.flush()
+        if self._is_multiple_of(config.archive_every):
+            step = self.step
+            optimizer = self.updater.state_dict() if config.can_be_prolonged else None
+            self.writer.submit(
+                lambda copy: save_archive(self.output, copy[0], step, copy[1]),
+                (self._model_files(), optimizer),
+            )
+        # Only the first rank saves, so only its clock counts.
+        is_time = time.monotonic() >= self._saved_at + 60 * config.checkpoint_minutes
+        is_due = self._is_multiple_of(config.checkpoint_every) or is_time
+        if not (is_due or stops or self.is_over):
+            return
+        self.log.flush()  # its lines are on the disk before the checkpoint
         state = replace(self.state)
 
         def write(copy: tuple[ModelFiles, Mapping[str, object]]) -> None:

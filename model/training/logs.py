@@ -38,11 +38,6 @@ SPEED = (
     "peak_memory_gb",
 )
 
-CURVE = "loss.png"
-DRAWN = {"mlm_loss": "masked-LM loss (nats)", "nsp_accuracy": "NSP accuracy"}
-SPLITS = (("train", "training", "-"), ("validation", "held out", "o-"))
-"""The splits in ``metrics.csv``, with their names and line styles in the legend."""
-
 ProgressCallback = Callable[[dict[str, Any]], None]
 """Called now and then during training with figures by name, such as ``step``, ``steps`` and
 ``loss``.
@@ -217,9 +212,7 @@ class Clock:
         self.started = time.perf_counter()
         self.num_steps = 0
         self.num_tokens = 0
-        self.data_wait_s = 0.0
         self.evaluation_s = 0.0
-        self.checkpoint_s = 0.0
         self.start_interval()
 
     def start_interval(self) -> None:
@@ -236,9 +229,7 @@ class Clock:
         """Count the time of the block as waiting for data."""
         started = time.perf_counter()
         yield
-        waited = time.perf_counter() - started
-        self._waited_s += waited
-        self.data_wait_s += waited
+        self._waited_s += time.perf_counter() - started
 
     def count(
         self, *, num_rows: int, num_tokens: int, num_padded: int = 0, flops: float = 0.0
@@ -262,13 +253,6 @@ class Clock:
         self.started += taken
         self._interval_started += taken
 
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        """Count the time of the block, which is training time, as spent on checkpoints."""
-        started = time.perf_counter()
-        yield
-        self.checkpoint_s += time.perf_counter() - started
-
     def seconds(self) -> float:
         """Return the seconds of training since the start, without evaluation."""
         return time.perf_counter() - self.started
@@ -278,7 +262,7 @@ class Clock:
         return self.spent + self.seconds()
 
     def totals(self) -> dict[str, float]:
-        """Return seconds, steps and tokens per second since the start, and what took the time."""
+        """Return seconds, steps, tokens per second, and seconds of evaluation since the start."""
         seconds = self.seconds()
         tokens_per_second = 0.0
         if seconds:
@@ -287,9 +271,7 @@ class Clock:
             "seconds": seconds,
             "steps": self.num_steps,
             "tokens_per_second": tokens_per_second,
-            "data_wait_s": self.data_wait_s,
             "evaluation_s": self.evaluation_s,
-            "checkpoint_s": self.checkpoint_s,
         }
 
     def rates(self) -> dict[str, float]:
@@ -346,42 +328,3 @@ class EventFile:
     def _add(self, **fields: Any) -> None:
         event = self._events.Event(wall_time=time.time(), **fields)
         self._records.write(event.SerializeToString())
-
-
-def can_draw() -> bool:
-    """Return whether matplotlib is installed: the extra ``[train]`` has it, but training works
-    without.
-    """
-    return importlib.util.find_spec("matplotlib") is not None
-
-
-def draw_curve(run: Path) -> None:
-    """Draw losses and accuracies over the steps; does nothing without matplotlib, or before the
-    first step.
-    """
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    if not can_draw() or lines[-1]["step"] == "0":
-        return
-    # Imported here because it takes a second. Not pyplot: this runs in a thread beside training,
-    # and pyplot keeps its figures in a global list that is not made for threads.
-    from matplotlib.figure import Figure
-
-    # A run without next sentences has no values for them, and gets one plot.
-    columns = [column for column in DRAWN if any(line[column] for line in lines)]
-    height = 3.2 * len(columns)
-    figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
-    rows_of_plots = figure.subplots(len(columns), sharex=True, squeeze=False)
-    for axes, column in zip(rows_of_plots[:, 0], columns, strict=True):
-        for split, name, style in SPLITS:
-            points = [line for line in lines if line["split"] == split and line[column]]
-            steps = [int(line["step"]) for line in points]
-            values = [float(line[column]) for line in points]
-            axes.plot(steps, values, style, label=name, linewidth=1, markersize=3)
-        axes.set(xlabel="step", ylabel=DRAWN[column])
-        axes.grid(axis="y", alpha=0.3)
-        axes.legend()
-    # Another name first: somebody may be looking at the picture.
-    partial = run / f"{CURVE}.partial"
-    figure.savefig(partial, format="png")
-    partial.replace(run / CURVE)

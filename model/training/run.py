@@ -14,7 +14,7 @@ model.safetensors ...     the model of the last checkpoint
 archive/step-100/         models of `archive_every`, which nothing deletes; with a `schedule` that
                           can be prolonged, also the optimiser's state
 README.md                 the model card, once the run is finished
-loss.png timings.json
+timings.json
 """
 
 import hashlib
@@ -46,7 +46,6 @@ from ..checkpoint import (
     save_model,
     write_json,
 )
-from .logs import CURVE
 from .ranks import SHARED, Ranks
 from .update import Updater
 
@@ -58,7 +57,7 @@ STATE = "training_state"
 OPTIMIZER = "optimizer.pt"
 PROGRESS = "state.json"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
-RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
+RECORDS = ("timings.json", "metrics.csv", "speed.csv", "logs", "archive")
 RESULTS = (SUMMARY, CHECKPOINTS, "archive")
 """A run without any of these has nothing to lose, so its options may still be changed."""
 OWN_FILES = (SUMMARY, CARD, *RECORDS, CHECKPOINTS, *MODEL_FILES)

@@ -165,7 +165,7 @@ def digest(path: Path) -> str:
     for file in sorted([path] if path.is_file() else path.rglob("*")):
         if (
             file.is_file()
-            and file.name not in ("timings.json", "speed.csv", "loss.png")
+            and file.name not in ("timings.json", "speed.csv")
             and "logs" not in file.parts
         ):
             sha.update(f"{file.relative_to(path.parent).as_posix().partition('/')[2]}\0".encode())
