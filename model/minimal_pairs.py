@@ -23,15 +23,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..pipeline.errors import UserError
 from ..pipeline.vocabulary.tokenize import panics_reported
+from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .checkpoint import Checkpoint
 from .copies import local_copy
+from .encoders.heads import PretrainModel
 from .tasks.metrics import share_interval
 from .tasks.tables import read_rows
 from .training.device import find_device
@@ -58,17 +60,19 @@ def evaluate_minimal_pairs(
 
     `data` is a table with the columns `COLUMNS`, or a folder of JSON Lines. `progress` is called
     with the number of sentences scored and that of all. Raises `UserError` if a column is missing,
-    and as `SentenceScorer`.
+    or a sentence is longer than the model reads.
     """
     pairs = list(read_minimal_pairs(data))
     if not pairs:
         raise UserError(f"{data} has no pairs.")
-    scorer = SentenceScorer(run, device)
+    checkpoint = Checkpoint.open(run)
+    model = checkpoint.pretrain_model().eval().to(find_device(device))
+    vocabulary = checkpoint.vocabulary()
     sentences = [sentence for good, bad, _ in pairs for sentence in (good, bad)]
     scores_2N = np.zeros((2, len(sentences)))
     for first in range(0, len(sentences), SENTENCES_AT_ONCE):
         some = sentences[first : first + SENTENCES_AT_ONCE]
-        scores_2N[:, first : first + len(some)] = scorer.scores(some)
+        scores_2N[:, first : first + len(some)] = sentence_scores(model, vocabulary, some)
         if progress:
             progress(first + len(some), len(sentences))
     by_group: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -136,97 +140,61 @@ def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, s
             yield good, bad, groups
 
 
-class _MaskedRow(NamedTuple):
-    kind: int
-    """0 if the token is masked alone, 1 with those to its right in its word."""
-    sentence: int
-    ids_L: np.ndarray
-    position: int
-    token_id: int
-    """Of the predicted token."""
+@torch.inference_mode()
+def sentence_scores(
+    model: PretrainModel, vocabulary: Vocabulary, sentences: Sequence[str]
+) -> np.ndarray:
+    """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with each
+    token masked alone, and with those to its right in its word; 0 for a sentence without tokens.
 
-
-class SentenceScorer:
-    """Scores sentences with the model in a directory.
-
-    Raises `UserError` without a model or a vocabulary.
+    Raises `UserError` for a sentence that is longer than the model reads.
     """
-
-    def __init__(self, run: str | Path, device: str = "auto") -> None:
-        self._run = run
-        self._device = find_device(device)
-        checkpoint = Checkpoint.open(run)
-        self._model = checkpoint.pretrain_model().eval().to(self._device)
-        vocabulary = checkpoint.vocabulary()
-        self._tokenizer = vocabulary.plain_tokenizer()
-        self._mask_id = vocabulary.mask_id
-
-    def scores(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with
-        each token masked alone, and with those to its right in its word; 0 for a sentence without
-        tokens.
-
-        Raises `UserError` for a sentence that is longer than the model reads.
-        """
-        # Rows of one length need no padding. Equal ones are computed once: where the sentences of a
-        # pair differ in one word, the rows that mask it are equal.
-        rows_by_length: dict[int, dict[bytes, list[_MaskedRow]]] = defaultdict(dict)
-        for row in self._rows(sentences):
-            equal_rows = rows_by_length[len(row.ids_L)].setdefault(row.ids_L.tobytes(), [])
-            equal_rows.append(row)
-        scores_2N = np.zeros((2, len(sentences)))
-        most_tokens = TOKENS_AT_ONCE[self._device.type == "cuda"]
-        for length, groups_by_ids in rows_by_length.items():
-            groups = list(groups_by_ids.values())
-            rows_at_once = max(1, most_tokens // length)
-            for first in range(0, len(groups), rows_at_once):
-                self._add_scores(groups[first : first + rows_at_once], scores_2N)
-        return scores_2N
-
-    def _rows(self, sentences: Sequence[str]) -> Iterator[_MaskedRow]:
-        limit = self._model.config.num_positions
-        with panics_reported():
-            encodings = self._tokenizer.encode_batch(list(sentences))
-        for sentence, encoding in enumerate(encodings):
-            ids_L = np.array(encoding.ids, dtype=np.int64)
-            if len(ids_L) > limit:
-                raise UserError(
-                    f"A sentence has {len(ids_L)} tokens, but the model in {self._run} reads at "
-                    f"most {limit}: {sentences[sentence][:60]!r} …"
-                )
-            words = encoding.word_ids
-            for position, word in enumerate(words):
-                if word is None:  # a special token
-                    continue
-                word_end = position
-                while words[word_end] == word:
-                    word_end += 1
-                for kind, end in enumerate((position + 1, word_end)):
-                    row_L = ids_L.copy()
-                    if not self._model.config.is_decoder:
-                        row_L[position:end] = self._mask_id
-                    yield _MaskedRow(kind, sentence, row_L, position, int(ids_L[position]))
-
-    @torch.inference_mode()
-    def _add_scores(self, groups: Sequence[list[_MaskedRow]], scores_2N: np.ndarray) -> None:
-        """Add the tokens' log-probabilities, for groups of equal rows of one length, to the scores
-        of their sentences.
-        """
-        ids_RL = torch.from_numpy(np.stack([group[0].ids_L for group in groups]))
-        kinds: list[int] = []
-        sentences: list[int] = []
-        index: list[int] = []
-        token_ids: list[int] = []
-        for number, group in enumerate(groups):
-            for row in group:
+    device = next(model.parameters()).device
+    limit = model.config.num_positions
+    is_decoder = model.config.is_decoder
+    with panics_reported():
+        encodings = vocabulary.plain_tokenizer().encode_batch(list(sentences))
+    # What is predicted in a row: which score it adds to (0 if the token is masked alone, 1 with
+    # those to its right), which sentence's, where, and the token. Rows of one length need no
+    # padding. Equal ones are computed once: where the sentences of a pair differ in one word, the
+    # rows that mask it are equal.
+    predicted: dict[int, dict[bytes, list[tuple[int, int, int, int]]]] = defaultdict(dict)
+    for sentence, encoding in enumerate(encodings):
+        ids_L = np.array(encoding.ids, dtype=np.int64)
+        if len(ids_L) > limit:
+            raise UserError(
+                f"A sentence has {len(ids_L)} tokens, but the model reads at most {limit}: "
+                f"{sentences[sentence][:60]!r} …"
+            )
+        words = encoding.word_ids
+        for position, word in enumerate(words):
+            if word is None:  # a special token
+                continue
+            word_end = position
+            while words[word_end] == word:
+                word_end += 1
+            for kind, end in enumerate((position + 1, word_end)):
+                row_L = ids_L.copy()
+                if not is_decoder:
+                    row_L[position:end] = vocabulary.mask_id
                 # A left-to-right model predicts a token from the one before.
-                position = row.position - int(self._model.config.is_decoder)
-                kinds.append(row.kind)
-                sentences.append(row.sentence)
-                index.append(number * ids_RL.shape[1] + position)
-                token_ids.append(row.token_id)
-        hidden_RLD = self._model.encoder(ids_RL.to(self._device))
-        logits_MV = self._model.mlm_logits(hidden_RLD, torch.tensor(index, device=self._device))
-        token_ids_M1 = torch.tensor(token_ids, device=self._device)[:, None]
-        chosen_M1 = logits_MV.float().log_softmax(-1).gather(1, token_ids_M1)
-        np.add.at(scores_2N, (kinds, sentences), chosen_M1.squeeze(1).cpu().numpy())
+                prediction = (kind, sentence, position - is_decoder, int(ids_L[position]))
+                predicted[len(ids_L)].setdefault(row_L.tobytes(), []).append(prediction)
+    scores_2N = np.zeros((2, len(sentences)))
+    most_tokens = TOKENS_AT_ONCE[device.type == "cuda"]
+    for length, predictions_by_row in predicted.items():
+        all_rows = list(predictions_by_row.items())
+        rows_at_once = max(1, most_tokens // length)
+        for first in range(0, len(all_rows), rows_at_once):
+            rows = all_rows[first : first + rows_at_once]
+            ids_RL = np.stack([np.frombuffer(row, np.int64) for row, _ in rows])
+            predictions = [prediction for _, its in rows for prediction in its]
+            kinds, numbers, positions, token_ids = np.array(predictions).T
+            row_numbers = np.repeat(np.arange(len(rows)), [len(its) for _, its in rows])
+            index = torch.from_numpy(row_numbers * length + positions)
+            hidden_RLD = model.encoder(torch.from_numpy(ids_RL).to(device))
+            logits_MV = model.mlm_logits(hidden_RLD, index.to(device))
+            token_ids_M1 = torch.from_numpy(token_ids).to(device)[:, None]
+            chosen_M1 = logits_MV.float().log_softmax(-1).gather(1, token_ids_M1)
+            np.add.at(scores_2N, (kinds, numbers), chosen_M1.squeeze(1).cpu().numpy())
+    return scores_2N

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from clozeworks.cli.main import main
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.minimal_pairs import (
-    SentenceScorer,
     accuracy,
     evaluate_minimal_pairs,
     read_minimal_pairs,
+    sentence_scores,
 )
 from clozeworks.pipeline.errors import UserError
 from scipy.stats import binomtest
@@ -37,6 +38,11 @@ def speller(tmp_path_factory) -> Path:
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [*letters, *(f"##{letter}" for letter in letters), "'", ".", ",", "?"]
     return make_checkpoint(tmp_path_factory.mktemp("speller") / "model", words)
+
+
+def scores(run: Path, sentences: list[str]) -> np.ndarray:
+    checkpoint = Checkpoint.open(run)
+    return sentence_scores(checkpoint.pretrain_model().eval(), checkpoint.vocabulary(), sentences)
 
 
 def loop_over_tokens(run: Path, sentence: str, whole_words: bool) -> float:
@@ -67,32 +73,29 @@ def test_scores_are_those_of_a_plain_loop(run):
         for whole_words in (False, True)
     ]
     assert wanted[0][1] != wanted[1][1]  # "films" is two tokens
-    np.testing.assert_allclose(SentenceScorer(run, "cpu").scores(SENTENCES), wanted, atol=1e-4)
+    np.testing.assert_allclose(scores(run, SENTENCES), wanted, atol=1e-4)
 
 
 def test_a_score_depends_on_neither_batch_nor_order(run, monkeypatch):
-    scorer = SentenceScorer(run, "cpu")
-    together = scorer.scores(SENTENCES)
+    together = scores(run, SENTENCES)
     monkeypatch.setattr("clozeworks.model.minimal_pairs.TOKENS_AT_ONCE", (1, 1))
-    np.testing.assert_allclose(scorer.scores(SENTENCES[::-1])[:, ::-1], together, atol=1e-5)
+    np.testing.assert_allclose(scores(run, SENTENCES[::-1])[:, ::-1], together, atol=1e-5)
 
 
 def test_a_mask_in_a_sentence_is_text_and_an_empty_one_scores_0(run):
-    scorer = SentenceScorer(run, "cpu")
-    assert (scorer.scores(["the [MASK]"]) != scorer.scores(["the film"])).all()
-    assert (scorer.scores([""]) == 0.0).all()
+    assert (scores(run, ["the [MASK]"]) != scores(run, ["the film"])).all()
+    assert (scores(run, [""]) == 0.0).all()
 
 
 def test_a_sentence_that_is_too_long_is_refused(run):
     with pytest.raises(UserError, match=r"A sentence has 72 tokens, but .* reads at most 64"):
-        SentenceScorer(run, "cpu").scores(["the film was " + "very " * 67])
+        scores(run, ["the film was " + "very " * 67])
 
 
 def test_accuracy_is_that_of_the_scores_by_group(speller, monkeypatch):
     pairs = list(read_minimal_pairs(SAMPLE))
-    scorer = SentenceScorer(speller, "cpu")
-    alone_good, good = scorer.scores([good for good, _, _ in pairs])
-    alone_bad, bad = scorer.scores([bad for _, bad, _ in pairs])
+    alone_good, good = scores(speller, [good for good, _, _ in pairs])
+    alone_bad, bad = scores(speller, [bad for _, bad, _ in pairs])
     monkeypatch.setattr("clozeworks.model.minimal_pairs.SENTENCES_AT_ONCE", 100)
     measured = evaluate_minimal_pairs(speller, SAMPLE, "cpu")
     assert measured["all"]["pairs"] == len(pairs) == 120
