@@ -82,7 +82,7 @@ def make_corpus(
             plan = first_plan if stage is ingest else stage.plan()
             _, manifest = open_job(stage, plan, overwrite=False)
             if manifest is None:
-                manifests += run_on_beam(stages[index:], options, progress)
+                manifests += run_on_beam(stages[index:], options)
                 break
             manifests.append(manifest)
         return CorpusManifests(*manifests)

@@ -167,7 +167,7 @@ def ingest(
     """Turn `sources` into a directory of documents and return its manifest.
 
     A finished directory of the same configuration is left as it is. `progress` is called now and
-    then, from another thread. Raises `UserError` if an input or option is wrong.
+    then, from any thread. Raises `UserError` if an input or option is wrong.
     """
     stage = IngestStage(
         sources=tuple(sources), output=output, config=config, max_bad=options.max_bad

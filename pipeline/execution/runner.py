@@ -5,8 +5,8 @@ it would do.
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,16 +17,13 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
 from ..storage.state import State, look
-from .job import Plan, Stage, job_of, open_job
-from .workers import do_all, started
+from .job import Job, Plan, Stage, open_job
+from .workers import Worker, do_all, started
 
 SMALL_BYTES = 8 << 20
 """Of input, as stored: below, one worker is as fast by the clock as two, which take half a second
 of CPU each to start.
 """
-POLL_S = 0.25
-REMOTE_POLL_S = 5.0
-"""Each look at the progress lists a folder of an object store."""
 
 
 def run_stage(
@@ -34,9 +31,8 @@ def run_stage(
 ) -> Any:
     """Run a stage to its end, or what is left of it, and return its manifest.
 
-    A finished directory of the same configuration is left as it is. `show_progress` is called now
-    and then, from another thread. Raises `UserError` if an input or option is wrong, also where a
-    worker finds that, and `RunError` if the run broke.
+    A finished directory of the same configuration is left as it is. Raises `UserError` if an input
+    or option is wrong, also where a worker finds that, and `RunError` if the run broke.
     """
     check_runner(options, stage.output)
     plan = stage.plan()
@@ -60,19 +56,24 @@ def run_planned(
     if manifest is not None:
         return manifest
     if options.beam_options:
-        [manifest] = run_on_beam([stage], options, show_progress)
+        [manifest] = run_on_beam([stage], options)
         return manifest
     num_processes = num_workers(stage, plan, options)
     try:
-        with progress_shown([stage], show_progress):
-            if num_processes == 1:
-                for phase in stage.phases:
-                    for number in job.start(phase):
-                        job.do(number, phase)
-            else:
-                with started(num_processes) as workers:
-                    for phase in stage.phases:
-                        do_all(job.start(phase), partial(job.do, phase=phase), workers)
+        with ExitStack() as processes:
+            workers: list[Worker] = []
+            if num_processes > 1:
+                workers = processes.enter_context(started(num_processes))
+            for phase in stage.phases:
+                numbers = job.start(phase)
+                do = partial(job.do, phase=phase)
+                done = _progress(stage.name, phase.name, job, numbers, show_progress)
+                if workers:
+                    do_all(numbers, do, workers, done)
+                    continue
+                for number in numbers:
+                    do(number)
+                    done(number)
     except (UserError, RunError):
         raise
     except Exception as error:
@@ -81,31 +82,26 @@ def run_planned(
     return job.finish(stage)
 
 
-def run_on_beam(
-    stages: Sequence[Stage], options: RunOptions, show_progress: "ShowProgress | None"
-) -> list[Manifest]:
+def run_on_beam(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]:
     """Run stages as one pipeline; the first one has been opened. Return their manifests."""
     # Imported late: Beam takes seconds to import, and what is finished needs none of it.
     from .beam import run_pipeline
 
-    with progress_shown(stages, show_progress):
-        return run_pipeline(stages, options)
+    return run_pipeline(stages, options)
 
 
 def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
     """Return how many processes do the work: by default one per core, but a single one, this
     process, where more would gain nothing, as each has to start.
     """
-    costs = [unit.cost for unit in plan.units]
-    has_one_phase = len(stage.phases) == 1
-    num_bytes = sum(costs)
-    if has_one_phase and costs:
-        num_bytes -= max(costs)  # one worker is busy with these, whatever the others do
-    if has_one_phase and len(costs) <= 1:
-        return 1
+    costs = sorted(unit.cost for unit in plan.units)
+    if len(stage.phases) == 1:
+        costs = costs[:-1]  # one worker is busy with the largest, whatever the others do
+        if not costs:
+            return 1
     if options.workers:
         return options.workers
-    if num_bytes < SMALL_BYTES:
+    if sum(costs) < SMALL_BYTES:
         return 1
     if hasattr(os, "sched_getaffinity"):  # the cores of a job's allocation, not of the machine
         return len(os.sched_getaffinity(0))
@@ -113,10 +109,7 @@ def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
 
 
 def check_runner(options: RunOptions, output: str) -> None:
-    """Check the options for Beam, if there are any, before anything is read or written.
-
-    Raises `UserError`.
-    """
+    """Check the options for Beam, if there are any, before anything is read or written."""
     if options.beam_options:
         from .beam import pipeline_options
 
@@ -136,55 +129,29 @@ class Progress:
 ShowProgress = Callable[[Progress], None]
 
 
-@contextmanager
-def progress_shown(stages: Sequence[Stage], show: ShowProgress | None) -> Iterator[None]:
-    """Call `show` with the progress of `stages`, now and then while the body runs.
+def _progress(
+    stage: str, phase: str, job: Job, unfinished: Sequence[int], show: ShowProgress | None
+) -> Callable[[int], None]:
+    """Show how far a phase is; return what shows it again when a unit is done."""
+    units = job.units(phase)
+    total_bytes = sum(unit.cost for unit in units)
+    left_bytes = sum(units[number].cost for number in unfinished)
+    lock = threading.Lock()
 
-    It is read from the output directories, which show it on every runner. `show` is called in a
-    thread: the work stays in the caller's, so that an interrupt ends all of it.
-    """
-    if show is None:
-        yield
-        return
-    body_is_done = threading.Event()
-
-    def poll() -> None:
-        poll_s = POLL_S
-        if storage.is_remote(stages[0].output):
-            poll_s = REMOTE_POLL_S
-        while not body_is_done.wait(poll_s):
-            # Not opened or planned yet, or the store cannot be reached just now.
-            with suppress(UserError, RunError):
-                progress = progress_of(stages)
-                if progress is not None:
-                    show(progress)
-
-    poller = threading.Thread(target=poll, daemon=True)
-    poller.start()
-    try:
-        yield
-    finally:
-        body_is_done.set()
-        poller.join()
-
-
-def progress_of(stages: Sequence[Stage]) -> Progress | None:
-    """Return how far the current phase is; None between phases."""
-    for stage in stages:
-        job = job_of(stage)
-        if job is None:
-            continue  # finished, or not begun
-        for phase in stage.phases:
-            units = job.units(phase.name)
-            finished = job.finished_units(phase.name)
-            if len(finished) < len(units):
-                return Progress(
-                    stage=stage.name,
-                    phase=phase.name,
-                    done_bytes=sum(units[number].cost for number in finished),
-                    total_bytes=sum(unit.cost for unit in units),
+    def show_less(num_bytes: int) -> None:
+        nonlocal left_bytes
+        with lock:
+            left_bytes -= num_bytes
+            if show is not None:
+                done_bytes = total_bytes - left_bytes
+                show(
+                    Progress(
+                        stage=stage, phase=phase, done_bytes=done_bytes, total_bytes=total_bytes
+                    )
                 )
-    return None
+
+    show_less(0)
+    return lambda number: show_less(units[number].cost)
 
 
 @dataclass(frozen=True, kw_only=True)

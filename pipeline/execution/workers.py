@@ -57,9 +57,13 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
 
 
 def do_all(
-    items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]
+    items: Sequence[Item],
+    step: Callable[[Item], object],
+    workers: Sequence[Worker],
+    done: Callable[[Item], object] = lambda item: None,
 ) -> None:
-    """Call `step` on every item in the `workers`, each taking the next item when it is done.
+    """Call `step` on every item in the `workers`, each taking the next item when it is done; then
+    `done`, in this process, from any thread.
 
     Raises the `UserError` or `RunError` that `step` raises, a `RuntimeError` with the message of
     another error, and `RunError` if a worker died.
@@ -69,7 +73,7 @@ def do_all(
     remaining = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
         try:
-            running = {threads.submit(_feed, worker, step, remaining) for worker in workers}
+            running = {threads.submit(_feed, worker, step, done, remaining) for worker in workers}
             while running:
                 ended, running = wait(running, LOOK_FOR_INTERRUPT_S, FIRST_EXCEPTION)
                 for thread in ended:
@@ -80,7 +84,12 @@ def do_all(
             raise
 
 
-def _feed(worker: Worker, step: Callable[[Item], object], remaining: Iterator[Item]) -> None:
+def _feed(
+    worker: Worker,
+    step: Callable[[Item], object],
+    done: Callable[[Item], object],
+    remaining: Iterator[Item],
+) -> None:
     """Give one worker items until none is left; other threads take from `remaining` too."""
     requests = cast(BinaryIO, worker.stdin)
     replies = cast(BinaryIO, worker.stdout)
@@ -90,6 +99,7 @@ def _feed(worker: Worker, step: Callable[[Item], object], remaining: Iterator[It
             error = pickle.load(replies)
             if error is not None:
                 raise error
+            done(item)
     except (EOFError, OSError, pickle.UnpicklingError) as error:
         status = worker.wait(END_S)
         end = f"ended with exit status {status}"

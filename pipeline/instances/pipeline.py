@@ -123,7 +123,7 @@ def build(
 
     `vocab` is a directory of `learn_vocabulary`, any directory with a tokenizer's files, or a
     ``vocab.txt`` or ``tokenizer.json``. A finished directory of the same configuration is left as
-    it is. `progress` is called now and then, from another thread. Raises `UserError` if an input or
+    it is. `progress` is called now and then, from any thread. Raises `UserError` if an input or
     option is wrong.
     """
     stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)

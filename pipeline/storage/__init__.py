@@ -21,22 +21,3 @@ from .files import (
     version_of,
 )
 from .remote import download
-
-__all__ = [
-    "absolute",
-    "download",
-    "exists",
-    "file_names",
-    "file_sizes",
-    "find_files",
-    "folder_names",
-    "glob_root",
-    "has_wildcard",
-    "is_remote",
-    "join",
-    "list_files",
-    "open_input",
-    "read_bytes",
-    "remove",
-    "version_of",
-]

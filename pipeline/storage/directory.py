@@ -1,10 +1,6 @@
-"""Write a command's output: claimed by one configuration, locked by one process, complete at the
-end.
+"""Write a command's output: locked by one process, each file complete under its final name.
 
-An output directory remembers its *identity*, the configuration that it was written with: the same
-command resumes it, another configuration is refused, and files of others are never touched. A file
-under its final name is complete. Temporary files lie in ``.work/`` inside the directory; the last
-file, a manifest or a summary, marks the end.
+Temporary files lie in ``.work/`` inside the directory (see `state` for what it is to a command).
 
 The lock is the operating system's (flock) on the directory, and ends with the process; readers
 share it. Object stores and some network file systems have no such lock: there it is a file in
@@ -77,8 +73,7 @@ def unwritable_in_a_line(path: object) -> Iterator[None]:
 
 @contextmanager
 def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes that appears at `path` only when it is complete; an error or a
-    kill leaves nothing.
+    """Open a file for writing bytes that appears at `path` only when it is complete.
 
     A local file is written in `temporary_directory`, on the same filesystem, and renamed at the
     end; a remote one is written on this machine and uploaded at the end.
@@ -109,29 +104,23 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def locked(path: str, output: str | None = None) -> Iterator[None]:
-    """Hold the lock of a directory, created if need be; raise `UserError` if another process holds
-    it.
-
-    Errors name `output`, the path that the user gave, if it is not the directory itself.
+    """Hold the lock of a directory, created if need be; raise `UserError`, which names the
+    `output` that the user gave, if another process holds it.
     """
     output = output or path
-    descriptor = None
-    if not storage.is_remote(path):
-        descriptor = _lock(path, output)
-    if descriptor is None:
-        with _lock_file(path, output):
-            yield
-        return
-    try:
+    with ExitStack() as held:
+        descriptor = None
+        if not storage.is_remote(path):
+            descriptor = _lock(path, output)
+        if descriptor is None:
+            held.enter_context(_lock_file(path, output))
+        else:
+            held.callback(os.close, descriptor)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _lock(path: str, output: str) -> int | None:
-    """Lock a local directory until the descriptor that is returned is closed; None if its file
-    system has no locks.
-    """
+    """Lock a local directory until the descriptor is closed; None if it cannot be locked."""
     if os.path.isfile(path):
         raise UserError(f"{path} is a file, but `output` must be a directory.")
     while True:
@@ -183,21 +172,16 @@ def _lock_file(path: str, output: str) -> Iterator[None]:
 
 
 def _share(descriptor: int) -> bool:
-    """Lock an open directory for reading; return False if another process is writing it, or if the
-    file system has no locks.
-    """
-    try:
+    """Lock an open directory for reading; return False if another process is writing it."""
+    with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 @contextmanager
 def kept(*directories: str) -> Iterator[None]:
-    """Keep others from overwriting directories while the block reads them, if their file system has
-    locks.
-    """
+    """Keep others from overwriting directories while the block reads them, if they have locks."""
     with ExitStack() as opened:
         for directory in directories:
             try:

@@ -57,10 +57,8 @@ _STAGE_FILES = re.compile(
 
 
 def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
-    """Return the manifest of a finished directory of one kind.
-
-    Raise `UserError` if there is none, or a shard that it lists is missing or does not have its
-    size.
+    """Return the manifest of a finished directory of one kind; raise `UserError` if there is none,
+    or a file is missing or cut off.
     """
     stage = next(name for name, stage_kind in KINDS.items() if stage_kind is kind)
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
@@ -82,9 +80,7 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
 def read_any_manifest(
     directory: str, writer: str = "clozeworks ingest, vocab or build"
 ) -> Manifest:
-    """Return the manifest of a finished directory; raise `UserError`, naming its `writer`, if there
-    is none.
-    """
+    """Return the manifest of a finished directory; raise `UserError` if there is none."""
     manifest, _ = read_finished(directory)
     if manifest is not None:
         return manifest
@@ -105,7 +101,7 @@ def read_any_manifest(
 
 def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:
     """Return the manifest of a directory, and its head as it is stored; None for both if there is
-    none. Raise `UserError` if it is damaged.
+    none.
     """
     path = storage.join(directory, MANIFEST)
     with suppress(FileNotFoundError):  # another process may remove it at any time
@@ -189,10 +185,7 @@ def verify_files(directory: str) -> None:
 
 
 def refuse_input(output: str, *inputs: str) -> None:
-    """Raise `UserError` if a directory or file that a stage reads lies where it writes.
-
-    With `overwrite` the stage would delete it.
-    """
+    """Raise `UserError` if what a stage reads lies where it writes, and may delete."""
     output_folder = _real_path(output)
     for path in inputs:
         input_folder = _real_path(path)
@@ -213,11 +206,7 @@ def _real_path(path: str) -> str:
 def manifest_head(
     stage: str, config: Any, inputs: Sequence[dict[str, Any]], *libraries: str
 ) -> StoredHead:
-    """Return the head of a manifest: the stage, its configuration, inputs and libraries, and the
-    fingerprint of them all.
-
-    The output depends on the `libraries`, and on NumPy and PyArrow.
-    """
+    """Return the head of a manifest; the output depends on the `libraries`, NumPy and PyArrow."""
     versions = {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)}
     work = {
         "stage": stage,
@@ -303,9 +292,7 @@ def clear_stage(path: str) -> None:
 
 
 def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
-    """Raise `UserError` if a directory has files or folders that are neither hidden nor named like
-    `but`.
-    """
+    """Raise `UserError` if a directory has entries, neither hidden nor named like `but`."""
     names = sorted(os.listdir(path)) if os.path.isdir(path) else storage.file_names(path)
     for name in names:
         is_ours = but is not None and but.fullmatch(name)

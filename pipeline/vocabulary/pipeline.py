@@ -192,8 +192,8 @@ def learn_vocabulary(
     """Learn a vocabulary from a directory of documents, write it to `output` and return its
     manifest; a finished directory of the same configuration is left as it is.
 
-    `progress` is called now and then, from another thread. Raises `UserError` if an input or option
-    is wrong.
+    `progress` is called now and then, from any thread. Raises `UserError` if an input or option is
+    wrong.
     """
     stage = VocabularyStage(documents=documents, output=output, config=config)
     with kept(documents):

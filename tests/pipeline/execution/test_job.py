@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,6 @@ import pytest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import job as jobs
 from clozeworks.pipeline.execution.job import Job, Phase, Unit, job_of, open_job
-from clozeworks.pipeline.execution.runner import Progress, progress_of, progress_shown
 from clozeworks.pipeline.execution.tables import TemporaryTable
 from clozeworks.pipeline.storage import state
 
@@ -237,51 +235,6 @@ def test_a_mistake_that_cannot_be_written_down_ends_the_run(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match="no good"), job.mistakes("squares-3"):
         raise UserError("three is no good")
-
-
-def test_progress_is_that_of_the_first_unfinished_phase(tmp_path: Path):
-    stage, job = opened(tmp_path / "one", more_work=square)
-    other = NumberStage(output=str(tmp_path / "other"))
-    phase, more = stage.phases
-    job.do(3, phase)
-    expected = Progress(stage="ingest", phase="squares", done_bytes=3, total_bytes=10)
-    assert progress_of([stage, other]) == expected
-    for number in job.start(phase):
-        job.do(number, phase)
-    job.start(more)
-    shown = progress_of([stage, other])
-    assert shown is not None
-    assert (shown.phase, shown.done_bytes) == ("more", 0)
-    do_all(stage, job)
-    assert progress_of([stage]) is None
-    job.finish(stage)
-    opened(tmp_path / "other")
-    shown = progress_of([stage, other])  # of the stage behind the finished one
-    assert shown is not None and shown.phase == "squares"
-
-
-WAS_READ = threading.Event()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OutOfReach(NumberStage):
-    @cached_property
-    def phases(self) -> Sequence[Phase]:
-        WAS_READ.set()
-        raise RunError("the store is out of reach")
-
-
-def test_progress_that_cannot_be_read_is_not_shown(tmp_path: Path):
-    def fail(progress: Progress) -> None:
-        pytest.fail(f"showed {progress}")
-
-    opened(tmp_path)
-    stage = _OutOfReach(output=str(tmp_path))
-    with progress_shown([stage], fail):
-        assert WAS_READ.wait(60)
-    num_threads = threading.active_count()
-    with progress_shown([stage], None):  # nobody looks
-        assert threading.active_count() == num_threads
 
 
 # In a process of its own: what other tests left free would hide the growth.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clozeworks.cli.process import abandon, terminate
@@ -44,8 +45,8 @@ def run(output: Path, work: Work, options: RunOptions) -> list[int]:
     return squares_of(run_stage(NumberStage(output=str(output), work=work), options))
 
 
-def opened(output: Path) -> Job:
-    stage = NumberStage(output=str(output))
+def opened(output: Path, **options: Any) -> Job:
+    stage = NumberStage(output=str(output), **options)
     job, _ = open_job(stage, stage.plan(), overwrite=False)
     return job
 
@@ -264,16 +265,19 @@ def test_workers_of_beam_get_an_absolute_path(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "out" / "path").read_text() == str(tmp_path / "out")
 
 
-def test_progress_is_shown_by_phase_until_all_is_done(tmp_path: Path):
-    def work(job: Job, number: int) -> Done:
-        time.sleep(0.05)
-        return Done(number)
-
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_is_shown_by_phase_until_all_is_done(tmp_path: Path, workers: int):
+    opened(tmp_path, more_work=square).do(3, Squares(square))
     seen: list[Progress] = []
-    stage = NumberStage(output=str(tmp_path), work=work, more_work=work)
-    run_stage(stage, RunOptions(workers=1), seen.append)
-    assert {progress.phase for progress in seen} == {"squares", "more"}
-    assert all(progress.done_bytes <= progress.total_bytes == 10 for progress in seen)
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    run_stage(stage, RunOptions(workers=workers), seen.append)
+    done = {"squares": [3, 7, 9, 10, 10], "more": [0, 4, 7, 9, 10, 10]}
+    for phase in done:
+        shown = [each for each in seen if each.phase == phase]
+        assert all(each.total_bytes == 10 for each in shown)
+        if workers == 1:  # else units end in any order
+            assert [each.done_bytes for each in shown] == done[phase]
+        assert (shown[0].done_bytes, shown[-1].done_bytes) == (done[phase][0], 10)
 
 
 def test_a_finished_stage_is_left_as_it_is_even_while_it_is_locked(tmp_path: Path):
