@@ -144,10 +144,7 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
 
 
 class Extractor:
-    """An encoder on its device, and which of its hidden states to extract.
-
-    Raises `UserError` for layers that it does not have.
-    """
+    """An encoder on its device, and which of its hidden states to extract."""
 
     def __init__(self, checkpoint: Checkpoint, config: FeaturesConfig) -> None:
         self.config = config

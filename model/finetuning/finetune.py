@@ -176,9 +176,7 @@ def _train_all(
 
 
 def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
-    """Put the best run's model into the output directory, with the results of all runs, the
-    predictions for the test files, and the card.
-    """
+    """Put the best run's model into the output directory, with results, predictions and card."""
     output = OutputDirectory(str(path))
     runs = read_runs(path)
     best = best_of(runs)

@@ -36,9 +36,7 @@ ROWS_PER_BATCH = 256
 
 
 def make_model(task: Task, checkpoint: Checkpoint, config: FinetuneConfig, seed: int) -> TaskModel:
-    """Return the encoder of `checkpoint`, on the CPU, with a new head; what the checkpoint may lack
-    (a pooler, a ModernBERT's layers before the head) is then new too.
-    """
+    """Return the encoder of `checkpoint`, on the CPU, with a new head."""
     shape = checkpoint.shape.with_dropout(config.dropout)
     head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
     with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it is
@@ -99,10 +97,7 @@ class Finetuned(NamedTuple):
 def load_finetuned(
     directory: str | Path, device: torch.device, task: Task | None = None
 ) -> Finetuned:
-    """Load the model that `finetune` wrote; `task` is the one of the user's own that it was given.
-
-    Raises `UserError` if `directory` holds no model, or that of another task.
-    """
+    """Load the model that `finetune` wrote; `task` is the user's own that it was given."""
     path = local_copy(directory) / TASK
     if not path.is_file():
         fault = describe_absence(str(directory)) or f"{directory} has no {TASK}"
@@ -119,8 +114,7 @@ def load_finetuned(
 def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     """Return the head's outputs for each feature, float32, in order, without dropout.
 
-    The precision is the device's default, so that thresholds tuned on dev hold for `predict` and
-    `evaluate`.
+    The precision is the device's default, so that thresholds tuned on dev hold for `predict`.
     """
     device = next(model.parameters()).device
     dtype = product_dtype("auto", device)

@@ -95,11 +95,7 @@ def _with_columns(
     columns: Sequence[str],
     has_all: bool,
 ) -> Iterator[Answer]:
-    """Yield predictions with the columns of their rows that are kept: all, or the ``id``; of the
-    row, the classes' probabilities and the prediction only `columns`, if any are named.
-
-    Raises `UserError` if `where` does not have a row for each.
-    """
+    """Yield predictions with the columns of their rows that are kept; only `columns`, if any."""
     keeps_id: bool | None = None  # as the first row has it, so that a table stays one
     for prediction in predictions:
         row = next(rows, None)
@@ -162,9 +158,7 @@ def _official(
 
 
 def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
-    """Return predictions for the files of a `split` as files by name: the official ones, or
-    ``SPLIT.tsv``.
-    """
+    """Return predictions for the files of a `split`: the official ones, or ``SPLIT.tsv``."""
     task = finetuned.task
     examples = chain.from_iterable(task.read(file, labelled=False) for file in files)
     answered = list(_answered(finetuned, examples, split))
@@ -232,9 +226,7 @@ def _open_output(output: str) -> Iterator[TextIO]:
 
 
 def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
-    """Write the answers in the form that `suffix` names, by default a tab-separated table, and
-    return their number.
-    """
+    """Write the answers, by default as a tab-separated table, and return their number."""
     if suffix == ".csv":
         writer = csv.writer(file, lineterminator="\n")
     else:

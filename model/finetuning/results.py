@@ -131,9 +131,7 @@ class FinetuneSummary(TypedDict):
 
 
 def read_summary(directory: Path) -> FinetuneSummary | None:
-    """Return the summary in an output directory of `finetune`; None if its runs are not all
-    finished.
-    """
+    """Return the summary of all runs; None if they are not all finished."""
     path = directory / SUMMARY
     if not path.exists():
         return None
@@ -141,11 +139,7 @@ def read_summary(directory: Path) -> FinetuneSummary | None:
 
 
 def read_runs(directory: Path) -> list[RunSummary]:
-    """Return the summaries of the finished runs in an output directory, also of earlier calls, the
-    highest learning rate first.
-
-    Raises `UserError` if they do not have the same metrics.
-    """
+    """Return the summaries of the finished runs, also of earlier calls, the highest rate first."""
     paths = (directory / RUNS).glob(f"*/{SUMMARY}")
     runs = [parse_json(path.read_bytes(), RunSummary, path, ADVICE) for path in paths]
     runs.sort(key=_order)
@@ -162,9 +156,7 @@ def _order(run: Hyperparameters) -> tuple[float, int, float, int]:
 
 
 def best_of(runs: Sequence[RunSummary]) -> RunSummary:
-    """Return the best run; of equal ones, the one with the highest learning rate, then the smallest
-    batch, the fewest epochs and the lowest seed.
-    """
+    """Return the best run; of equal ones the first in the order of `read_runs`."""
     return min(runs, key=lambda run: (-run.score, *_order(run)))
 
 

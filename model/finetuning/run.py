@@ -106,9 +106,7 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
 def micro_batches(
     features: list[Feature], ranks: Ranks, asked: int | None, most_tokens: int, fill_to: int = 1
 ) -> list[TaskBatch]:
-    """Return this rank's part of the `features` of an update, in micro-batches: of `asked` rows, or
-    of `most_tokens` with padding. `fill_to` is as `make_batch` takes it.
-    """
+    """Return this rank's part of an update, in parts of `asked` rows, or of `most_tokens`."""
     rank, num_ranks, device = ranks
     features_here = features[rank::num_ranks]
     if not features_here:
@@ -170,10 +168,7 @@ class FinetuneState:
 
 @dataclass(kw_only=True, eq=False)
 class FinetuneWork(Work):
-    """The updates of a run, and what is due in between: reports, measurements on dev, checkpoints.
-
-    Without a `directory` nothing is logged and saved, without dev examples nothing measured.
-    """
+    """The updates of a run; nothing is logged and saved without a `directory`."""
 
     setup: FinetuneSetup
     run: Hyperparameters
@@ -217,9 +212,7 @@ class FinetuneWork(Work):
         self._saved_at = time.monotonic()
 
     def _make_updater(self) -> Updater:
-        """Return what trains the model: where updates are captured as graphs, the updater of the
-        run before, with these weights, so that its graphs serve all runs.
-        """
+        """Return a new updater, or that of the run before with these weights, for its graphs."""
         seed = (self.run.seed, "finetune", "dropout")
         corrects = self.run.learning_rate >= CORRECTED_FROM
         if self.setup.updaters:
@@ -292,9 +285,7 @@ class FinetuneWork(Work):
         return self._is_reported or self._is_evaluated or is_drained
 
     def look(self, updates: list[Update]) -> None:
-        """Show and log the mean loss since the last report, if one is due; measure the model on dev
-        if that is due, and copy the weights if they are the best.
-        """
+        """Report the mean loss, and measure on dev, if that is due; keep the best weights."""
         for update in updates:
             (loss,) = update.sums
             if not update.is_finite:
@@ -380,8 +371,7 @@ class FinetuneWork(Work):
     def train(self) -> bool:
         """Do the updates that are left; return False if asked to stop, after saving all.
 
-        The model is then as it was at its best on dev. Raises `UserError` if the loss is not
-        finite, a batch does not fit into memory, or the disk is full.
+        The model is then as it was at its best on dev.
         """
         open_log = nullcontext()
         if self.directory and self.ranks.rank == 0:
@@ -403,9 +393,7 @@ class FinetuneWork(Work):
         return self.task.answers(self.outputs[prefix], self.setup.dev[prefix], examples)
 
     def write_model(self, folder: Path) -> None:
-        """Write a model directory with ``task.json``, and in ``dev/`` the answers to the dev
-        examples, with their texts and the truth and in the form of the task's official script.
-        """
+        """Write a model with ``task.json``, and the answers to the dev examples in ``dev/``."""
         save_model(folder, *model_files(self.model, self.task, self.setup.checkpoint))
         write_json(folder / TASK, task_settings(self.task))
         (folder / "dev").mkdir()
@@ -449,12 +437,7 @@ def train_run(
     show: ProgressCallback,
     stop: StopRequest,
 ) -> bool:
-    """Train and measure once, in the run's `directory`, unless that is done; return False if asked
-    to stop.
-
-    A killed run resumes from its last checkpoint, exactly on the CPU. It is finished once it has a
-    summary; its model then lies in ``checkpoints/best``.
-    """
+    """Train and measure once, unless that is done; return False if asked to stop."""
     identity = setup.identity | structs.asdict(run)
     with ranks.on_first(claimed_run(directory, identity, overwrite=False)):
         latest = agree_on_run(ranks, identity, directory, setup.checkpoint)

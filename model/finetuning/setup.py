@@ -61,9 +61,7 @@ class FinetuneSetup:
 def set_up(
     task: str | Task, data: str | Path, checkpoint: Checkpoint, config: FinetuneConfig
 ) -> FinetuneSetup:
-    """Read and encode the examples; raise `UserError` if the checkpoint cannot be trained on
-    them.
-    """
+    """Read and encode the examples."""
     splits = read_data(task, data, config)
     task = splits.task
     tokenizer = checkpoint.text_tokenizer(task.max_length)

@@ -156,9 +156,7 @@ def _pack_batch(
 
 
 def _targets(rows: Rows, objective: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the token ids (T,), int64, the flat indices (M,) that predict, and the ids (M,) that
-    they should predict.
-    """
+    """Return token ids (T,), int64, the indices (M,) that predict, and what they predict (M,)."""
     if objective == "ltr":
         # A token is predicted from the hidden state of the token before it.
         #
@@ -220,10 +218,7 @@ def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) 
 
 
 def packs_rows(config: EncoderConfig, device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether to train a model of this shape on packed rows: on a GPU in bf16 or fp16.
-
-    If `check_packing` fails there, say so in a line.
-    """
+    """Return whether to train on packed rows: on a GPU in bf16 or fp16, if that works there."""
     if device.type != "cuda" or dtype == torch.float32:
         return False
     try:

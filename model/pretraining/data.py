@@ -92,9 +92,7 @@ class InstanceDirectory:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the token ids; raises `UserError` if the files in the directory are not
-        those that its manifest records.
-        """
+        """The vocabulary of the token ids."""
         return vocabulary_of_instances(self.path, self.manifest.tokenizer.fingerprint)
 
     @property
@@ -176,9 +174,7 @@ def _row_groups(path: str, shard: InstancesShard, wanted: Sequence[str]) -> list
 
 
 def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
-    """Read one row group; raises `UserError` naming the shard if it is damaged or does not match
-    the directory.
-    """
+    """Read one row group; raises `UserError` if it is damaged or does not match the directory."""
     path = f"{directory.path}/{group.shard}"
     try:
         with storage.open_input(path) as file:
@@ -232,9 +228,7 @@ def mask_anew(
     rng: np.random.Generator,
     mask_rates: np.ndarray | None = None,
 ) -> Rows:
-    """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws
-    them; `mask_rates`, float [num_rows], replace the rate of `config`.
-    """
+    """Return `rows` with newly drawn tokens to predict, at `mask_rates` [num_rows] if given."""
     ids = rows.unmasked_ids()
     # Both maskers mask `ids` in place.
     if rows.num_sequences is None:

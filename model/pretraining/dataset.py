@@ -101,9 +101,7 @@ class InstanceDataset(IterableDataset[dict[str, Any]]):
             first_row = 0
 
     def _rows(self, batch: int) -> list[dict[str, Any]]:
-        """Return this rank's rows of a batch, counted from `_position`; fewer than `batch_size` at
-        the end.
-        """
+        """Return this rank's rows of a batch, counted from `_position`; fewer at the end."""
         # Of 2 ranks with batches of 3 rows, rank 1 has in batch 1 the rows marked x:
         #
         #     position    0 1 2 3 4 5   6 7 8 9 10 11

@@ -153,9 +153,7 @@ def sum_losses(
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
-    """Return six sums (6,), in `sum_dtype`: MLM and NSP loss, correct MLM and NSP predictions,
-    tokens and labels to predict.
-    """
+    """Return (6,): MLM and NSP loss, correct MLM and NSP predictions, tokens, labels."""
     num_predicted = (batch.masked_ids != IGNORED).sum()
     num_labels = torch.zeros_like(num_predicted)
     if batch.next_sentence_label_B is not None:
@@ -168,9 +166,7 @@ def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:
-    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`; of NSP
-    only with labels.
-    """
+    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`."""
     mlm_loss, nsp_loss, mlm_correct, nsp_correct, num_tokens, num_labels = totals.tolist()
     values = {"loss": 0.0}  # first in every file that lists these
     if num_tokens:

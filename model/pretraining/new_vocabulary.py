@@ -37,9 +37,7 @@ class MovedTokens(NamedTuple):
 def move_to_vocabulary(
     model: PretrainModel, old: Vocabulary, new: Vocabulary
 ) -> tuple[PretrainModel, MovedTokens]:
-    """Return a model for the vocabulary `new` with the weights of `model`, whose vocabulary is
-    `old`.
-    """
+    """Return a model for the vocabulary `new` with the weights of `model`, which has `old`."""
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
     shape = replace(model.config, **shape_fields(model.config, new))

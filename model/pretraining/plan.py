@@ -88,16 +88,12 @@ class PretrainPlan:
         return self.num_tokens() * size * SAVED_S > COMPILE_S
 
     def first_row(self, step: int) -> tuple[RowSequence, int]:
-        """Return the sequence that the update with index `step` draws from, and the position of its
-        first row.
-        """
+        """Return the sequence that an update draws from, and the position of its first row."""
         phase, index = self.schedule.phase(step)
         return self.phases[phase], index * self.config.batch_size
 
     def tokenizer_files(self) -> dict[str, bytes]:
-        """Return the files of the model's tokenizer, which name the longest rows that the model was
-        or will be trained on.
-        """
+        """Return the tokenizer's files, which name the longest row that the model is trained on."""
         longest = max(directory.max_length for directory in self.directories)
         if self.checkpoint:
             longest = max(longest, self.checkpoint.trained_length())
@@ -106,11 +102,7 @@ class PretrainPlan:
 
 
 def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
-    """Plan a run on one or two directories of instances.
-
-    Raises `UserError` for options that do not go together, and for instances that do not match each
-    other, the options or the checkpoint.
-    """
+    """Plan a run on one or two directories of instances."""
     checkpoint = None
     if config.checkpoint is not None:
         checkpoint = Checkpoint.open(config.checkpoint)
@@ -148,9 +140,7 @@ def _kind(config: PretrainConfig, checkpoint: Checkpoint | None) -> type[Encoder
 
 
 def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return the options that the kind of encoder decides; raises `UserError` for one that it does
-    not have.
-    """
+    """Return the options that the kind of encoder decides."""
     kind = _kind(config, checkpoint)
     if config.architecture not in (None, kind.model_type):
         raise UserError(
@@ -196,9 +186,7 @@ def _default_rate(hidden_size: int) -> float:
 def _open_directories(
     config: PretrainConfig, objective: str, instances: list[str], checkpoint: Checkpoint | None
 ) -> list[InstanceDirectory]:
-    """Open one or two directories; raises `UserError` unless they match each other, the options and
-    the checkpoint.
-    """
+    """Open one or two directories that match each other, the options and the checkpoint."""
     if len(instances) not in (1, 2):
         raise UserError(
             f"Pre-training takes one or two directories of instances, but got {len(instances)}."

@@ -17,9 +17,7 @@ PHASE_SHARES = (0.9, 0.1)
 
 @dataclass(frozen=True)
 class Schedule:
-    """Pure functions of the step and of the seconds of training, which matter only to a budget of
-    hours.
-    """
+    """Pure functions of the step, and for a budget of hours of the seconds of training."""
 
     peak_rate: float
     num_steps: int | None = None
@@ -40,9 +38,7 @@ class Schedule:
         return max(1, min(100, self.num_steps // 200))
 
     def learning_rate(self, step: int, seconds: float) -> float:
-        """Return the learning rate of the update with index `step`, `seconds` of training after the
-        start.
-        """
+        """Return the rate of the update with index `step`, after `seconds` of training."""
         if self.budget_s is not None:
             # The last update begins before the end, but may be reported after it.
             at = min(seconds, self.budget_s)
@@ -62,9 +58,7 @@ class Schedule:
         return step == self.num_steps
 
     def phase(self, step: int) -> tuple[int, int]:
-        """Return the phase of the update with index `step`, and the update's index within the
-        phase.
-        """
+        """Return the phase of the update with index `step`, and the update's index within it."""
         # A step that ends one phase is the first of the next. With `phase_ends` (90,):
         #
         #     step     0 1 ... 89    90 91 ...
@@ -76,9 +70,7 @@ class Schedule:
 
 
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
-    """Return the schedule for phases on rows of these mean lengths in tokens; raises `UserError`
-    for too few steps.
-    """
+    """Return the schedule for phases on rows of these mean lengths in tokens."""
     decay_share = None
     if config.schedule == "constant-with-decay":
         decay_share = config.decay_share

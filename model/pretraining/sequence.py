@@ -108,9 +108,7 @@ class RowSequence:
         return RowSequence, (self.directory, self.seed, self.masks)
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Return the rows at the positions from `start` up to `stop`, which may lie in several
-        epochs.
-        """
+        """Return the rows at the positions from `start` up to `stop`, maybe of several epochs."""
         return concatenate([self._piece_rows(piece) for piece in self._pieces(start, stop)])
 
     def locate(self, position: int) -> str:

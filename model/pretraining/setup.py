@@ -183,9 +183,7 @@ def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) ->
 def start(
     setup: PretrainSetup, latest: Path | None
 ) -> tuple[PretrainModel, Updater, PretrainState]:
-    """Return what the run begins with: new, from another model's weights, or as the run's own
-    `latest` checkpoint has it.
-    """
+    """Return what the run begins with: new, another model's weights, or its `latest` checkpoint."""
     plan = setup.plan
     config = plan.config
     if latest:
@@ -217,9 +215,7 @@ def start(
 
 
 def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
-    """Return another run's model, fitted to the instances' vocabulary and lengths; say what is new
-    in it.
-    """
+    """Return another run's model, fitted to the instances; say what is new in it."""
     config = plan.config
     shape = checkpoint.shape
     shape = replace(shape, **run_fields(config, type(shape)))
@@ -255,9 +251,7 @@ def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
 
 
 def _continue_optimizer(updater: Updater, checkpoint: str) -> None:
-    """Take over the optimiser's averages that are stored beside a model, if there are some that
-    fit.
-    """
+    """Take over the optimiser's averages that are stored beside a model, if they fit."""
     path = local_copy(f"{checkpoint}/{STATE}") / OPTIMIZER
     if not path.is_file():
         return

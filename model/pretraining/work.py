@@ -111,9 +111,7 @@ class PretrainWork(Work):
         return every is not None and self.step % every == 0
 
     def look(self, updates: list[Update]) -> None:
-        """Show all figures since the last line of the log; write that line, and measure the model,
-        if that is due.
-        """
+        """Show all figures since the last line of the log; log and measure if that is due."""
         for update in updates:
             if not update.is_finite:
                 raise _not_finite(self.plan, update)
@@ -158,9 +156,7 @@ class PretrainWork(Work):
         }
 
     def evaluate_phase(self, phase: int) -> dict[str, float]:
-        """Return the metrics on the held-out rows of a phase; log them, and keep the model if it is
-        the best of the phase so far.
-        """
+        """Return the metrics on the held-out rows of a phase; keep the best model of the phase."""
         setup = self.setup
         with oom_as_run_error("micro_batch_size"):
             batches = setup.held_out_batches(phase)

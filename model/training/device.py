@@ -72,9 +72,7 @@ TRIM_EVERY = 10
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device for ``auto``, ``cpu``, ``cuda``, ``mps`` or ``xpu``; raises `UserError` if
-    it is not available.
-    """
+    """Return the device for ``auto``, ``cpu``, ``cuda``, ``mps`` or ``xpu``."""
     if name == "cpu":
         return torch.device("cpu")
     if name in UNTESTED:
@@ -95,10 +93,7 @@ def find_device(name: str) -> torch.device:
 
 
 def obstacle_to_gpu(devices: Path) -> str | None:
-    """Return why PyTorch cannot use a GPU of NVIDIA that is there, and what to do; None if none is.
-
-    On Linux `devices` has a file ``nvidia0`` for the first, and so on.
-    """
+    """Return why PyTorch cannot use a GPU of NVIDIA that is in `devices`; None if none is."""
     if not any(devices.glob("nvidia[0-9]*")) or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return None
     return (
@@ -108,11 +103,7 @@ def obstacle_to_gpu(devices: Path) -> str | None:
 
 
 def product_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """Return the number format of matrix products under ``auto``, ``fp32``, ``bf16`` or ``fp16``.
-
-    ``auto`` is bf16 on a GPU that computes in it, fp16 on one with tensor cores for that alone
-    (V100, T4), else fp32.
-    """
+    """Return the number format of matrix products; ``auto`` is what the device is made for."""
     if precision != "auto":
         return DTYPES[precision]
     if device.type != "cuda":
@@ -132,9 +123,7 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 
 
 def kept_generators(device: torch.device) -> AbstractContextManager[None]:
-    """Give the caller's random generators back as they were: making a model draws from PyTorch's,
-    and each update seeds it for dropout.
-    """
+    """Give the caller's random generators back as they were."""
     # Without a list, PyTorch would visit, and so initialise, every GPU.
     gpus = []
     if device.type == "cuda":
@@ -200,16 +189,12 @@ def sum_dtype(device: torch.device) -> torch.dtype:
 
 
 def drain_every(device: torch.device) -> int:
-    """Return the steps between two looks at the losses: a GPU waits for new work meanwhile, a CPU
-    does not.
-    """
+    """Return the steps between two looks at the losses, for which a GPU waits."""
     return 10 if device.type == "cuda" else 1
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Return the dense bf16 FLOPs per second that `device` is capable of; None for a CPU or an
-    unknown GPU.
-    """
+    """Return the dense bf16 FLOPs per second of `device`; None for a CPU or an unknown GPU."""
     if device.type != "cuda":
         return None
     # Whole words, such as those of "NVIDIA A100-SXM4-80GB": "L4" is a part of "L40S", too.
@@ -223,12 +208,7 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 def update_flops(config: EncoderConfig, lengths: np.ndarray, num_predicted: int) -> float:
-    """Return the FLOPs of an update on rows of these `lengths`, for the model-FLOPs utilisation
-    (MFU).
-
-    Only necessary work counts: real tokens, attention within a row, the masked-LM head at
-    `num_predicted` tokens.
-    """
+    """Return the necessary FLOPs of an update on rows of these `lengths`, for MFU."""
     hidden = config.hidden_size
     # The head's own layer, and the product with all word embeddings.
     head = 2 * hidden * (hidden + config.vocab_size) * num_predicted
@@ -268,9 +248,7 @@ def trim_memory(device: torch.device, step: int) -> None:
 
 
 def compiles(choice: bool | None, device: torch.device, *, pays: bool = True) -> bool:
-    """Return whether to compile a model: by default on a GPU that can, if it `pays`. Raises
-    `UserError` if it cannot be compiled.
-    """
+    """Return whether to compile a model: by default on a GPU that can, if it `pays`."""
     on_gpu = device.type == "cuda"
     # Asked here, because without a compiler torch.compile fails only at the first update.
     if on_gpu:
@@ -320,9 +298,7 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def fetch(tensor: Tensor) -> Callable[[], Tensor]:
-    """Return a function that returns `tensor` on the CPU, and waits for a GPU only until it is
-    computed, not for what is queued later.
-    """
+    """Return a function that returns `tensor` on the CPU, and waits until it is computed."""
     if tensor.device.type != "cuda":
         return lambda: tensor
     copy = tensor.to("cpu", non_blocking=True)  # into pinned memory
@@ -337,9 +313,7 @@ def fetch(tensor: Tensor) -> Callable[[], Tensor]:
 
 
 def one_behind(launched: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """Yield what each function in `launched` returns, when the next one is there: a GPU computes
-    one batch while the CPU looks at the batch before.
-    """
+    """Yield what each function returns when the next one is there: a GPU computes meanwhile."""
     before: Callable[[], T] | None = None
     for wait in launched:
         if before:

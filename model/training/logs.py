@@ -103,9 +103,7 @@ class RunLog:
             self._metrics = self._open("metrics.csv", columns, sys.maxsize)
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
-        """Log tokens per second, the share of time spent waiting for data, and on a GPU its
-        utilisation and memory.
-        """
+        """Log tokens per second and so on."""
         texts = {name: f"{value:.6g}" for name, value in values.items()}
         self._write(self._speed, {"step": step}, "speed", texts)
 
@@ -129,9 +127,7 @@ class RunLog:
             self._wandb.log(numbers, step=key["step"])
 
     def flush(self) -> None:
-        """Write everything to disk; before each checkpoint, because a resumed run keeps the lines
-        up to it.
-        """
+        """Write everything to disk: a resumed run keeps the lines up to its checkpoint."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -151,10 +147,7 @@ class RunLog:
 
 
 def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
-    """Return the run of Weights & Biases for a run's `directory`, resumed if there is one.
-
-    None unless the environment sets ``WANDB_PROJECT`` and the package is installed.
-    """
+    """Return the run of Weights & Biases, if ``WANDB_PROJECT`` is set and it is installed."""
     project = os.environ.get("WANDB_PROJECT")
     if not project or importlib.util.find_spec("wandb") is None:
         return None
@@ -198,9 +191,7 @@ def _read_rows(path: Path) -> list[dict[str, str]]:
 
 
 class Clock:
-    """Measures a training's speed since the last log line, and its time, after the seconds `spent`
-    before an interruption.
-    """
+    """Measures a training's speed and time, after the seconds `spent` before an interruption."""
 
     def __init__(self, peak_flops: float | None = None, spent: float = 0.0):
         self.peak_flops = peak_flops
@@ -275,9 +266,7 @@ class Clock:
         }
 
     def rates(self) -> dict[str, float]:
-        """Return rows and tokens per second, the share of time spent waiting for data, and on a
-        known GPU ``mfu`` (model-FLOPs utilisation).
-        """
+        """Return rows and tokens per second, the share of waiting, and on a known GPU ``mfu``."""
         seconds = time.perf_counter() - self._interval_started
         rates = {
             "examples_per_second": self._rows / seconds,

@@ -57,17 +57,13 @@ class Ranks(NamedTuple):
         return self.sum(torch.tensor([value], device=self.device)).item() > 0
 
     def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
-        """Begin to replace `values` by their sum over all ranks; return a function that waits for
-        it.
-        """
+        """Begin to replace `values` by their sum over all ranks; return a function that waits."""
         work = dist.all_reduce(values, async_op=True)
         assert work is not None
         return work.wait
 
     def agree(self, facts: Mapping[str, str], advice: str) -> None:
-        """Raise `UserError` on all ranks, naming the fact and `advice`, unless `facts` are the same
-        on all of them.
-        """
+        """Raise `UserError` on all ranks, with `advice`, unless all have the same `facts`."""
         if self.num_ranks == 1:
             return
         gathered: list[Any] = [None] * self.num_ranks
@@ -85,9 +81,7 @@ class Ranks(NamedTuple):
 
     @contextmanager
     def on_first(self, context: AbstractContextManager[object]) -> Iterator[None]:
-        """Enter `context` on the first rank, and wait for that; raise its `UserError` or `RunError`
-        on all ranks.
-        """
+        """Enter `context` on the first rank, and wait for that; raise its error on all ranks."""
         failure: Exception | None = None
         with ExitStack() as stack:
             # If the first rank alone raised its error, the others would wait for it at the next sum

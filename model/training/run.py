@@ -74,9 +74,7 @@ class _Recorded(Struct, frozen=True):
 def claimed_run(
     output: Path, identity: Mapping[str, object], overwrite: bool
 ) -> AbstractContextManager[OutputDirectory]:
-    """Hold `output` as the directory of the run that `identity` describes; another one without a
-    checkpoint is replaced.
-    """
+    """Hold `output` as the directory of a run; another one without results is replaced."""
     return claimed(str(output), identity, RUN, OWN_FILES, overwrite=overwrite, results=RESULTS)
 
 
@@ -146,10 +144,7 @@ def save_checkpoint(
     optimizer: Mapping[str, object],
     state: Mapping[str, object],
 ) -> Path:
-    """Write a checkpoint, complete or not at all, delete those before, and return its folder.
-
-    Raises `UserError` if it cannot be written; the checkpoint before then stays.
-    """
+    """Write a checkpoint, complete or not at all, delete those before, and return its folder."""
     name = f"{CHECKPOINTS}/step-{step:07d}"
     try:
         with OutputDirectory(str(output)).write_folder(name) as folder:
@@ -219,9 +214,7 @@ def save_best(output: Path, model: ModelFiles, metrics: Mapping[str, float]) -> 
 def save_archive(
     output: Path, model: ModelFiles, step: int, optimizer: Mapping[str, object] | None = None
 ) -> None:
-    """Write `model` to ``archive/step-N`` for later study, or with the state of its `optimizer` for
-    another run to continue from; nothing deletes it.
-    """
+    """Write `model` to ``archive/step-N``, with an `optimizer` for another run to continue from."""
     with OutputDirectory(str(output)).write_folder(f"archive/step-{step}") as folder:
         save_model(folder, *model)
         if optimizer is not None:
@@ -231,9 +224,7 @@ def save_archive(
 def read_state(
     checkpoint: Path, kind: type[T], updater: Updater | None = None
 ) -> tuple[dict[str, Any], T]:
-    """Return the optimiser's and the run's state as `save_checkpoint` was given them, and load the
-    first into `updater`.
-    """
+    """Return the optimiser's state, loaded into `updater`, and the run's."""
     # A run has one checkpoint, except when it was killed between writing one and deleting the last.
     advice = f"Delete {checkpoint} to resume from the checkpoint before it, or to start over."
     folder = checkpoint / STATE

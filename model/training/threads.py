@@ -60,9 +60,7 @@ def kept_threads() -> Iterator[None]:
 def prefetch(
     make: Callable[[int], T], items: Iterable[int], depth: int = 4
 ) -> Generator[T, None, None]:
-    """Yield ``make(item)`` for each of `items` in order, computed in one thread up to `depth` items
-    ahead.
-    """
+    """Yield ``make(item)`` for each of `items`, computed in a thread up to `depth` items ahead."""
     pending: deque[Future[T]] = deque()
     # One thread: a `RowSequence` caches the block it reads, which threads would take from each
     # other. NumPy and Parquet do their work without the interpreter's lock, beside training.
@@ -81,10 +79,7 @@ def prefetch(
 
 
 class SnapshotWriter:
-    """Copies tensors, and writes the copies in a thread, one after the other in their order.
-
-    An error of a write is raised by the next call. Leaving the ``with`` block waits for all writes.
-    """
+    """Writes copies of tensors in a thread; an error of a write is raised by the next call."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
@@ -99,9 +94,7 @@ class SnapshotWriter:
             self.wait()
 
     def submit(self, write: Callable[[T], None], values: T) -> None:
-        """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may
-        change as soon as this returns.
-        """
+        """Call `write` in the thread with a copy of `values`, tensors nested in any way."""
         # At most `MOST_WAITING` snapshots are in memory; errors of finished writes are raised here.
         while self._pending:
             has_room = len(self._pending) < MOST_WAITING

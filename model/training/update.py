@@ -116,9 +116,7 @@ class Updater:
         stop_asked: bool = False,
         seconds: float = 0.0,
     ) -> None:
-        """Change the weights once, by the gradient of the batch that `batches` are a part of,
-        without waiting for a GPU.
-        """
+        """Change the weights once, by the whole batch, without waiting for a GPU."""
         assert batches, "each rank computes at least one micro-batch"
         self._rate = rate
         set_learning_rate(self.optimizer, rate)
@@ -267,9 +265,7 @@ class Updater:
             self._scaler.load_state_dict(loss_scale)
 
     def restore(self, state: Mapping[str, Any]) -> bool:
-        """Load a state; return whether it is one of this model: Adam's averages are finite and have
-        their parameters' shapes.
-        """
+        """Load a state; return whether it is one of this model, finite and of the right shapes."""
         try:
             self.load_state_dict(state)
             for parameter, averages in self.optimizer.state.items():
@@ -284,9 +280,7 @@ class Updater:
         return True
 
     def start_over(self, model: nn.Module, seed: tuple[int | str, ...], *, corrects: bool) -> None:
-        """Begin another training, with the weights of `model`, in the same tensors, which graphs
-        know; `corrects` and `seed` are as `make_optimizer` and a new updater take them.
-        """
+        """Begin another training with the weights of `model` in the tensors that graphs know."""
         self._dropout_seed = seed
         self.model.load_state_dict(model.state_dict())
         for state in self.optimizer.state.values():
