@@ -134,7 +134,7 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
     """Yield the texts of a text file, a table or a data set of the Hub, in order."""
     if is_hub(data) or data.suffix in SUFFIXES:
         for row in read_rows(data):
-            yield row.text(config.text or row.first_column(TEXT_COLUMNS))
+            yield row.text(*([config.text] if config.text else TEXT_COLUMNS))
         return
     if config.text:
         raise UserError(f"`text` is for tables, but {data} is read as text; leave it out.")

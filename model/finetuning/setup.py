@@ -11,8 +11,7 @@ from ..checkpoint import Checkpoint
 from ..notices import print_notice
 from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.splits import TaskSplits, dev_split, find_repeats, read_data
-from ..tasks.tables import shown
+from ..tasks.splits import TaskSplits, dev_split, read_data, repeats
 from ..tasks.task import Task, report_cut
 from ..training.update import Updater
 from .config import FinetuneConfig
@@ -102,20 +101,5 @@ def report_oddities(setup: FinetuneSetup) -> None:
     report_cut(splits.task, "train", num_cut(setup.train), len(splits.train))
     for prefix, dev_features in setup.dev.items():
         report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
-    repeats = find_repeats(splits.task, splits.train, splits.dev)
-    num_train = f"{len(splits.train):,} training examples"
-    if repeats.repeated:
-        print_notice(
-            f"{repeats.repeated:,} of {num_train} repeat another exactly: they count twice."
-        )
-    if repeats.contradictory:
-        print_notice(
-            f"{repeats.contradictory:,} of {num_train} have the text of another, but not its "
-            f"label, for example {shown(repeats.example)}: no model can learn both."
-        )
-    if repeats.shared:
-        num_dev = sum(len(dev_examples) for dev_examples in splits.dev.values())
-        print_notice(
-            f"{repeats.shared:,} of {num_dev:,} dev examples are training examples too, which "
-            "flatters the scores."
-        )
+    for notice in repeats(splits):
+        print_notice(notice)

@@ -4,46 +4,41 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
-from .classify import Classification, TextExample, read_classify
+from .classify import Classification, read_classify
 from .glue import GLUE
 from .ner import EntityRecognition, WordClasses, read_ner, read_pos
 from .options import Size, TaskOptions
 from .squad import Squad, read_squad
 from .task import Task, read_labelled
 
-
-class TaskEntry(NamedTuple):
-    """A task's class and reader."""
-
-    kind: type[Task]
-    read: Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]
-    """Returns the task that its training files and the options define, and their examples."""
-
-
-def _glue(task: Classification) -> TaskEntry:
-    # Its columns and classes are published, so the training files have no say in them.
-    def read(
-        files: Sequence[Path], options: TaskOptions
-    ) -> tuple[Classification, list[TextExample]]:
-        chosen = replace(task, **options.given("max_length"))
-        return chosen, read_labelled(chosen, files)
-
-    return TaskEntry(Classification, read)
-
-
-TASKS = {
-    **{name: _glue(task) for name, task in GLUE.items()},
-    "classify": TaskEntry(Classification, read_classify),
-    "squad": TaskEntry(Squad, read_squad),
-    "ner": TaskEntry(EntityRecognition, read_ner),
-    "pos": TaskEntry(WordClasses, read_pos),
+KINDS: dict[str, type[Task]] = {
+    **dict.fromkeys(GLUE, Classification),
+    "classify": Classification,
+    "squad": Squad,
+    "ner": EntityRecognition,
+    "pos": WordClasses,
 }
+_READERS: dict[str, Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]] = {
+    "classify": read_classify,
+    "squad": read_squad,
+    "ner": read_ner,
+    "pos": read_pos,
+}
+
+
+def read_train(name: str, files: Sequence[Path], options: TaskOptions) -> tuple[Task, list[Any]]:
+    """Return the task that its training files and the options define, and their examples."""
+    if name not in GLUE:
+        return _READERS[name](files, options)
+    # Its columns and classes are published, so the training files have no say in them.
+    task = replace(GLUE[name], **options.given("max_length"))
+    return task, read_labelled(task, files)
 
 
 def restore_task(settings: dict[str, Any]) -> Task:
@@ -52,12 +47,12 @@ def restore_task(settings: dict[str, Any]) -> Task:
     if name in GLUE:
         # task.json has only the settings of a user's own table, not metrics and file names.
         return replace(GLUE[name], max_length=msgspec.convert(settings["max_length"], Size))
-    return convert_values({**settings, "name": name}, TASKS[name].kind)
+    return convert_values({**settings, "name": name}, KINDS[name])
 
 
 def task_settings(task: Task) -> dict[str, Any]:
     """Return the content of ``task.json``: the settings, and the class of a user's own task."""
-    if task.name in TASKS and type(task) is TASKS[task.name].kind:
+    if type(task) is KINDS.get(task.name):
         return task.settings()
     return {**task.settings(), "class": type(task).__name__}
 

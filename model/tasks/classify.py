@@ -47,7 +47,7 @@ MAX_CLASSES = 5000
 """Of lists of labels; more are a mistake: the words of a text instead of its labels."""
 MAX_BASELINE_TEXTS = 20_000
 """Of more training texts a part is enough for the model of words, which should be quick."""
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class TextExample(NamedTuple):
@@ -149,23 +149,26 @@ class Classification(Task[TextExample]):
         return usable(rows, partial(self._example, labelled=labelled), labelled)
 
     def _example(self, row: TableRow, labelled: bool) -> TextExample:
-        text = row.text(row.first_column(self.text))
+        text = row.text(*self.text)
         text_pair = None
         if self.text_pair:
-            text_pair = row.text(row.first_column(self.text_pair))
+            text_pair = row.text(*self.text_pair)
         if not labelled:
             return TextExample(text, text_pair, None)
         is_empty = not text.strip() and not (text_pair or "").strip()
         # GLUE's files are taken as they are.
         if is_empty and not self.glue:
             raise UnusableRowError(row.where, "the text is empty", "without a text")
-        column = row.first_column(self.label)
         if self.has_lists:
-            target = tuple(sorted({self._class_index(name, row) for name in row.labels(column)}))
+            labels = row.labels(*self.label)
+            target = tuple(sorted({self._class_index(label, row) for label in labels}))
         elif self.labels:
-            target = self._class_index(row.label(column), row)
+            target = self._class_index(row.label(*self.label), row)
         else:
-            target = row.number(column)
+            label = row.label(*self.label)
+            if not _NUMBER.fullmatch(label):
+                raise UserError(f"{row.where}: the score is {shown(label)}, not a number.")
+            target = float(label)
         return TextExample(text, text_pair, target)
 
     def _class_index(self, label: str, row: TableRow) -> int:
@@ -177,8 +180,7 @@ class Classification(Task[TextExample]):
             return int(label)
         raise UnusableRowError(
             row.where,
-            f"the label {shown(label)} in {row.first_column(self.label)} is not one of "
-            f"{listed(self.labels)}",
+            f"the label {shown(label)} is not one of {listed(self.labels)}",
             "of a class that is not in the training data",
         )
 
@@ -363,17 +365,13 @@ def read_classify(
     if not rows:
         raise UserError(f"{files[0]} contains no rows.")
     first = rows[0]
-    text = options.text or first.first_column(TEXT_COLUMNS)
+    text = options.text or first.column(*TEXT_COLUMNS)
     columns = text.split(",")
     if len(columns) > 2:
         raise UserError(f"`text` is {text}; give one column, or both of a pair.")
     label = options.label or "label"
     for name in (*columns, label):
-        if name not in first.values:
-            raise UserError(
-                f"{files[0]} has no column {shown(name)}, only {listed(first.values)}; choose with "
-                "`text` and `label`."
-            )
+        first.column(name)  # raises if there is none
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     has_lists = isinstance(first.values[label], list)

@@ -88,9 +88,9 @@ def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Itera
         oddities: Counter[str] = Counter()
 
         def sentence_of(row: TableRow) -> Sentence:
-            words = row.values.get(row.first_column(WORD_COLUMNS))
             # Prodigy's tokens are not a list of words.
-            if "text" in row.values and not _is_texts(words):
+            has_words = any(_is_texts(row.values.get(name)) for name in WORD_COLUMNS)
+            if "text" in row.values and not has_words:
                 return _sentence_of_spans(row, labelled, oddities)
             return _sentence_of_lists(row, labelled, form)
 
@@ -195,8 +195,8 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
 
 
 def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
-    name = row.first_column(names)
-    values = row.value(name)
+    name = row.column(*names)
+    values = row.values[name]
     if values is None:
         raise UnusableRowError(row.where, f"{name} is empty", f"without {name}")
     if not _is_texts(values):
@@ -270,7 +270,7 @@ def _sentence_of_spans(row: TableRow, labelled: bool, oddities: Counter[str]) ->
         return sentence
     if row.values.get("answer") in ("reject", "ignore"):  # Prodigy's
         raise UnusableRowError(row.where, "the annotator refused it", "refused by an annotator")
-    values = row.value(row.first_column(SPAN_COLUMNS))
+    values = row.values[row.column(*SPAN_COLUMNS)]
     if values is None:
         raise UnusableRowError(row.where, "the spans are empty", "without spans")
     if not isinstance(values, list):

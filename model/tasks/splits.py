@@ -8,15 +8,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..copies import local_copy
-from .catalogue import TASKS
+from .catalogue import KINDS, read_train
 from .options import TaskOptions, check_task
-from .tables import SUFFIXES, is_hub
+from .tables import SUFFIXES, is_hub, shown
 from .task import Task, read_labelled
 
 _NAMES = {"train": "train", "dev": "dev|validation|valid|val|testa", "test": "test|testb"}
@@ -203,19 +203,15 @@ class TaskSplits:
     """There is no dev file; a tenth of the training examples is held out instead."""
 
     def digest(self) -> str:
-        """Return a digest of the training and dev files, or of the examples of a Hub data set."""
-        files_by_name = {"train": self.splits["train"], **dev_sets(self.splits)}
-        if any(map(is_hub, chain.from_iterable(files_by_name.values()))):
-            # A streamed data set has no files here, but its examples are in memory.
-            return f"{stable_hash(repr((self.train, self.dev))):016x}"
+        """Return a digest of the training and dev files."""
         hashed: list[str] = []
-        for name, files in files_by_name.items():
-            hashed += [name, files_digest(files)]
+        for name, files in {"train": self.splits["train"], **dev_sets(self.splits)}.items():
+            hashed += [name, _digest(files)]
         return f"{stable_hash(*hashed):016x}"
 
     def train_digests(self) -> list[str]:
-        """Return a digest of each training file; none of a data set of the Hub."""
-        return [files_digest([file]) for file in self.splits["train"] if not is_hub(file)]
+        """Return a digest of each training file."""
+        return [_digest([file]) for file in self.splits["train"]]
 
     @property
     def tests(self) -> dict[str, list[Path]]:
@@ -223,15 +219,19 @@ class TaskSplits:
         return {split: files for split, files in self.splits.items() if split.startswith("test")}
 
     def test_digest(self) -> str:
-        """Return a digest of the test files, or of what the Hub says of such splits."""
-        files = list(chain.from_iterable(self.tests.values()))
-        if not any(map(is_hub, files)):
-            return files_digest(files)
-        # Imported late: it needs the `datasets` library.
-        from ...pipeline.sources.hub import open_set
+        """Return a digest of the test files."""
+        return _digest(list(chain.from_iterable(self.tests.values())))
 
-        digests = [open_set(*str(file).split("#", 1)).digest for file in files]
-        return f"{stable_hash(*digests):016x}"
+
+def _digest(files: Sequence[Path]) -> str:
+    """Return a digest of files, or of what the Hub says of splits."""
+    if not any(map(is_hub, files)):
+        return files_digest(files)
+    # Imported late: it needs the `datasets` library.
+    from ...pipeline.sources.hub import open_set
+
+    digests = [open_set(*str(file).split("#", 1)).digest for file in files]
+    return f"{stable_hash(*digests):016x}"
 
 
 def make_task(name: str, data: str | Path, **options: Any) -> Task:
@@ -249,7 +249,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     """
     if isinstance(task, str):
         check_task(task, options)
-        splits = find_splits(data, TASKS[task].kind.suffixes)
+        splits = find_splits(data, KINDS[task].suffixes)
     else:
         for name in options.chosen():
             raise UserError(f"`{name}` is a field of the task itself; set it there.")
@@ -259,7 +259,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
             f"{data} contains no file with train in its name, only for {', '.join(splits)}."
         )
     if isinstance(task, str):
-        task, train = TASKS[task].read(splits["train"], options)
+        task, train = read_train(task, splits["train"], options)
     else:
         train = read_labelled(task, splits["train"])
     if not train:
@@ -280,41 +280,39 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
     return task_data
 
 
-class Repeats(NamedTuple):
-    """Examples with the same texts as others."""
-
-    repeated: int
-    """Training examples that repeat an earlier one: the same texts and label."""
-    contradictory: int
-    """Training examples whose texts have several labels."""
-    example: str
-    """The text of one of those; empty if there are none."""
-    shared: int
-    """Dev examples whose texts are also in the training examples."""
-
-
-def find_repeats(task: Task, train: Sequence[Any], dev: Mapping[str, Sequence[Any]]) -> Repeats:
-    """Return how many examples share their texts with others, whatever their case and spacing.
+def repeats(data: TaskSplits) -> list[str]:
+    """Return what to say of examples that share their texts with others, whatever case and spacing.
 
     A dev example is shared even if the texts of its pair are in the other order in training.
     """
     labels: dict[tuple[str, ...], list[Hashable]] = defaultdict(list)
-    for example in train:
-        texts = _texts(task, example)
+    for example in data.train:
+        texts = _texts(data.task, example)
         if texts:
-            truth = task.truth(example)
+            truth = data.task.truth(example)
             labels[texts].append(tuple(truth) if isinstance(truth, list) else truth)
-    repeated = 0
-    contradictory = 0
-    first = ""
+    num_repeated = 0
+    contradictory: list[str] = []
     for texts, found in labels.items():
         num_labels = len(set(found))
-        repeated += len(found) - num_labels
+        num_repeated += len(found) - num_labels
         if num_labels > 1:
-            contradictory += len(found)
-            first = first or texts[0]
+            contradictory += [texts[0]] * len(found)
     trained = set(map(frozenset, labels))
-    shared = 0
-    for example in chain.from_iterable(dev.values()):
-        shared += frozenset(_texts(task, example)) in trained
-    return Repeats(repeated, contradictory, first, shared)
+    dev = list(chain.from_iterable(data.dev.values()))
+    num_shared = sum(frozenset(_texts(data.task, example)) in trained for example in dev)
+    train = f"{len(data.train):,} training examples"
+    notices = []
+    if num_repeated:
+        notices.append(f"{num_repeated:,} of {train} repeat another exactly: they count twice.")
+    if contradictory:
+        notices.append(
+            f"{len(contradictory):,} of {train} have the text of another, but not its label, for "
+            f"example {shown(contradictory[0])}: no model can learn both."
+        )
+    if num_shared:
+        notices.append(
+            f"{num_shared:,} of {len(dev):,} dev examples are training examples too, which "
+            "flatters the scores."
+        )
+    return notices

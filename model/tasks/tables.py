@@ -1,13 +1,12 @@
 """Read tables of examples: TSV as in GLUE, CSV, JSON Lines, Parquet, and data sets of the Hub."""
 
 import csv
-import math
 import re
 import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -45,25 +44,28 @@ class TableRow(NamedTuple):
     values: dict[str, Any]
     """Values by column: text in TSV and CSV."""
 
-    def value(self, column: str) -> Any:
-        """Return the value in `column`, which the row must have."""
-        if column not in self.values:
-            fault = f"there is no column {column}, only {listed(self.values)}"
-            raise UnusableRowError(self.where, fault, f"without {column}")
-        return self.values[column]
+    def column(self, *names: str) -> str:
+        """Return the first of alternative `names` that the row has."""
+        for name in names:
+            if name in self.values:
+                return name
+        fault = f"there is no column {names[0]}, only {listed(self.values)}"
+        raise UnusableRowError(self.where, fault, f"without {names[0]}")
 
-    def text(self, column: str) -> str:
-        """Return the text in `column`."""
-        value = self.value(column)
+    def text(self, *names: str) -> str:
+        """Return the text in a column."""
+        column = self.column(*names)
+        value = self.values[column]
         if value is None:
             raise UnusableRowError(self.where, f"the text in {column} is empty", "without a text")
         if not isinstance(value, str):
             raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
         return value
 
-    def label(self, column: str) -> str:
-        """Return the label in `column` as `class_name` writes it."""
-        value = self.value(column)
+    def label(self, *names: str) -> str:
+        """Return the label in a column as `class_name` writes it."""
+        column = self.column(*names)
+        value = self.values[column]
         # pandas writes a gap as NaN.
         if value is None or str(value).strip().lower() in ("", "nan"):
             raise UnusableRowError(self.where, f"the label in {column} is empty", "without a label")
@@ -73,30 +75,18 @@ class TableRow(NamedTuple):
             )
         return class_name(value)
 
-    def labels(self, column: str) -> list[str]:
-        """Return the list of labels in `column` as `class_name` writes them."""
-        value = self.value(column)
+    def labels(self, *names: str) -> list[str]:
+        """Return the list of labels in a column as `class_name` writes them."""
+        column = self.column(*names)
+        value = self.values[column]
         if value is None:
             raise UnusableRowError(
                 self.where, f"the labels in {column} are missing", "without labels"
             )
         if not isinstance(value, list):
             raise UserError(f"{self.where}: the labels in {column} are {shown(value)}, not a list.")
-        names = [class_name(part) for part in value if part is not None]
-        return [name for name in names if name]
-
-    def number(self, column: str) -> float:
-        """Return the finite number in `column`."""
-        text = self.label(column)
-        with suppress(ValueError):
-            number = float(text)
-            if math.isfinite(number):  # float reads "nan" and "inf" too
-                return number
-        raise UserError(f"{self.where}: the score in {column} is {shown(text)}, not a number.")
-
-    def first_column(self, names: Sequence[str]) -> str:
-        """Return the first of alternative `names` that the row has, or the first of all."""
-        return next((name for name in names if name in self.values), names[0])
+        labels = [class_name(label) for label in value if label is not None]
+        return [label for label in labels if label]
 
 
 def class_name(label: str | float) -> str:

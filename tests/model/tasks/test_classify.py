@@ -11,7 +11,7 @@ import pytest
 import torch
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import (
-    TASKS,
+    KINDS,
     read_task,
     restore_task,
 )
@@ -90,12 +90,12 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("a,b\nx,1\n", "has no column 'text', only a, b; choose with `text` and `label`"),
+        ("a,b\nx,1\n", "a.csv, line 2: there is no column text, only a, b"),
         ("text,label\n", "contains no rows"),
         ("text,label\nx,\ny,\n", "label holds 0 different labels in 0 rows, and training needs 2"),
         (
             "text, label\nx,1\n",
-            "a.csv has no column 'label', only text, ' label'; choose with `text` and `label`",
+            "a.csv, line 2: there is no column label, only text, ' label'",
         ),
         (
             "text,label\nx,1\ny,1\n",
@@ -114,7 +114,7 @@ def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
 
 
 def test_every_task_is_named_before_pytorch_is_loaded():
-    assert list(TASK_OPTIONS) == list(TASKS)
+    assert list(TASK_OPTIONS) == list(KINDS)
 
 
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():

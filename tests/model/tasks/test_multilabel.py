@@ -79,7 +79,7 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
     told = capsys.readouterr().err
     assert "Left out 1 of 6 rows (without labels); the first: " in told
     assert "Left out 1 of 6 rows (without a text); the first: " in told
-    assert f"{path}, line 1: the label 'love' in label is not one of anger, joy." in told
+    assert f"{path}, line 1: the label 'love' is not one of anger, joy." in told
     with pytest.raises(UserError, match="line 1: the labels in label are 3, not a list"):
         list(task.read(write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}]), True))
     with pytest.raises(UserError, match="label holds 1 different labels in 1 rows"):

@@ -4,20 +4,20 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import compress
-from typing import Any, cast
+from typing import Any
 
 import datasets
 import pytest
 from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import (
-    Repeats,
+    TaskSplits,
     dev_sets,
-    find_repeats,
     find_splits,
     group_keys,
     hold_out,
     read_data,
+    repeats,
 )
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
@@ -159,46 +159,40 @@ def held_out(task: Classification, examples: list[TextExample]) -> set[TextExamp
     return set(compress(examples, hold_out(keys, strata, "a.csv")))
 
 
+def repeats_of(task: Any, train: list[Any], dev: list[Any]) -> list[str]:
+    return [
+        notice.split(" of ")[0] for notice in repeats(TaskSplits(task, train, {"": dev}, {}, False))
+    ]
+
+
 def test_repeats_and_contradictions_are_counted():
     task = Classification(name="classify", text=("text",), labels=("no", "yes"))
+    texts = ("good", "good", "dull", "dull", "dull", "bad")
     train = [
-        TextExample("good", None, 1.0),
-        TextExample("good", None, 1.0),
-        TextExample("dull", None, 0.0),
-        TextExample("dull", None, 1.0),
-        TextExample("dull", None, 1.0),
-        TextExample("bad", None, 0.0),
+        TextExample(text, None, int(n % 2))
+        for n, text in zip((1, 1, 0, 1, 1, 0), texts, strict=True)
     ]
-    dev = {"": [TextExample("bad", None, 0.0), TextExample("very", None, 0.0)]}
-    assert find_repeats(task, train, dev) == Repeats(
-        repeated=2, contradictory=3, example="dull", shared=1
-    )
-    # Of scores, sets of labels, and pairs without a label, too.
+    dev = [TextExample("bad", None, 0), TextExample("very", None, 0)]
+    assert repeats(TaskSplits(task, train, {"": dev}, {}, False)) == [
+        "2 of 6 training examples repeat another exactly: they count twice.",
+        "3 of 6 training examples have the text of another, but not its label, for example 'dull': "
+        "no model can learn both.",
+        "1 of 2 dev examples are training examples too, which flatters the scores.",
+    ]
+    # Of scores, and sets of labels, too.
     scores = Classification(name="stsb", text=("text",))
-    assert find_repeats(scores, train, dev) == Repeats(
-        repeated=2, contradictory=3, example="dull", shared=1
-    )
+    assert repeats_of(scores, train, dev) == ["2", "3", "1"]
     labels = Classification(name="classify", text=("text",), labels=("a", "b"), has_lists=True)
-    tagged = [TextExample("good", None, cast(Any, (0, 1))) for _ in range(2)]
-    tagged.append(TextExample("good", None, cast(Any, ())))
-    assert find_repeats(labels, tagged, {}) == Repeats(
-        repeated=1, contradictory=3, example="good", shared=0
-    )
+    tagged = [TextExample("good", None, target) for target in ((0, 1), (0, 1), ())]
+    assert repeats_of(labels, tagged, []) == ["1", "3"]
 
 
 def test_texts_with_the_same_words_and_swapped_pairs_are_in_both():
     task = Classification(name="classify", text=("a",), text_pair=("b",), labels=("no", "yes"))
     train = [TextExample("a film", "the book", 0), TextExample("A  FILM", "the book", 1)]
-    dev = {
-        "": [
-            TextExample("The book", "a  film", 0),
-            TextExample("the book", "the book", 0),
-            TextExample("a film", "bad", 0),
-        ]
-    }
-    assert find_repeats(task, train, dev) == Repeats(
-        repeated=0, contradictory=2, example="a film", shared=1
-    )
+    pairs = (("The book", "a  film"), ("the book", "the book"), ("a film", "bad"))
+    dev = [TextExample(*pair, 0) for pair in pairs]
+    assert repeats_of(task, train, dev) == ["2", "1"]
 
 
 def test_texts_of_other_case_and_swapped_pairs_are_held_out_together():
@@ -220,6 +214,4 @@ def test_a_question_about_another_passage_is_no_repeat(tmp_path):
     data = read_data("squad", tmp_path / "train.jsonl", TaskOptions())
     examples = [*data.train, *data.dev[""]]
     assert len(examples) == 2
-    assert find_repeats(data.task, examples, {"": examples}) == Repeats(
-        repeated=0, contradictory=0, example="", shared=0
-    )
+    assert not repeats_of(data.task, examples, examples)

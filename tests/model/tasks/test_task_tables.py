@@ -120,7 +120,7 @@ def test_csv_has_quotes_or_semicolons_and_tsv_has_none(tmp_path):
         (
             "a.tsv",
             "sentence\tlabel\nfine\tmaybe\n",
-            "a.tsv, line 2: the label 'maybe' in label is not one of neg",
+            "a.tsv, line 2: the label 'maybe' is not one of neg",
         ),
         ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
         (
@@ -197,7 +197,7 @@ def test_short_lines_such_as_those_of_qqp_are_left_out_and_counted(tmp_path, cap
 
 def test_scores_must_be_finite_numbers(tmp_path):
     path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,4.5\na,b,inf\n")
-    with pytest.raises(UserError, match="line 3: the score in score is 'inf', not a number"):
+    with pytest.raises(UserError, match="line 3: the score is 'inf', not a number"):
         read("stsb", path)
 
 
@@ -246,9 +246,7 @@ def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
     assert read("sst2", splits["test"][0], labelled=False)[2] == TextExample(
         "text 2 of test", None, None
     )
-    with pytest.raises(
-        UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is not one of"
-    ):
+    with pytest.raises(UserError, match=r"hf:.*, split test, row 1: the label '-1' is not one of"):
         read("sst2", splits["test"][0])
     with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
         read("rte", splits["train"][0])
@@ -308,7 +306,7 @@ def test_rows_without_a_text_or_a_label_and_unknown_classes_are_left_out_and_cou
     assert [example.target for example in task.read(dev, True)] == [1]
     assert (
         "Left out 1 of 2 rows (of a class that is not in the training data); the first: "
-        f"{dev}, line 3: the label 'perhaps' in label is not one of no, yes."
+        f"{dev}, line 3: the label 'perhaps' is not one of no, yes."
     ) in capsys.readouterr().err
     # Each row to predict needs an answer.
     assert len(list(task.read(train, False))) == 6
