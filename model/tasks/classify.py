@@ -85,9 +85,7 @@ class SequenceClassifier(LinearHead):
         return self.classify(self.pooled(batch))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy; binary for targets (B, K), a yes or no for each class; the
-        mean squared error if there is one output.
-        """
+        """Return the mean cross-entropy, binary for targets (B, K); of scores the squared error."""
         assert batch.target is not None
         if batch.target.ndim > 1:
             return F.binary_cross_entropy_with_logits(outputs.float(), batch.target)
@@ -142,9 +140,6 @@ class Classification(Task[TextExample]):
         return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",))}
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
-        """Yield the examples in a table; labelled rows without a text, without a label and of an
-        unknown class are left out and counted.
-        """
         rows = read_rows(path, self.glue.headerless if self.glue else ())
         return usable(rows, partial(self._example, labelled=labelled), labelled)
 
@@ -250,9 +245,6 @@ class Classification(Task[TextExample]):
         return SequenceClassifier(config, len(self.labels) or 1)
 
     def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
-        """Return each example's label, or labels with a probability above 0.5, and the probability
-        of each class; or its score.
-        """
         logits_NK = example_logits(outputs, features)
         if not self.labels:
             return [{"score": float(logits_K[0])} for logits_K in logits_NK]
@@ -289,9 +281,7 @@ class Classification(Task[TextExample]):
         return self._measured(np.full(len(examples), constant), examples)
 
     def word_baseline(self, train: Examples, examples: Examples) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF of words, if each single text has one
-        class: an encoder should beat it.
-        """
+        """Return the metrics of logistic regression on TF-IDF, for one class a single text."""
         if not self.labels or self.text_pair or self.has_lists:
             return {}
         # A file may be sorted by class, so the examples are taken from all over it.
@@ -354,11 +344,10 @@ def example_logits(outputs: Outputs, features: Features) -> np.ndarray:
 def read_classify(
     files: Sequence[Path], options: TaskOptions
 ) -> tuple[Classification, list[TextExample]]:
-    """Return the task that the training `files`, a table of the user's own, define, and their
-    examples.
+    """Return the task that a table of the user's own defines, and its examples.
 
-    Labels that are words or whole numbers are classes; numbers with fractions make it a regression.
-    Lists of labels are any number of classes for each text.
+    Labels are classes if they are words or whole numbers, scores if some have fractions; lists are
+    any number of classes for each text.
     """
     tables = [list(read_rows(file)) for file in files]
     rows = list(chain.from_iterable(tables))

@@ -80,10 +80,7 @@ ANY_TAGS = TagForm(ENTITY_TAGS.columns + WORD_TAGS.columns, WORD_TAGS.pattern, "
 
 
 def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Iterator[list[Sentence]]:
-    """Yield the sentences of each document; empty documents are left out.
-
-    Rows of a table without tags are left out and counted if `labelled`. Odd spans are counted.
-    """
+    """Yield the sentences of each document; untagged rows and odd spans are counted."""
     if is_hub(path) or path.suffix.lower() in TABLES:
         oddities: Counter[str] = Counter()
 

@@ -39,9 +39,7 @@ Examples = Sequence[SentenceExample]
 
 
 class TokenClassifier(LinearHead):
-    """An encoder with a linear layer on each hidden state; keys and logits as in
-    ``transformers``.
-    """
+    """An encoder with a linear layer on each hidden state; logits as in ``transformers``."""
 
     per_token = True
     uses_pooler = False
@@ -72,9 +70,7 @@ class WordTagging(Task[SentenceExample]):
         return [tag for tag in sentence.tags or () if tag not in self.labels]
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file (`read_conll`); what is unknown is counted, and is wrong
-        whatever the model answers.
-        """
+        """Yield the sentences in a file; what is not in the training data is counted."""
         unknown: Counter[str] = Counter()
         for document in read_conll(path, labelled, self.form):
             for number, sentence in enumerate(document):
@@ -121,9 +117,7 @@ class WordTagging(Task[SentenceExample]):
     def tagged(
         self, outputs: Outputs, features: Features, examples: Examples
     ) -> list[tuple[list[str], list[float]]]:
-        """Return the most probable class of each word of each sentence, and its probability;
-        `outputs` are logits (L, K).
-        """
+        """Return the most probable class of each word of each sentence, and its probability."""
         # A place for each word. The rows of a long sentence fill its places in turn, since each
         # word is read from exactly one row.
         sentences = []

@@ -82,10 +82,7 @@ def sentence_rows(
 
 
 class ContextWindow(NamedTuple):
-    """The tokens of a row, and those read from it, as ranges of the document's tokens.
-
-    Ends are exclusive; tokens in the row that are not read are context.
-    """
+    """The tokens of a row, and those of them that are read, as ranges of the document's tokens."""
 
     start: int
     end: int

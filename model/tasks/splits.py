@@ -81,9 +81,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
 
 
 def single_file(data: Path) -> Path | None:
-    """Return local `data` if it is one file, or one split of a data set of the Hub; None if there
-    may be several.
-    """
+    """Return `data` if it is one file, or one split of a data set of the Hub."""
     if not is_hub(data):
         return data if data.is_file() else None
     # Imported late: it needs the `datasets` library.
@@ -108,9 +106,7 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files of `find_splits` by the prefix of their metrics' names: empty, or
-    ``mismatched_`` for MNLI's second dev set.
-    """
+    """Return the dev files by the prefix of their metrics: empty, or MNLI's ``mismatched_``."""
     prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 
@@ -133,11 +129,7 @@ def split_of(file: Path) -> str | None:
 
 
 def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[bool]:
-    """Return which examples are held out: a tenth of them, by the hash of their keys.
-
-    Examples with equal keys stay together; of each stratum (by the first example of a key) a tenth
-    of the keys is held out. `where` names the examples' source.
-    """
+    """Return which examples are held out: a tenth of the keys of each stratum, by their hash."""
     # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key) for key in keys]
     stratum_of_hash: dict[int, object] = {}
@@ -235,9 +227,7 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def make_task(name: str, data: str | Path, **options: Any) -> Task:
-    """Return the task `name` as the training files in `data` define it (their classes and so on);
-    `options` are fields of `TaskOptions`, such as ``max_length``.
-    """
+    """Return the task `name` as training files in `data` and `TaskOptions` define it."""
     return read_data(name, data, TaskOptions(**options)).task
 
 
@@ -281,10 +271,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
 
 
 def repeats(data: TaskSplits) -> list[str]:
-    """Return what to say of examples that share their texts with others, whatever case and spacing.
-
-    A dev example is shared even if the texts of its pair are in the other order in training.
-    """
+    """Return what to say of examples that share their texts with others, in pairs in any order."""
     labels: dict[tuple[str, ...], list[Hashable]] = defaultdict(list)
     for example in data.train:
         texts = _texts(data.task, example)

@@ -147,11 +147,7 @@ class Squad(Task[Question]):
         return {"question": example.text}
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per window of a question's passage.
-
-        A question with answers has no target if none is at its ``answer_start``; a notice counts
-        such questions.
-        """
+        """Return one feature per window; without a target if an answer is not found."""
         # A passage has about five questions; it is tokenised once.
         texts = list(dict.fromkeys(example.passage for example in examples))
         passages = dict(zip(texts, tokenizer.token_ids_and_offsets(texts), strict=True))
@@ -295,10 +291,7 @@ class Squad(Task[Question]):
         return {"best_f1": f1, "best_exact": exact, "exact": exact, "f1": f1}
 
     def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
-        """Return each question's answer (or ""), its first character, probability and n best.
-
-        Answers of 2.0 have the null odds besides.
-        """
+        """Return each answer (or ""), its start and probability, the n best, null odds of 2.0."""
         predictions = self._predictions(outputs, features, examples)
         answers = []
         for example, prediction in zip(examples, predictions, strict=True):
@@ -355,14 +348,12 @@ class Squad(Task[Question]):
 
 
 def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list[Question]]:
-    """Return the task of the training `files`, and their questions.
-
-    A file without a version has no question marked as impossible, so it can be read as either.
-    """
+    """Return the task of the training `files`, and their questions."""
     contents = [read_questions(file, labelled=True) for file in files]
     given = options.given("max_length", "stride")
     if all(content.is_korquad for content in contents):
         given["metric"] = "korquad"
+    # A file without a version has no question marked as impossible, and fits either.
     has_silence = any(content.version == "2.0" for content in contents)
     task = Squad(version="2.0" if has_silence else "1.1", **given)
     questions: list[Question] = []

@@ -51,14 +51,13 @@ def exact_match(prediction: str, gold: str, metric: Metric = "squad") -> float:
 def overlap_f1(
     prediction: str, gold: str, version: Version = "1.1", metric: Metric = "squad"
 ) -> float:
-    """Return the F1 score of shared words (for KorQuAD, characters); 0 without any shared, but of
-    2.0 it is 1 if neither has any words.
-    """
+    """Return the F1 score of shared words or, for KorQuAD, characters."""
     predicted: Sequence[str] = normalize_answer(prediction, metric).split()
     wanted: Sequence[str] = normalize_answer(gold, metric).split()
     if metric == "korquad":
         predicted = "".join(predicted)
         wanted = "".join(wanted)
+    # Only the script of 2.0 takes nothing for the same as nothing.
     if version == "2.0" and not predicted and not wanted:
         return 1.0
     # As multisets: a word that the gold answer has once counts once.
@@ -77,9 +76,7 @@ def question_scores(
     version: Version,
     metric: Metric = "squad",
 ) -> tuple[list[float], list[float]]:
-    """Return exact match and F1 (0 to 1) of each question: the highest over its gold answers; of
-    2.0, if it has none, "" is correct.
-    """
+    """Return exact match and F1 (0 to 1) of each question: the highest over its gold answers."""
     exact = []
     f1 = []
     for prediction, answers in zip(predictions, golds, strict=True):

@@ -90,10 +90,7 @@ def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] 
 
 
 def window_target(span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray:
-    """Return the positions in the row, int64 (2,), of an answer's first and last token.
-
-    They are (0, 0), [CLS], unless both lie in this window.
-    """
+    """Return the positions in the row (2,) of an answer's ends, or of [CLS]."""
     nowhere = np.zeros(2, dtype=np.int64)
     if span is None:
         return nowhere
@@ -139,9 +136,7 @@ class Prediction(NamedTuple):
 def predict_answer(
     windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int
 ) -> Prediction:
-    """Return the best spans of at most `max_tokens` tokens in all windows of a passage, each with
-    the logits of its row, float (L, 2): of being the first token of the answer, and the last.
-    """
+    """Return the best spans in all windows, each with its row's logits (L, 2)."""
     candidates: list[Span] = []
     null_logits: list[tuple[float, float]] = []
     for window, row_logits_L2 in windows:

@@ -174,27 +174,20 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format names for a message, shortened if there are many, quoted if white space at their ends
-    would not be seen.
-    """
+    """Format names for a message: shortened, and quoted where white space would not be seen."""
     seen = (name if name and name == name.strip() else repr(name) for name in names)
     text = ", ".join(seen)
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def is_hub(path: Path) -> bool:
-    """Return whether `path` names a data set of the Hub, or a split of one, as in
-    ``hf:set#train``.
-    """
+    """Return whether `path` names a data set of the Hub, or a split: ``hf:set#train``."""
     return str(path).startswith("hf:")
 
 
 @contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Open a text file as UTF-8, which it is, unless it has the mark of UTF-16 or UTF-32.
-
-    Raises `UserError` if it is in another encoding.
-    """
+    """Open a text file as UTF-8, which it must be, unless it has the mark of UTF-16 or UTF-32."""
     with path.open("rb") as file:
         sample = read_sample(file, path.stat().st_size)
         remedy = f"convert it: iconv -f {{guess}} -t UTF-8 {shlex.quote(path.name)}"
@@ -210,10 +203,7 @@ def notice_once(line: str) -> None:
 
 
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark.
-
-    Only LF and CRLF end a line; the other line ends of Unicode may be part of a text.
-    """
+    """Yield (where, line) of a UTF-8 file; only LF and CRLF end a line, others may be text."""
     for number, line in enumerate(file, 1):
         where = f"{name}, line {number}"
         if number == 1:

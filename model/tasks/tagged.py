@@ -88,10 +88,7 @@ def bio_tags(spans: Iterable[Entity], num_words: int) -> list[str]:
 def entity_scores(
     predicted: Iterable[Sequence[Entity]], gold: Iterable[Sequence[Entity]]
 ) -> dict[str, float]:
-    """Return F1, precision and recall over all sentences, 0 if undefined.
-
-    An entity is right if its words and its type are.
-    """
+    """Return F1, precision and recall of whole entities with their types, 0 if undefined."""
     num_correct = num_predicted = num_gold = 0
     for predicted_here, gold_here in zip(predicted, gold, strict=True):
         num_correct += len(set(predicted_here) & set(gold_here))

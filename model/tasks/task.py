@@ -100,9 +100,7 @@ class TaskModel(nn.Module, ABC):
 
 
 class LinearHead(TaskModel):
-    """An encoder, its own layers before a head, if any, and a linear layer; parameter names as in
-    ``transformers``.
-    """
+    """An encoder, its layers before a head, and a linear layer; names as in ``transformers``."""
 
     def __init__(self, config: EncoderConfig, num_outputs: int):
         super().__init__(config)
@@ -182,9 +180,7 @@ class Task(ABC, Generic[ExampleT]):
         return None
 
     def texts(self, example: ExampleT) -> dict[str, str]:
-        """Return the texts of an example by name, which `predict` writes before its answer; empty
-        if the answer has them.
-        """
+        """Return the texts by name, which `predict` writes before an answer, if any."""
         return {}
 
     def truth(self, example: ExampleT) -> Any:
@@ -234,9 +230,7 @@ class Task(ABC, Generic[ExampleT]):
     def official(
         self, answers: Sequence[Answer], examples: Sequence[ExampleT], split: str
     ) -> dict[str, bytes]:
-        """Return the files, by name, that the task's server or script expects for a `split` as in
-        `splits.find_splits`; empty if none does.
-        """
+        """Return the files by name that the task's server or script expects, if any."""
         return {}
 
 
