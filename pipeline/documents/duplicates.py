@@ -26,6 +26,12 @@ from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 DUPLICATE = "duplicate_texts"
 NEAR_DUPLICATE = "near_duplicates"
 DOCUMENTS_PER_UNIT = 500_000
+_ORDER = [
+    ("text_hash", "ascending"),
+    ("text_hash_low", "ascending"),
+    ("hash", "ascending"),
+    ("doc_id", "ascending"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,20 +119,24 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> pa.Table:
     #   hash  1  4  7  2  3  8
     #         *        *  *           first of its text
     #            x  x     n  x        removed: x as a duplicate, n as a near-duplicate
-    columns = ("text_hash", "text_hash_low", "hash")
-    keys = keys.sort_by([(name, "ascending") for name in (*columns, "doc_id")])
-    is_distinct = begins_run(*(keys[name].to_numpy() for name in columns))
+    keys = keys.sort_by(_ORDER)
+    columns = [keys[name].to_numpy() for name, _ in _ORDER[:3]]
+    is_distinct = begins_run(*columns)
     keys = keys.filter(pa.array(is_distinct))
-    is_first = begins_run(keys["text_hash"].to_numpy(), keys["text_hash_low"].to_numpy())
+    high, low, _ = columns
+    is_first = begins_run(high[is_distinct], low[is_distinct])
     #   is_first        1  0  0  1  1  0
     #   row if first    0  0  0  3  4  0        the running maximum  0  0  0  3  4  4
-    row_if_first = np.where(is_first, np.arange(len(is_first)), 0)
+    rows = np.arange(len(is_first))
+    row_if_first = np.where(is_first, rows, 0)
     row_of_first = np.maximum.accumulate(row_if_first)
     first_ids = keys["doc_id"].take(pa.array(row_of_first))
     # The first of a text stands for it among the near-duplicates; its copies are duplicates anyway.
     options = pc.SetLookupOptions(near_duplicates["text_hash"])
     row_in_near = pc.call_function("index_in", [keys["text_hash"]], options)
     similar_ids = near_duplicates["kept"].take(row_in_near)
-    kept = pc.call_function("if_else", [pa.array(is_first), similar_ids, first_ids])
+    choices = [pa.array(is_first), similar_ids, first_ids]
+    kept = pc.call_function("if_else", choices)
     reasons = np.where(is_first, NEAR_DUPLICATE, DUPLICATE)
-    return keys.append_column("reason", pa.array(reasons)).append_column("kept", kept)
+    keys = keys.append_column("reason", pa.array(reasons))
+    return keys.append_column("kept", kept)

@@ -30,7 +30,7 @@ from .shard_plan import ShardRun, plan_shards
 from .tables import LEFT_OUT, SCATTERED
 
 ROW_GROUP_DOCUMENTS = 4096
-_ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
+_ORDER = [("hash", "ascending"), ("doc_id", "ascending"), ("row", "ascending")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,18 +198,19 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
     """
     for name in (DUPLICATE, "repeated_ids"):
         counters.count(name, 0)  # reported even if there are none
-    documents = documents.append_column("row", pa.array(np.arange(documents.num_rows)))
+    rows = pa.array(range(documents.num_rows), pa.int64())
+    documents = documents.append_column("row", rows)
     # By hash (of the id) and text: another version under the same id may stay.
-    removals = left_out.select(["hash", "text_hash", "reason", "kept"])
-    removed = documents.join(removals, ["hash", "text_hash"], join_type="inner")
+    removals = left_out.drop_columns("validation_hash")
+    found = documents.join(removals, ["hash", "text_hash"])
     # Sorted, so that the first examples do not depend on the order in which files were read.
-    for row in removed.sort_by([*_ORDER, ("row", "ascending")]).to_pylist():
+    found = found.sort_by(_ORDER)
+    stays = found["reason"].is_null()
+    for row in found.filter(pc.field("reason").is_valid()).to_pylist():
         counters.note(row["reason"], f"{row['doc_id']} repeats {row['kept']}")
-    stays = np.ones(documents.num_rows, bool)
-    stays[removed["row"].to_numpy()] = False
-    rows = documents.filter(pa.array(stays)).sort_by(_ORDER)  # stable
-    doc_ids = rows["doc_id"].to_numpy()
+    remaining = found.filter(stays)
+    doc_ids = remaining["doc_id"].to_numpy()
     is_first = ragged.begins_run(doc_ids)
     for doc_id in doc_ids[~is_first].tolist():
         counters.note("repeated_ids", doc_id)
-    return rows["row"].to_numpy()[is_first]
+    return remaining["row"].to_numpy()[is_first]

@@ -180,13 +180,16 @@ def merge_buckets(sizes: np.ndarray) -> list[int]:
     num_bytes = sizes.sum()
     # A shard gets less than a bucket more than its share: with this room it stays in bounds.
     room = max(SHARD_TEXT_BYTES - sizes.max(), SHARD_TEXT_BYTES // 2)
-    num_shards = max(1, int(divide_up(num_bytes, room)))
+    num_shards = int(divide_up(num_bytes, room))
+    num_shards = max(1, num_shards)
     share = max(num_bytes / num_shards, 1)
+    last_bytes = np.cumsum(sizes) - 1
     # Empty buckets at the start have no last byte: they join the first that is not empty.
-    last_bytes = np.maximum(np.cumsum(sizes) - 1, 0)
+    last_bytes = np.maximum(last_bytes, 0)
     # Rounding may put the last byte of all past the last share.
-    shard_of_bucket = np.minimum(last_bytes // share, num_shards - 1).astype(int)
-    later_starts = np.flatnonzero(np.diff(shard_of_bucket)) + 1
+    shard_of_bucket = np.minimum(last_bytes // share, num_shards - 1)
+    is_last_of_shard = np.diff(shard_of_bucket) > 0
+    later_starts = np.flatnonzero(is_last_of_shard) + 1
     return [0, *later_starts.tolist()]
 
 

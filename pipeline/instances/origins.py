@@ -72,11 +72,13 @@ def document_weights(origins: Origins, weights: Mapping[tuple[str, str], float])
     """Return how often a pass reads each document, float [num_documents]: once, unless `weights`
     has its source and language.
     """
-    weights_SL = np.ones((len(origins.source_names), len(origins.language_names)))
-    for source_index, source in enumerate(origins.source_names):
-        for language_index, language in enumerate(origins.language_names):
-            weights_SL[source_index, language_index] = weights.get((source, language), 1.0)
-    return weights_SL[origins.source, origins.language]
+    weight_of_document = np.ones(len(origins.source))
+    for (source, language), weight in weights.items():
+        if source in origins.source_names and language in origins.language_names:
+            is_chosen = origins.source == origins.source_names.index(source)
+            is_chosen &= origins.language == origins.language_names.index(language)
+            weight_of_document[is_chosen] = weight
+    return weight_of_document
 
 
 def copies_in_pass(
