@@ -15,6 +15,7 @@ Of packed instances each sequence is measured as a row without B; only their fil
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -53,17 +54,17 @@ class Measures:
         self.counts: Counter[str] = Counter()
         # Rows and NotNext rows by shard and pass.
         self.passes: dict[tuple[str, int], list[int]] = {}
+        zeros = partial(np.zeros, dtype=np.int64)
         by_length = (2, config.max_length + 1)  # from 0 on, without [CLS] and [SEP] in A and B
-        self.row_lengths = np.zeros(by_length, np.int64)
-        self.lengths_a = np.zeros(by_length, np.int64)
-        self.lengths_b = np.zeros(by_length, np.int64)
-        self.ends_of_b = np.zeros((2, 2), np.int64)  # whether it ends like a sentence
-        self.lengths_and_ends = np.zeros((2, 2, math.prod(CELLS)), np.int64)
-        self.mask_positions = np.zeros(config.max_length, np.int64)
-        vocab_size = len(vocabulary)
-        self.tokens = np.zeros(vocab_size, np.int64)
-        self.masked_tokens = np.zeros(vocab_size, np.int64)
-        self.random_tokens = np.zeros(vocab_size, np.int64)
+        self.row_lengths = zeros(by_length)
+        self.lengths_a = zeros(by_length)
+        self.lengths_b = zeros(by_length)
+        self.ends_of_b = zeros((2, 2))  # whether it ends like a sentence
+        self.lengths_and_ends = zeros((2, 2, math.prod(CELLS)))
+        self.mask_positions = zeros(config.max_length)
+        self.tokens = zeros(len(vocabulary))
+        self.masked_tokens = zeros(len(vocabulary))
+        self.random_tokens = zeros(len(vocabulary))
         ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
         self._ends_sentence = np.array(ends_sentence, np.int64)
 

@@ -158,12 +158,12 @@ def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nda
     rows = order[np.searchsorted(texts[order], pairs)]
     signatures = sketches["signature"].combine_chunks().flatten().to_numpy()
     signatures = signatures.reshape(-1, NUM_HASHES)
-    similarities: list[np.ndarray] = []
+    similar: list[np.ndarray] = []
     for some_rows in np.array_split(rows, len(rows) // PAIRS_AT_ONCE + 1):
-        one = signatures[some_rows[:, 0]]
-        other = signatures[some_rows[:, 1]]
-        similarities.append(estimate_similarity(one, other))
-    return rows[np.concatenate(similarities) >= share]
+        one, other = some_rows.T
+        similarity = estimate_similarity(signatures[one], signatures[other])
+        similar.append(some_rows[similarity >= share])
+    return np.concatenate(similar)
 
 
 def find_first(num_nodes: int, pairs: np.ndarray) -> np.ndarray:

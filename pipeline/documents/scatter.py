@@ -161,31 +161,28 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
     return high, low, len(encoded)
 
 
-def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of `BANDS` and of `SKETCHES` for documents with their ``hash``,
-    ``text_hash``, ``doc_id`` and ``sketch``.
-    """
+def sketch_tables(rows: Sequence[Row], share: float) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of `BANDS` and of `SKETCHES` for documents."""
     rows = [row for row in rows if row["sketch"] is not None]
     if not rows:
         return BANDS.schema.empty_table(), SKETCHES.schema.empty_table()
     signatures = np.stack([row["sketch"] for row in rows])
-    text_hashes = np.array([row["text_hash"] for row in rows], np.uint64)
-    hashes = np.array([row["hash"] for row in rows], np.uint64)
-    doc_ids = [row["doc_id"] for row in rows]
+    text_hashes = pa.array([row["text_hash"] for row in rows], pa.uint64())
 
     # A row for each band of each text:
     #   band hashes [texts, bands]   a0 a1     flat   a0 a1 b0 b1
     #                                b0 b1     text   a  a  b  b
     num_bands, band_length = choose_bands(share)
     band_hashes = hash_bands(signatures, num_bands, band_length)
-    text_of_band = text_hashes.repeat(num_bands)
+    text_of_band = text_hashes.to_numpy().repeat(num_bands)
     bands = pa.table([band_hashes.ravel(), text_of_band], schema=BANDS.schema)
 
     # The bands need whole hashes, but to compare two texts a byte of each is enough.
     short_signatures = shorten(signatures)
     lists = pa.FixedSizeListArray.from_arrays(short_signatures.ravel(), NUM_HASHES)
-    sketches = pa.table([text_hashes, hashes, doc_ids, lists], schema=SKETCHES.schema)
-    return bands, sketches
+    *columns, signature = SKETCHES.schema
+    sketches = pa.Table.from_pylist(rows, pa.schema(columns))
+    return bands, sketches.append_column(signature, lists)
 
 
 def _language_of(raw: RawDocument, config: IngestConfig) -> str:

@@ -82,9 +82,6 @@ class Rows:
         return restored
 
 
-# The columns that have an item for each row, and for each item of a row's lists.
-_ROW_COLUMNS = ("lengths", "num_masked", "segment_b_start", "next_sentence_label")
-_MASK_COLUMNS = ("masked_positions", "masked_ids")
 _DOCUMENT_COLUMNS = ("document_a", "document_b")
 
 
@@ -180,18 +177,18 @@ def _chosen(rows: Rows, index: Index, items_of: Callable[[np.ndarray], Index]) -
     """Return the rows at `index`; `items_of` says where the items of their lists lie, from the
     offsets of all rows.
     """
+    places = {"input_ids": items_of(rows.offsets)}
     masks = items_of(rows.masked_offsets)
-    sequences_or_rows = index
-    columns = {"input_ids": rows.input_ids[items_of(rows.offsets)]}
-    if rows.sequence_starts is not None and rows.num_sequences is not None:
-        sequences_or_rows = items_of(offsets_of(rows.num_sequences))
-        columns["sequence_starts"] = rows.sequence_starts[sequences_or_rows]
-        columns["num_sequences"] = rows.num_sequences[index]
-    columns |= {name: getattr(rows, name)[index] for name in _ROW_COLUMNS}
-    columns |= {name: getattr(rows, name)[masks] for name in _MASK_COLUMNS}
-    if rows.duplicate is not None:
-        columns["duplicate"] = rows.duplicate[index]
-        columns |= {name: getattr(rows, name)[sequences_or_rows] for name in _DOCUMENT_COLUMNS}
+    places |= {"masked_positions": masks, "masked_ids": masks}
+    if rows.num_sequences is not None:
+        of_sequences = items_of(offsets_of(rows.num_sequences))
+        for name in ("sequence_starts", *_DOCUMENT_COLUMNS):
+            places[name] = of_sequences
+    columns = {}
+    for field in fields(Rows):
+        values = getattr(rows, field.name)
+        if values is not None:
+            columns[field.name] = values[places.get(field.name, index)]
     return Rows(**columns)
 
 
