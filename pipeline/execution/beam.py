@@ -98,9 +98,7 @@ def _run_phase(jobs: Any, phase: Phase, versions: str) -> Any:
 
 @beam.ptransform_fn
 def _once(elements: Any, function: Callable[[Any], Any]) -> Any:
-    """Call a function once, with one of the elements, after all of them; the output is what it
-    returns.
-    """
+    """Call a function once, with one of the elements, after all of them."""
     return (
         elements
         | "One key" >> beam.Map(lambda element: (0, element))
@@ -116,9 +114,7 @@ def _call(grouped: tuple[int, Iterable[Any]], function: Callable[[Any], Any]) ->
 
 @cache
 def _versions() -> str:
-    """Return what must be the same where a job is launched and where it runs: workers of another
-    Beam may lose a job's options without a word.
-    """
+    """Return what must be the same on all hosts: another Beam may lose a job's options silently."""
     python = ".".join(platform.python_version_tuple()[:2])
     beams = f"apache-beam {version('apache-beam')}"
     return f"clozeworks {version('clozeworks')}, {beams} and Python {python}"
@@ -218,12 +214,11 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
             for job in _jobs_at_work(stages):
                 job.raise_mistake()
         raise in_a_line(error) from error
-    for stage in stages:
-        if not storage.exists(storage.join(stage.output, MANIFEST)):
-            raise RunError(
-                "The job ended before its work was done: the cluster may have been stopped. "
-                "Rerun the same command to resume."
-            )
+    if not all(storage.exists(storage.join(stage.output, MANIFEST)) for stage in stages):
+        raise RunError(
+            "The job ended before its work was done: the cluster may have been stopped. "
+            "Rerun the same command to resume."
+        )
     return [read_any_manifest(stage.output) for stage in stages]
 
 
@@ -237,19 +232,12 @@ _PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "
 
 
 def in_a_line(error: Exception) -> Exception:
-    """Return the innermost cause of an error that came through Beam, as an error of ours.
+    """Return the innermost cause of an error that came through Beam, as an error of ours: the last
+    line of its message that is not part of a traceback.
 
-    Beam wraps the traceback of a worker into its message, and marks each step it passed; Flink
-    wraps Java's around that::
-
-        Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 3:
-        Traceback (most recent call last):
-          File "…", line 3, in …
-        clozeworks.pipeline.errors.UserError: … [while running 'Ingest/Scatter/Work']
-            at org.apache.beam…
-            ... 7 more
+    Beam wraps the traceback of a worker into its message, and marks each step it passed, as in
+    ``[while running 'Ingest/Scatter/Work']``; Flink wraps Java's around that.
     """
-    # The last line that is not part of a traceback.
     cause = type(error).__name__
     for line in str(error).splitlines():
         line = line.strip()
@@ -272,9 +260,7 @@ class _OptionParser(_BeamArgumentParser):
 
 
 def _parse(flags: Sequence[str]) -> tuple[Any, list[str]]:
-    """Return the options that Beam knows, as `PipelineOptions` parses them, and the others, which
-    it would only log.
-    """
+    """Return the options that Beam knows, and the others, which it would only log."""
     parser = _OptionParser()
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):

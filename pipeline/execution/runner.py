@@ -116,7 +116,7 @@ def check_runner(options: RunOptions, output: str) -> None:
         pipeline_options(options, output)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Progress:
     """The part of a phase that is done."""
 
@@ -138,20 +138,15 @@ def _progress(
     left_bytes = sum(units[number].cost for number in unfinished)
     lock = threading.Lock()
 
-    def show_less(num_bytes: int) -> None:
+    def show_done(num_bytes: int) -> None:
         nonlocal left_bytes
         with lock:
             left_bytes -= num_bytes
             if show is not None:
-                done_bytes = total_bytes - left_bytes
-                show(
-                    Progress(
-                        stage=stage, phase=phase, done_bytes=done_bytes, total_bytes=total_bytes
-                    )
-                )
+                show(Progress(stage, phase, total_bytes - left_bytes, total_bytes))
 
-    show_less(0)
-    return lambda number: show_less(units[number].cost)
+    show_done(0)
+    return lambda number: show_done(units[number].cost)
 
 
 @dataclass(frozen=True, kw_only=True)
