@@ -125,36 +125,26 @@ def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path):
         run(tmp_path, die, RunOptions(workers=2))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
     script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
-    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=GIVE_UP_S)
-    assert (out, process.returncode) == (
-        ("interrupted\n", 130) if number == signal.SIGTERM else ("", -9)
-    )
-    wait_until(lambda: not any(map(is_running, workers)))
-
-
-def test_an_interrupt_from_a_terminal_ends_the_whole_group(tmp_path: Path):
-    script = (
-        "import signal, sys, test_runner; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    )
-    script += "test_runner.run_until_interrupted(sys.argv[1])"
     command = [sys.executable, "-c", script, str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate(timeout=GIVE_UP_S)[0] == "interrupted\n"
+    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    if number == signal.SIGINT:  # a terminal sends it to the whole group
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    out, _ = process.communicate(timeout=GIVE_UP_S)
+    ended = ("", -9) if number == signal.SIGKILL else ("interrupted\n", 130)
+    assert (out, process.returncode) == ended
+    wait_until(lambda: not any(map(is_running, workers)))
 
 
 def run_until_interrupted(path: str) -> None:
     signal.signal(signal.SIGTERM, terminate)  # as the command line does
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         run(Path(path), linger, RunOptions(workers=2))
     except KeyboardInterrupt:
@@ -280,28 +270,16 @@ def test_progress_is_shown_by_phase_until_all_is_done(tmp_path: Path, workers: i
         assert (shown[0].done_bytes, shown[-1].done_bytes) == (done[phase][0], 10)
 
 
-def test_a_finished_stage_is_left_as_it_is_even_while_it_is_locked(tmp_path: Path):
-    run(tmp_path, square, RunOptions(workers=1))
-    manifest = run_stage(NumberStage(output=str(tmp_path), work=fail), RunOptions(workers=1))
-    assert manifest.already_finished
-    command = [sys.executable, "-c", HOLD_LOCK, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout and holder.stdout.readline() == "locked\n"
-        stage = NumberStage(output=str(tmp_path), work=fail)
-        assert run_stage(stage, RunOptions(workers=1)).already_finished
-        with pytest.raises(UserError, match="Another process is writing"):
-            run_stage(stage, RunOptions(workers=1, overwrite=True))
-        holder.kill()
-
-
-def test_beside_another_process_a_finished_stage_is_only_read(tmp_path: Path):
+def test_a_finished_stage_is_left_as_it_is_and_beside_another_process_only_read(tmp_path: Path):
     run(tmp_path, square, RunOptions(workers=1))
     left = tmp_path / ".work" / "tmp" / "half"  # of the other process
     left.parent.mkdir(parents=True)
     left.touch()
-    stage = NumberStage(output=str(tmp_path))
+    stage = NumberStage(output=str(tmp_path), work=fail)
     other_process = lock_by_another_process(tmp_path)
     assert run_stage(stage, RunOptions(workers=1)).already_finished
+    with pytest.raises(UserError, match="Another process is writing"):
+        run_stage(stage, RunOptions(workers=1, overwrite=True))
     assert left.exists()
     os.close(other_process)
     assert run_stage(stage, RunOptions(workers=1)).already_finished
@@ -321,15 +299,6 @@ def lock_by_another_process(path: Path) -> int:
     descriptor = os.open(path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
-
-
-HOLD_LOCK = """
-import sys, time
-from clozeworks.pipeline.storage.directory import locked
-with locked(sys.argv[1]):
-    print("locked", flush=True)
-    time.sleep(60)
-"""
 
 
 @pytest.mark.parametrize(

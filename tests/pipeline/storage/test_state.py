@@ -148,17 +148,6 @@ def test_files_that_a_failed_command_left_are_no_others(tmp_path: Path):
     assert not (tmp_path / "tokenizer.json").exists()
 
 
-def test_what_an_older_version_left_unfinished_is_refused_or_replaced(tmp_path: Path):
-    old = OutputDirectory(str(tmp_path))
-    old.write_bytes(".work/head.json", b"{}")
-    begin(tmp_path)
-    old.remove(".work")
-    old.write_bytes(".work/head.json", b"{}")
-    old.write_bytes("train-00000-of-00001.parquet", b"rows")
-    with pytest.raises(UserError, match=r"other files \(train-0"):
-        begin(tmp_path)
-
-
 def test_changed_fields_are_those_of_both():
     assert changed_fields({"a": 1}, {"a": 1}) == []
     assert changed_fields({"a": [80, 20]}, {"a": (80, 20)}) == []  # JSON has no tuples
