@@ -50,15 +50,10 @@ _FAULTS = (
     ),
     ("NO_SUCH_BUCKET", UserError, _NO_BUCKET),
     (
-        "NETWORK_CONNECTION|UNAVAILABLE",
+        "NETWORK_CONNECTION|UNAVAILABLE|SLOW_DOWN|status (code: )?50[0-4]|flush response stream",
         RunError,
-        "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or "
-        "STORAGE_EMULATOR_HOST if set",
-    ),
-    (
-        "SLOW_DOWN|status (code: )?50[0-4]|flush response stream",
-        RunError,
-        "the store is overloaded or down. Try again later",
+        "the store cannot be reached, or is overloaded or down. Try again later; check the "
+        "network, and AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST if set",
     ),
     (
         "AuthorizationHeaderMalformed|ExpiredToken|HTTP status (400|30[17])",

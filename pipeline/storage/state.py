@@ -89,14 +89,8 @@ def read_any_manifest(
             f"{directory} is unfinished: rerun the command that writes it; it resumes, or "
             "says what is wrong."
         )
-    fault = describe_absence(directory)
-    advice = f"give a directory written by {writer}"
-    if not fault:
-        fault = f"{directory} has no {MANIFEST}"
-        # Documents that somebody filtered, perhaps.
-        if any(name.endswith(".parquet") for name in storage.file_sizes(directory)):
-            advice += "; `clozeworks ingest` reads Parquet, and keeps documents as they are"
-    raise UserError(f"{fault}: {advice}.")
+    fault = describe_absence(directory) or f"{directory} has no {MANIFEST}"
+    raise UserError(f"{fault}: give a directory written by {writer}.")
 
 
 def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:
@@ -104,11 +98,11 @@ def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:
     none.
     """
     path = storage.join(directory, MANIFEST)
-    with suppress(FileNotFoundError):  # another process may remove it at any time
-        if storage.exists(path):
-            content = storage.read_bytes(path)
-            return parse_manifest(content, path), parse_json(content, StoredHead, path)
-    return None, None
+    try:
+        content = storage.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    return parse_manifest(content, path), parse_json(content, StoredHead, path)
 
 
 class _Begun(Struct):
