@@ -210,6 +210,9 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Do
 
 def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
     lines = end.string
+    is_plain = end[0] in ".!?" and lines[end.start() - 1].isalpha()
+    if is_plain and not end["next"][0].isdigit():
+        return False  # no pattern matches "... a word.⏎Next", as most ends are
     before = lines[max(start, end.end() - _SEEN_BEFORE) : end.end()]
     after = lines[end.end() + 1 : end.end() + 1 + _SEEN_AFTER]
     for pattern in rules.patterns:

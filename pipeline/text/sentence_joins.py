@@ -59,12 +59,13 @@ _SYLLABLE = (
     f"[{UNCASED_LETTERS}][{_SIGN}ـ\u200c\u200d׳']*"
     f"(?:[{_JOINER}][\u200c\u200d]?[{UNCASED_LETTERS}][{_SIGN}\u200c\u200d]*)*"
 )
-# "A", "Дж", "Sz": a capital, or one with a consonant.
-_INITIAL = re.compile(
+# "A", "Дж", "Sz": a capital, or one with a consonant. It takes long to compile, and few
+# languages need it.
+_INITIAL = (
     f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}"
 )
-_NEXT_INITIAL = re.compile(rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]")
-_BEHIND_INITIAL = re.compile(rf"(?:^|[\s(]){_SYLLABLE}\. ?$")
+_NEXT_INITIAL = rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]"
+_BEHIND_INITIAL = rf"(?:^|[\s(]){_SYLLABLE}\. ?$"
 _LONGEST_INITIAL = 12
 _SHORTEST_PLAIN = 9
 
@@ -262,15 +263,15 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
     word_start = stop - len(word)
     abbreviations = rules.abbreviations
     is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
-    is_initial = len(last_part) <= _LONGEST_INITIAL and _INITIAL.fullmatch(last_part) is not None
+    is_initial = len(last_part) <= _LONGEST_INITIAL and re.fullmatch(_INITIAL, last_part)
     if rules.vowelless and _VOWELLESS.fullmatch(word) and word not in LAST_WORDS:
         is_listed = is_listed or not _NUMERAL.search(before[:word_start])
     if not is_listed and (mark == "۔" or not is_initial):
         return False
-    if word in rules.final_words and not _BEHIND_INITIAL.search(before[:word_start][-15:]):
+    if word in rules.final_words and not re.search(_BEHIND_INITIAL, before[:word_start][-15:]):
         return False
     # A name or another initial follows: "J. R. R. Tolkien".
-    if last_part[0].isupper() or _NEXT_INITIAL.match(following):
+    if last_part[0].isupper() or re.match(_NEXT_INITIAL, following):
         return True
     if not _NUMERAL.search(before[max(0, word_start - 10) : word_start]):
         return True

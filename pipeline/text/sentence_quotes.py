@@ -33,7 +33,8 @@ _RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“
 
 # What is shorter may be a title.
 _LONGEST_TITLE = 60
-_OPENS = re.compile(r"(?<![^\s(—–-])[\"'‘“„«]|[«„]")
+# It begins with a character, which makes the search fast.
+_OPENS = re.compile(r"[\"'‘“„«](?:(?<=[«„])|(?<![^\s(—–-].))")
 _MOST_OPENERS = 4
 _LONGEST_QUOTATION = 3000
 _APOSTROPHE_OPENS = re.compile(r"(?:^|[\s(—–-])'(?=\w)")
