@@ -4,7 +4,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -27,16 +26,8 @@ class RecipeFile(Struct, forbid_unknown_fields=True):
     variables: dict[str, Scalar] = {}
 
 
-@dataclass(frozen=True)
-class RecipeStage:
-    """One command of a recipe, with the variables filled in."""
-
-    label: str
-    """What messages call it, such as ``recipe.toml: stage 2 (vocab)``."""
-    command: str
-    arguments: list[str]
-    options: dict[str, list[str]]
-    """The values of each option by its name without dashes, such as ``max-length``."""
+Table = dict[str, list[str]]
+"""A stage of a recipe: the values of each key, with the variables filled in."""
 
 
 @click.command()
@@ -66,8 +57,13 @@ def run(
     """
     commands = {str(command.name): command for command in commands_of(ctx)}
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
-    recipe_stages = read_recipe(recipe, output, settings)
-    stages = [_command_line(stage, commands, ctx) for stage in recipe_stages]
+    stages = []
+    for number, table in enumerate(read_recipe(recipe, output, settings), 1):
+        try:
+            stages.append(_command_line(table, commands, ctx))
+        except UserError as error:
+            name = "".join(table.get("command", ()))
+            raise UserError(f"{recipe}: stage {number} ({name}): {error}") from None
     summaries: list[CommandSummary] = []
     for number, typed in enumerate(stages, start=1):
         click.echo(f"[{number}/{len(stages)}] {shlex.join(['clozeworks', *typed])}")
@@ -89,7 +85,7 @@ def run(
     return summaries
 
 
-def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[RecipeStage]:
+def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[Table]:
     """Return the stages of the recipe at `path`, in order.
 
     ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
@@ -113,15 +109,12 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
 
     stages = []
     for number, table in enumerate(recipe.stage, 1):
-        command = str(table.get("command", ""))
-        label = f"{path}: stage {number} ({command})"
-        values: dict[str, list[str]] = {}
+        label = f"{path}: stage {number} ({table.get('command', '')})"
+        stage = {}
         for key, value in table.items():
             items = value if isinstance(value, list) else [value]
-            values[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
-        arguments = values.pop("arguments", [])
-        values.pop("command", None)
-        stages.append(RecipeStage(label, command, arguments, options=values))
+            stage[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
+        stages.append(stage)
     return stages
 
 
@@ -139,30 +132,29 @@ def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
 
 
 def _command_line(
-    stage: RecipeStage, commands: Mapping[str, click.Command], ctx: click.Context
+    stage: Table, commands: Mapping[str, click.Command], ctx: click.Context
 ) -> list[str]:
     """Return a stage as one would type it, the command first.
 
     Raise `UserError` if there is no such command, or it does not accept its arguments and options.
     """
-    command = commands.get(stage.command)
+    name = "".join(stage.get("command", ()))
+    command = commands.get(name)
     if command is None:
-        hint = did_you_mean(stage.command, commands)
-        raise UserError(f"{stage.label}: there is no command {stage.command!r}{hint}.")
-    args = [*stage.arguments]
-    for name, values in stage.options.items():
-        args += _typed_option(command, name, values)
+        raise UserError(f"there is no command {name!r}{did_you_mean(name, commands)}.")
+    args = [*stage.get("arguments", ())]
+    for key, values in stage.items():
+        if key not in ("command", "arguments"):
+            args += _typed_option(command, key, values)
     try:
         # click takes the list apart while it parses.
-        parsed = command.make_context(stage.command, [*args], parent=ctx.parent).params
-        if check := getattr(command.callback, "check", None):
-            check(**parsed)
+        parsed = command.make_context(name, [*args], parent=ctx.parent).params
     except click.ClickException as error:
-        raise UserError(f"{stage.label}: {describe_usage_error(error)}") from None
-    except UserError as error:
-        raise UserError(f"{stage.label}: {error}") from None
+        raise UserError(describe_usage_error(error)) from None
+    if check := getattr(command.callback, "check", None):
+        check(**parsed)
     # Only the arguments are kept: each stage is parsed again when it runs.
-    return [stage.command, *args]
+    return [name, *args]
 
 
 def _typed_option(command: click.Command, name: str, values: list[str]) -> list[str]:

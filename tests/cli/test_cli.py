@@ -206,23 +206,6 @@ def test_a_dry_run_says_what_there_is_to_do_and_writes_nothing(
     assert inside in error_of(capsys, "ingest", str(tmp_path), "--output", inside, "--dry-run")
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        ('[[stage]]\ncommand = "brew"\n', "'brew'"),
-        ("[stage]\n", "expected array"),
-        ("[[stage]]\nseed = 0\n", "no command ''"),
-        ('[[stage]]\ncommand = "vocab"\nseed = {}\n', "got object"),
-    ],
-)
-def test_a_recipes_mistakes_are_one_line(
-    content: str, fault: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
-    recipe = tmp_path / "r.toml"
-    recipe.write_text(content)
-    assert fault in error_of(capsys, "run", str(recipe))
-
-
 def test_a_recipe_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert "r.toml" in error_of(capsys, "run", str(tmp_path / "r.toml"))
 

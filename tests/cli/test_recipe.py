@@ -49,16 +49,21 @@ def lines_of_dry_run(capsys: pytest.CaptureFixture[str], recipe: str, *args: str
 
 def test_variables_are_filled_in_and_may_name_those_above(recipe: str, tmp_path: Path):
     first, second = read_recipe(recipe, "out")
-    assert (first.command, first.arguments) == ("pretrain", ["instances"])
-    assert first.options == {"output": ["out/run-300"], "steps": ["300"], "overwrite": ["false"]}
-    assert second.arguments == ["classify", str(tmp_path / "tables")]
-    assert second.options["learning-rates"] == ["0.001", "0.002"]
+    assert first == {
+        "command": ["pretrain"],
+        "arguments": ["instances"],
+        "output": ["out/run-300"],
+        "steps": ["300"],
+        "overwrite": ["false"],
+    }
+    assert second["arguments"] == ["classify", str(tmp_path / "tables")]
+    assert second["learning-rates"] == ["0.001", "0.002"]
 
 
 def test_settings_replace_the_recipes_variables(recipe: str):
     first, second = read_recipe(recipe, "out", ("steps=9000", "fresh=true", "run=r={steps}"))
-    assert first.options == {"output": ["r=9000-9000"], "steps": ["9000"], "overwrite": ["true"]}
-    assert second.options["checkpoint"] == ["r=9000-9000"]
+    assert first["output"] == second["checkpoint"] == ["r=9000-9000"]
+    assert (first["steps"], first["overwrite"]) == (["9000"], ["true"])
 
 
 @pytest.mark.parametrize(
@@ -84,6 +89,7 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
             'command = "brew"',
             "stage 2 (brew): there is no command 'brew'; choose from corpus, ingest, vocab, build",
         ),
+        ("seed = 0", "stage 2 (): there is no command ''; choose from corpus, ingest,"),
         (
             'command = "run"\narguments = ["r.toml"]',
             "stage 2 (run): there is no command 'run'; choose from corpus, ingest, vocab, build",
