@@ -7,10 +7,7 @@ from typing import Self
 
 
 def print_notice(line: str) -> None:
-    """Log a line for the user, who sees it on standard error unless logging is set up otherwise.
-
-    Under torchrun only the first rank does.
-    """
+    """Log a line for the user, on the first rank alone."""
     if os.environ.get("RANK", "0") == "0":
         logging.getLogger("clozeworks").warning("%s", line)
 

@@ -142,29 +142,17 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
 
 
 def in_words(name: str) -> str:
-    """Return the name of a counter, metric or option in words.
-
-    >>> in_words("repeated_lines")
-    'repeated lines'
-    """
+    """Return the name of a counter, metric or option in words."""
     return name.replace("_", " ")
 
 
 def count_of(count: int, noun: str) -> str:
-    """Format a count with its noun.
-
-    >>> count_of(1, "shard"), count_of(1_200, "shard")
-    ('1 shard', '1,200 shards')
-    """
+    """Format a count with its noun, such as 1,200 shards."""
     plural = "" if count == 1 else "s"
     return f"{count:,} {noun}{plural}"
 
 
 def name_counts(counts: Mapping[str, int]) -> str:
-    """Format named counts, largest first.
-
-    >>> name_counts({"empty_file": 1, "cut_off_page": 1_200})
-    '1,200 x cut off page, 1 x empty file'
-    """
+    """Format named counts, largest first: 1,200 x cut off page, 1 x empty file."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} x {in_words(name)}" for name, count in ordered)

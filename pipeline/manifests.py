@@ -257,11 +257,7 @@ class _Stage(Struct):
 
 
 def too_little_to_judge(num_rows: int) -> str:
-    """Say that rows are too few to judge a model by; "" if they are enough.
-
-    >>> too_little_to_judge(12), too_little_to_judge(200)
-    ('too little to judge: 12 rows', '')
-    """
+    """Say that rows are too few to judge a model by; "" if they are enough."""
     if num_rows >= ROWS_TO_JUDGE:
         return ""
     plural = "" if num_rows == 1 else "s"

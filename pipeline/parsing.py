@@ -33,18 +33,12 @@ _looking_at_types = Lock()
 
 
 def decode_json(content: bytes | str, kind: type[T]) -> T:
-    """Return JSON as a value of type `kind`; raise a `ValueError` or `RecursionError` of `msgspec`
-    if it is not.
-
-    Safe in any thread, which ``msgspec.json.decode(content, type=kind)`` is not: see `_decoder`.
-    """
+    """Return JSON as `msgspec` does, but safe in any thread: see `_decoder`."""
     return _decoder(kind).decode(content)
 
 
 def convert_values(value: Any, kind: type[T], *, strict: bool = True) -> T:
-    """Return plain values as a value of type `kind`; raise a `ValueError` or `RecursionError` of
-    `msgspec` if they are not. Unless `strict`, text may hold numbers. Safe in any thread.
-    """
+    """Convert plain values as `msgspec` does, but safe in any thread."""
     _decoder(kind)
     return msgspec.convert(value, kind, strict=strict)
 
@@ -97,10 +91,7 @@ def read_toml(path: str, kind: type[T]) -> T:
 
 
 def parse_toml_option(text: str, kind: type[T], option: str, what: str) -> T:
-    """Return the content of a user's TOML file, which is the value of an `option`.
-
-    Raise `UserError` if it is not a TOML file of `what`.
-    """
+    """Return the content of a user's TOML file of `what`, which is the value of an `option`."""
     try:
         return msgspec.toml.decode(text, type=kind)
     except msgspec.DecodeError as error:
@@ -127,22 +118,14 @@ def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
 
 
 def csv_delimiter(first_line: str) -> str:
-    """Return the comma, semicolon or tab that the line has most of, outside of quotes.
-
-    Spreadsheets write semicolons where the comma is the decimal point.
-
-    >>> csv_delimiter('text;"label, or class"')
-    ';'
-    """
+    """Return the comma, semicolon or tab that the line has most of, outside of quotes."""
+    # Spreadsheets write semicolons where the comma is the decimal point.
     unquoted = _QUOTED.sub("", first_line)
     return max(DELIMITERS, key=unquoted.count)
 
 
 def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:
-    """Return plain values as a value of type `kind`; raise as `parse_json`.
-
-    Unless `strict`, text may hold numbers, as in CSV.
-    """
+    """Convert plain values; raise as `parse_json`. Unless `strict`, text may hold numbers."""
     try:
         return convert_values(value, kind, strict=strict)
     except (ValueError, RecursionError, UserError) as error:

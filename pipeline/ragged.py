@@ -92,8 +92,7 @@ def sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def begins_run(*columns: np.ndarray) -> np.ndarray:
-    """Return which rows of some columns differ from the row before them, bool [num_rows]; the first
-    does.
+    """Return which rows of some columns differ from the row before, bool [num_rows].
 
     >>> begins_run(np.array([7, 7, 7, 2]), np.array([1, 1, 3, 3])).tolist()
     [True, False, True, True]
@@ -140,11 +139,5 @@ def flat_text(strings: "pa.StringArray") -> tuple[np.ndarray, np.ndarray]:
 
 
 def divide_up(total: Number, size: Number | int) -> Number:
-    """Return ``total / size`` rounded up: the number of pieces of at most `size`.
-
-    Exact for all integers, unlike `math.ceil`, which is wrong beyond 2**53.
-
-    >>> divide_up(10, 4)
-    3
-    """
+    """Return ``total / size`` rounded up, exactly for all integers, unlike `math.ceil`."""
     return -(-total // size)
