@@ -20,11 +20,11 @@ from .finetune import finetune
 from .output import (
     CommandSummary,
     NoticeHandler,
-    fields_as_flags,
     is_first_rank,
     print_summaries,
     settings,
     tell,
+    with_flags,
 )
 from .pretrain import pretrain
 from .process import Terminated, abandon, prepare_streams, prepare_threads, terminate
@@ -50,6 +50,7 @@ COMMANDS = (
     export,
     run,
 )
+settings.commands = COMMANDS
 DATA_STAGES = ("corpus", "ingest", "vocab", "build")
 """The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
 
@@ -201,8 +202,7 @@ def _report(message: str, exit_code: int) -> None:
         # Under torchrun all processes usually hit the same failure. The first reports it, and
         # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
-    message = fields_as_flags(message, COMMANDS)
-    tell("error", " ".join(message.split()), exit_code=exit_code)
+    tell("error", " ".join(with_flags(message).split()), exit_code=exit_code)
 
 
 def _leave(exit_code: int, *, owns_process: bool) -> None:

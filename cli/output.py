@@ -31,9 +31,12 @@ ALREADY_FINISHED = "already finished, nothing to do"
 
 @dataclass
 class _Settings:
-    """How this process prints, by the options of ``clozeworks`` itself; reset after a command."""
+    """How this process prints."""
 
+    commands: Sequence[click.Command] = ()
+    """Whose options messages name; set by `cli.main`."""
     as_json: bool = False
+    """By an option of ``clozeworks`` itself, as `is_quiet`; reset after a command."""
     is_quiet: bool = False
 
 
@@ -113,15 +116,7 @@ def print_table(
     make_console(width=width).print(table)
 
 
-def commands_of(ctx: click.Context) -> list[click.Command]:
-    """Return all commands of the program that runs in `ctx`."""
-    root = ctx.find_root().command
-    if isinstance(root, click.Group):
-        return list(root.commands.values())
-    return [root]  # a command that a test runs by itself
-
-
-def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
+def with_flags(message: str) -> str:
     """Return a library's message with options and remote files as typed on the command line.
 
     The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
@@ -129,21 +124,12 @@ def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
     ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
     """
     flags = {}
-    for command in commands:
+    for command in settings.commands:
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 flags[parameter.name] = parameter.opts[0]
     message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
     return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)
-
-
-def with_flags(message: str) -> str:
-    """Return a library's message with its fields as flags of the command that is running."""
-    # Outside of a command, as in a test of a function that prints, nothing is known of flags.
-    ctx = click.get_current_context(silent=True)
-    if ctx is None:
-        return message
-    return fields_as_flags(message, commands_of(ctx))
 
 
 @dataclass(frozen=True)

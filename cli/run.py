@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 from .failures import describe_usage_error
-from .output import CommandSummary, commands_of, duration
+from .output import CommandSummary, duration, settings
 
 Scalar = bool | int | float | str
 # Names begin with a letter, so that braces in a regular expression, `a{2}`, stay as they are.
@@ -40,12 +40,16 @@ Table = dict[str, list[str]]
     help="Value of {output} in the recipe.",
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a variable of the recipe."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a variable.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the commands and stop.")
 @click.pass_context
 def run(
-    ctx: click.Context, recipe: str, output: str, settings: tuple[str, ...], dry_run: bool
+    ctx: click.Context, recipe: str, output: str, assignments: tuple[str, ...], dry_run: bool
 ) -> list[CommandSummary]:
     """Run the stages in RECIPE.toml in order; finished stages are skipped.
 
@@ -55,10 +59,10 @@ def run(
     Relative paths start from the folder in which you run this, not from the recipe's. All stages
     and options are checked before the first one runs.
     """
-    commands = {str(command.name): command for command in commands_of(ctx)}
+    commands = {str(command.name): command for command in settings.commands}
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
     stages = []
-    for number, table in enumerate(read_recipe(recipe, output, settings), 1):
+    for number, table in enumerate(read_recipe(recipe, output, assignments), 1):
         try:
             stages.append(_command_line(table, commands, ctx))
         except UserError as error:
@@ -85,16 +89,16 @@ def run(
     return summaries
 
 
-def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[Table]:
+def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> list[Table]:
     """Return the stages of the recipe at `path`, in order.
 
     ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
-    recipe's ``[variables]``, where one may name those above it, unless `settings` such as
+    recipe's ``[variables]``, where one may name those above it, unless `assignments` such as
     ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
     """
     recipe = read_toml(path, RecipeFile)
     replaced = {}
-    for setting in settings:
+    for setting in assignments:
         name, separator, value = setting.partition("=")
         if not separator:
             raise UserError(f"--set {setting}: give NAME=VALUE.")

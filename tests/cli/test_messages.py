@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import COMMANDS, commands, main
-from clozeworks.cli.output import CommandSummary, fields_as_flags, print_summaries, warn
+from clozeworks.cli.output import CommandSummary, print_summaries, warn, with_flags
 from clozeworks.pipeline.languages import check_language
 
 from tests.fixtures.command_fixture import error_of
@@ -432,13 +432,13 @@ def test_the_libraries_name_fields_and_no_flags():
 def test_copies_of_remote_files_have_the_names_that_the_user_gave():
     message = "2 rows (/var/tmp/clozeworks-a_1b/s3/bucket/dev.tsv) are cut at `max_length`."
     spelled = "2 rows (s3://bucket/dev.tsv) are cut at --max-length."
-    assert fields_as_flags(message, COMMANDS) == spelled
-    assert fields_as_flags("/tmp/clozeworks-a1b.log", COMMANDS) == "/tmp/clozeworks-a1b.log"
+    assert with_flags(message) == spelled
+    assert with_flags("/tmp/clozeworks-a1b.log") == "/tmp/clozeworks-a1b.log"
 
 
 def test_the_command_line_spells_fields_as_flags(capsys):
     message = "`max_bad` is 2, but lower `near_duplicates` of `transformers` or `cased`"
-    spelled = fields_as_flags(message, COMMANDS)
+    spelled = with_flags(message)
     assert spelled == "--max-bad is 2, but lower --near-duplicates of `transformers` or --cased"
     with commands.make_context("clozeworks", ["ingest", "x"]):
         warn(message)
