@@ -101,10 +101,6 @@ class FinetuneConfig(TaskOptions):
                 # A run's directory is named after its rate, so no rate can have two runs.
                 are_different = len(set(values)) == len(values) > 0
                 check(are_different, name, values, "must be different numbers")
-        for name in ("batch_size", "epochs"):
-            values = getattr(self, name)
-            if isinstance(values, tuple) and len(values) == 1:
-                object.__setattr__(self, name, values[0])  # as it is given in Python
 
 
 def all_of(value: tuple[float, ...] | float | None) -> tuple[float, ...]:

@@ -235,18 +235,9 @@ class FinetuneWork(Work):
         return updater
 
     @property
-    def step(self) -> int:
-        """Number of updates done."""
-        return self.state.step
-
-    @property
     def is_over(self) -> bool:
         """Whether all updates are done."""
         return self.step >= self.num_steps
-
-    def steps_left(self) -> range:
-        """Return the indices of the updates to come."""
-        return range(self.step, self.num_steps)
 
     def make_batch(self, step: int) -> FinetuneBatch:
         """Return the examples of the update with this index."""

@@ -234,14 +234,11 @@ def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
         old = checkpoint.vocabulary()
         new = plan.directories[0].vocabulary
         model, moved = move_to_vocabulary(model, old, new)
-        counts = [
-            f"{moved.copied:,} embeddings copied",
-            f"{moved.averaged:,} averaged over a token's old pieces",
-        ]
-        if moved.without_pieces:
-            counts.append(f"{moved.without_pieces:,} over all tokens")
-        sizes = f"from a vocabulary of {len(old):,} tokens to one of {len(new):,}"
-        print_notice(f"Moved the model {sizes}: {', '.join(counts)}.")
+        print_notice(
+            f"Moved the model from a vocabulary of {len(old):,} tokens to one of {len(new):,}: "
+            f"{moved.copied:,} embeddings copied, {moved.averaged:,} averaged over a token's old "
+            f"pieces, {moved.without_pieces:,} over all tokens."
+        )
     before = model.config.num_positions
     num_positions = plan.shape.num_positions
     if num_positions > before:

@@ -1,8 +1,7 @@
 """What a pre-training logs, evaluates and saves between its updates."""
 
-import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,7 @@ class PretrainWork(Work):
         self.plan = self.setup.plan
         self.ranks = self.setup.ranks
         self.device = self.ranks.device
+        self.num_steps = self.plan.schedule.num_steps
         peak = peak_flops(self.device) or 0
         self.clock = Clock(peak * self.ranks.num_ranks, self.state.seconds)
         self._tokenizer = self.plan.tokenizer_files()
@@ -57,21 +57,9 @@ class PretrainWork(Work):
         """When the last checkpoint was begun."""
 
     @property
-    def step(self) -> int:
-        """Number of updates done."""
-        return self.state.step
-
-    @property
     def is_over(self) -> bool:
         """Whether the budget of steps or hours is used up."""
         return self.plan.schedule.is_over(self.state.step, self.state.seconds)
-
-    def steps_left(self) -> Iterable[int]:
-        """Return the indices of the updates to come; a budget of hours ends by the clock."""
-        num_steps = self.plan.schedule.num_steps
-        if num_steps is None:
-            return itertools.count(self.state.step)
-        return range(self.state.step, num_steps)
 
     def make_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""
@@ -104,7 +92,7 @@ class PretrainWork(Work):
             config.archive_every,
             drain_every(self.device),
         )
-        is_last = self.step == self.plan.schedule.num_steps
+        is_last = self.step == self.num_steps
         return is_last or any(map(self._is_multiple_of, every))
 
     def _is_multiple_of(self, every: int | None) -> bool:

@@ -3,8 +3,8 @@ other, and the losses are looked at only when something is due.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 from ..notices import StopRequest
@@ -22,20 +22,20 @@ class Work(ABC):
     ranks: Ranks
     clock: Clock
     stop: StopRequest
+    state: Any
+    """What a checkpoint remembers; its ``step`` is the number of updates done."""
+    num_steps: Any
+    """Of the whole training; None if a budget of hours ends by the clock."""
 
     @property
-    @abstractmethod
     def step(self) -> int:
         """Number of updates done."""
+        return self.state.step
 
     @property
     @abstractmethod
     def is_over(self) -> bool:
         """Whether no update is left."""
-
-    @abstractmethod
-    def steps_left(self) -> Iterable[int]:
-        """Return the indices of the updates to come."""
 
     @abstractmethod
     def make_batch(self, step: int) -> Any:
@@ -69,7 +69,10 @@ class Work(ABC):
 def train(work: Work) -> bool:
     """Update until the work is over; return False if it was asked to stop, after saving all."""
     with pinned_attention(), distinct_sizes():
-        batches = prefetch(work.make_batch, work.steps_left())
+        steps_left = count(work.step)
+        if work.num_steps is not None:
+            steps_left = range(work.step, work.num_steps)
+        batches = prefetch(work.make_batch, steps_left)
         work.clock.restart()  # whatever came before is not training
         with closing(batches), work.stop:
             while not work.is_over:

@@ -94,19 +94,17 @@ def read_summary(output: Path, kind: type[T]) -> T | None:
 def latest_checkpoint(output: Path) -> Path | None:
     """Return the newest complete checkpoint of a run."""
     checkpoints = _checkpoints(output)
-    if not checkpoints:
-        return None
-    return checkpoints[-1]
+    return checkpoints[-1] if checkpoints else None
 
 
 def _checkpoints(output: Path) -> list[Path]:
     """Return the checkpoints of a run, the oldest first."""
-    path_by_step = {}
-    for path in (output / CHECKPOINTS).glob("step-*"):
-        number = path.name.removeprefix("step-")
-        if number.isdecimal():  # else it is a checkpoint that a kill left unfinished
-            path_by_step[int(number)] = path
-    return [path_by_step[step] for step in sorted(path_by_step)]
+    # Other names are of checkpoints that a kill left unfinished.
+    paths = (output / CHECKPOINTS).glob("step-*")
+    return sorted(
+        (path for path in paths if path.name.removeprefix("step-").isdecimal()),
+        key=lambda path: int(path.name.removeprefix("step-")),
+    )
 
 
 def agree_on_run(

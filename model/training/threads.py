@@ -33,14 +33,11 @@ def use_threads(recorded: int | None, device: torch.device) -> int | None:
     offered = torch.get_num_threads()
     chosen = recorded or offered
     if recorded and recorded != offered:
-        noun = "thread" if recorded == 1 else "threads"
-        began = f"The run began with {recorded} {noun}"
+        differs = ""
         if "OMP_NUM_THREADS" in os.environ:
             chosen = offered
-            differs = "the weights will differ in their last digits from an uninterrupted run's"
-            print_notice(f"{began} and goes on with {offered} (OMP_NUM_THREADS); {differs}.")
-        else:
-            print_notice(f"{began} and goes on with them; this machine would take {offered}.")
+            differs = ": its weights will differ in their last digits"
+        print_notice(f"The run began with {recorded} threads and goes on with {chosen}{differs}.")
     # Even if it is the same number: this also forbids MKL to take fewer threads when it sees fit.
     torch.set_num_threads(chosen)
     return chosen

@@ -164,8 +164,6 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
     assert f"| batch size | {best['batch_size']} |" in card
     main(["results", str(output)])
     assert "accuracy" in capsys.readouterr().out
-    # One value in a tuple is that value.
-    assert quick(batch_size=(8,)) == quick(batch_size=8)
 
 
 def read_whole(folder: Path) -> dict[str, bytes | str]:
