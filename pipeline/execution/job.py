@@ -315,14 +315,13 @@ class Job(OutputDirectory):
         """
         with self.mistakes("finish"):
             # Not from `stage.plan`, which would read the inputs again, perhaps elsewhere.
-            begun = self._begun
-            manifest = stage.manifest(self, begun.head)
+            manifest = stage.manifest(self, self._begun.head)
             # Fields at their defaults are left out, but for the version and options.
             always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
             content = canonical_json({**to_builtins(manifest), **always})
             if not isinstance(manifest, VocabularyManifest):
                 self.write_bytes(CARD, data_card(manifest).encode())
-            seconds = round(time.time() - begun.opened, 3)
+            seconds = round(time.time() - self._begun.opened, 3)
             self.write_bytes(TIMINGS, canonical_json({"seconds": seconds}))
             # From here on the stage is finished; a kill before the next line only leaves litter.
             self.write_bytes(MANIFEST, content)

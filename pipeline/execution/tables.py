@@ -35,10 +35,10 @@ _CHECKSUM = b"crc32"
 
 
 class Cut(Protocol):
-    """A way to cut rows into partitions."""
+    """A way to cut rows into partitions, which may depend on `Job.setup`."""
 
     def num_partitions(self, setup: Any) -> int:
-        """Return the number of partitions, which may depend on `Job.setup`."""
+        """Return the number of partitions."""
         ...
 
     def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:

@@ -93,21 +93,21 @@ def _feed(
     """Give one worker items until none is left; other threads take from `remaining` too."""
     requests = cast(BinaryIO, worker.stdin)
     replies = cast(BinaryIO, worker.stdout)
-    try:
-        for item in remaining:
+    for item in remaining:
+        try:
             _send(requests, (step, item))
-            error = pickle.load(replies)
-            if error is not None:
-                raise error
-            done(item)
-    except (EOFError, OSError, pickle.UnpicklingError) as error:
-        status = worker.wait(END_S)
-        end = f"ended with exit status {status}"
-        if status < 0:  # as `subprocess.Popen.returncode` gives a signal
-            end = f"was killed by signal {-status}"
-        if status == -signal.SIGKILL:
-            end += " (out of memory?)"
-        raise RunError(f"A worker process {end}; rerun the same command to resume.") from error
+            fault = pickle.load(replies)
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            status = worker.wait(END_S)
+            end = f"ended with exit status {status}"
+            if status < 0:  # as `subprocess.Popen.returncode` gives a signal
+                end = f"was killed by signal {-status}"
+            if status == -signal.SIGKILL:
+                end += " (out of memory?)"
+            raise RunError(f"A worker process {end}; rerun the same command to resume.") from error
+        if fault is not None:
+            raise fault
+        done(item)
 
 
 def _send(pipe: BinaryIO, message: Any) -> None:
@@ -151,19 +151,15 @@ def serve() -> None:
     with suppress(EOFError):
         while True:
             step, item = pickle.load(sys.stdin.buffer)
-            _send(replies, _attempt(step, item))
-
-
-def _attempt(step: Callable[[Any], object], item: Any) -> Exception | None:
-    """Return what `step` raised, if anything: another error than ours by its message alone."""
-    try:
-        step(item)
-    except (UserError, RunError) as error:
-        return error
-    except Exception as error:
-        traceback.print_exc()
-        return RuntimeError(str(error) or type(error).__name__)
-    return None
+            fault: Exception | None = None
+            try:
+                step(item)
+            except (UserError, RunError) as error:
+                fault = error
+            except Exception as error:  # another error than ours by its message alone
+                traceback.print_exc()
+                fault = RuntimeError(str(error) or type(error).__name__)
+            _send(replies, fault)
 
 
 def _end_with_parent(parent: int) -> None:
