@@ -73,41 +73,48 @@ def read_book(
     texts = _decoded_chunks(chain([first_chunk], chunks), name, counters)
     head = next(texts, "")
     stem = stem_of(name, ".txt.utf-8", ".txt")
-    is_whole = config.documents in ("auto", "file")
-    if input_range.format == "gutenberg" or (
-        is_whole and gutenberg.is_gutenberg(head[:HEAD_BYTES])
-    ):
+    unit = config.documents
+    is_gutenberg = input_range.format == "gutenberg" or (
+        unit in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
+    )
+    source = "text"
+    if is_gutenberg:
+        source = "gutenberg"
+        unit = "file"
         documents = _gutenberg_documents(stem, head, texts, config, counters)
     else:
         continues = len(first_chunk) >= HEAD_BYTES
-        documents = _text_documents(stem, head, texts, continues, config, counters)
-    first = next(documents, None)
-    if first is None:
+        is_of_blocks = unit == "auto" and has_sentence_blocks(head.split("\n"), continues=continues)
+        if unit == "sentence" or is_of_blocks:
+            unit = "blank-line"
+        documents = _text_documents(stem, head, texts, unit, config, counters)
+    number = -1
+    for number, (header, paragraphs) in enumerate(documents):
+        identity = f"{stem}#{number}"
+        if number == 0 and unit in ("auto", "file"):
+            identity = stem
+        yield RawDocument(
+            id=identity,
+            source=source,
+            title=header.get("title", ""),
+            language=header.get("language", ""),
+            paragraphs=paragraphs,
+        )
+    if number < 0:
         counters.skip("no_text", name)
-        return
-    yield first
-    yield from documents
+
+
+_Documents = Iterator[tuple[dict[str, str], list[str]]]
+"""The fields of the header, if there is one, and the paragraphs of each document."""
 
 
 def _text_documents(
-    name: str,
-    head: str,
-    rest: Iterator[str],
-    continues: bool,
-    config: IngestConfig,
-    counters: Counters,
-) -> Iterator[RawDocument]:
-    """Yield the documents of a text; its form is judged by its `head`, which may be all of it."""
+    name: str, head: str, rest: Iterator[str], unit: str, config: IngestConfig, counters: Counters
+) -> _Documents:
     lines = _lines(chain([head], rest))
     if "\f" in head:
         lines = _without_running_heads(lines, counters)
-    head_lines = head.split("\n")
-    width = wrap_width(head_lines)
-    unit = config.documents
-    if unit == "sentence" or (
-        unit == "auto" and has_sentence_blocks(head_lines, continues=continues)
-    ):
-        unit = "blank-line"
+    width = wrap_width(head.split("\n"))
     if unit == "line":
         documents = ([line] for line in lines if line.strip())
     elif unit == "blank-line":
@@ -117,36 +124,23 @@ def _text_documents(
     else:
         blocks = split_blocks(lines, width, keeps_lines=config.keep_lines)
         documents = _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines))
-    for number, paragraphs in enumerate(documents):
-        identity = f"{name}#{number}"
-        if number == 0 and unit not in ("line", "blank-line"):
-            identity = name
-        yield RawDocument(id=identity, source="text", title="", language="", paragraphs=paragraphs)
+    for paragraphs in documents:
+        yield {}, paragraphs
 
 
 def _gutenberg_documents(
     name: str, head: str, rest: Iterator[str], config: IngestConfig, counters: Counters
-) -> Iterator[RawDocument]:
+) -> _Documents:
     """Yield the books of a Project Gutenberg file, nearly always one."""
     start = gutenberg.header_end(head)
     width = wrap_width(head[start:].split("\n"))
-    identity = name
-    number = 0
     pieces = gutenberg.split_books(head, start, rest, counters)
     for (_, header), pieces_of_book in groupby(pieces, itemgetter(0, 1)):
         fields = gutenberg.read_header(header)
         blocks = split_blocks(_lines(piece for _, _, piece in pieces_of_book), width)
         blocks = gutenberg.without_apparatus(blocks, width, counters)
         for paragraphs in _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines)):
-            yield RawDocument(
-                id=identity,
-                source="gutenberg",
-                title=fields.get("title", ""),
-                language=fields.get("language", ""),
-                paragraphs=paragraphs,
-            )
-            number += 1
-            identity = f"{name}#{number}"
+            yield fields, paragraphs
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:

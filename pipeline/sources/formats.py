@@ -1,6 +1,6 @@
 """Find the files of the sources that a user names, cut them into ranges, and read these.
 
-`FORMATS` gives each format's planner and reader. The format of a file is `config.format`; by
+The format of a file is `config.format`; by
 default it follows from the name, or from the first bytes if the name has no suffix (WikiExtractor's
 ``wiki_00``) or ``.json``, which may be anything.
 """
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import storage
 from ..config import IngestConfig
@@ -271,10 +271,11 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
     units: list[list[InputRange]] = []
     free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:
+        ranges = [file]
         if file.num_bytes == 0 and file.format != "hf":
             ranges = [replace(file, format=EMPTY_FILE)]
-        else:
-            ranges = FORMATS[file.format].plan(file, range_bytes, config)
+        elif file.format in PLANNERS:
+            ranges = PLANNERS[file.format](file, range_bytes, config)
         # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
             units[-1].extend(ranges)
@@ -322,7 +323,7 @@ def read_range(
     if input_range.format in (EMPTY_FILE, DAMAGED_FILE):
         counters.skip(input_range.format, input_range.name)
         return
-    read = FORMATS[input_range.format].read
+    read = READERS[input_range.format]
     if input_range.format == "hf":
         yield from read(hub.open_set(input_range.path), input_range, config, counters)
         return
@@ -349,25 +350,25 @@ def _refuse_changed(input_range: InputRange) -> None:
         )
 
 
-def _plan_whole(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    return [file]
-
-
-class Format(NamedTuple):
-    """How an input is cut into ranges, and a range of an open file or `hub.DataSet` is read."""
-
-    plan: Callable[[InputRange, int, IngestConfig], list[InputRange]]
-    read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
-
-
-FORMATS = {
-    "wikipedia": Format(plan_dump, read_dump),
-    "wikiextractor": Format(plan_lines, read_extracted),
-    "jsonl": Format(plan_json_lines, read_json_lines),
-    "csv": Format(plan_delimited, read_delimited),
-    "tsv": Format(plan_delimited, read_delimited),
-    "parquet": Format(plan_table, read_table),
-    "hf": Format(plan_data_set, read_data_set),
-    "text": Format(_plan_whole, read_book),
-    "gutenberg": Format(_plan_whole, read_book),
+PLANNERS = {
+    "wikipedia": plan_dump,
+    "wikiextractor": plan_lines,
+    "jsonl": plan_json_lines,
+    "csv": plan_delimited,
+    "tsv": plan_delimited,
+    "parquet": plan_table,
+    "hf": plan_data_set,
 }
+"""The functions that cut an input into ranges; without one, it is a single range."""
+READERS: dict[str, Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]] = {
+    "wikipedia": read_dump,
+    "wikiextractor": read_extracted,
+    "jsonl": read_json_lines,
+    "csv": read_delimited,
+    "tsv": read_delimited,
+    "parquet": read_table,
+    "hf": read_data_set,
+    "text": read_book,
+    "gutenberg": read_book,
+}
+"""The functions that read a range of an open file or `hub.DataSet`."""

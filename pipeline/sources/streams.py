@@ -62,7 +62,7 @@ class InputRange:
     name: str
     """The file's name in ids and messages; the folder above the source is not part of it."""
     format: str
-    """Key of `formats.FORMATS`: ``wikipedia``, ``text``, ..."""
+    """Key of `formats.READERS`: ``wikipedia``, ``text``, ..."""
     num_bytes: int = 0
     """Of a part about; 0 if unknown."""
     start: int = 0
