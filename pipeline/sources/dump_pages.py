@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from ..counters import Counters
+from ..encodings import UTF_8
 from .streams import InputRange, counted_damage, decompressed
 
 READ_BYTES = 1 << 20
@@ -37,7 +38,6 @@ _PAGE_OPEN = b"<page>"
 _PAGE_OPEN_BEGINNINGS = tuple(_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
 _PAGE_CLOSE = b"</page>"
 _HEAD_CLOSE = b"</siteinfo>"
-_DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding=["']([\w.-]{1,40})["']""")
 
 Blocks = Iterator[tuple[bool, bytes]]
 """Decompressed bytes in order, each with whether they belong to the range or only follow it."""
@@ -48,22 +48,20 @@ def read_pages(
 ) -> Iterator[tuple[bytes, str]]:
     """Yield the XML of each page that begins in a range of a seekable file, and where it was.
 
-    If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in
-    UTF-8. `counters` gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and
-    ``oversized_page``, and the neutral counter ``single_stream_files`` (bz2 files that are one
-    stream, which cannot be split).
+    If the `encoding` is not UTF-8, the range with byte 0 yields all pages, in UTF-8. `counters`
+    gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the
+    neutral counter ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
     """
-    if is_ascii_compatible(encoding):
-        blocks = _blocks(file, input_range, counters)
-    elif input_range.start == 0:
+    blocks = _blocks(file, input_range, counters)
+    if encoding != UTF_8:
+        if input_range.start:
+            return
         whole = replace(input_range, stop=None)
         decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
         blocks = (
             (in_range, decoder.decode(block).encode("utf-8", "replace"))
             for in_range, block in _blocks(file, whole, counters)
         )
-    else:
-        return
     yield from _split_pages(blocks, input_range, counters)
 
 
@@ -81,26 +79,9 @@ def read_head(file: BinaryIO, input_range: InputRange) -> bytes:
 
 
 def sniff_encoding(head: bytes) -> str:
-    """Return the encoding that a byte order mark or the XML declaration states, else UTF-8."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if head.startswith((b"<\0", b"\0<")):
-        return "utf-16-le" if head.startswith(b"<") else "utf-16-be"
-    declared = _DECLARED_ENCODING.search(head[:400])
-    if declared is None:
-        return "utf-8"
-    try:
-        encoding = codecs.lookup(declared[1].decode("ascii")).name
-    except LookupError:
-        return "utf-8"
-    # The declaration was readable as ASCII: one that names UTF-16 is left over from before a
-    # conversion.
-    return encoding if is_ascii_compatible(encoding) else "utf-8"
-
-
-def is_ascii_compatible(encoding: str) -> bool:
-    """Return whether markup in this encoding is the same bytes as in ASCII."""
-    return _PAGE_OPEN.decode("ascii").encode(encoding) == _PAGE_OPEN
+    """Return UTF-16 if a byte order mark states it, else UTF-8, which MediaWiki writes."""
+    is_utf_16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if is_utf_16 else UTF_8
 
 
 def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Blocks:

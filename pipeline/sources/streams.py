@@ -263,14 +263,13 @@ def read_lines(
         offset += num_bytes
 
 
-def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8") -> str:
-    """Return bytes as text, with U+FFFD for bad ones (``invalid_utf8`` or ``invalid_encoding``)."""
+def decode(raw: bytes, location: str, counters: Counters) -> str:
+    """Return bytes as text, with U+FFFD for bad ones, which are counted as ``invalid_utf8``."""
     try:
-        return raw.decode(encoding)
+        return raw.decode()
     except UnicodeDecodeError:
-        reason = "invalid_utf8" if encoding == "utf-8" else "invalid_encoding"
-        counters.skip(reason, location)
-        return raw.decode(encoding, "replace")
+        counters.skip("invalid_utf8", location)
+        return raw.decode("utf-8", "replace")
 
 
 def _skip_line(stream: BinaryIO) -> int:

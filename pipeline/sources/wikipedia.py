@@ -57,7 +57,7 @@ def read_dump(
     pages_before = counters.counts["pages"]
     for xml, location in read_pages(file, input_range, encoding, counters):
         counters.count("pages")
-        page = _parse_page(xml, encoding, location, counters)
+        page = _parse_page(xml, location, counters)
         if page is None:
             continue
         document = _document(page, count_words(xml), site, config.templates, counters)
@@ -120,18 +120,13 @@ def _stated(statement: re.Pattern[str], valid: re.Pattern[str], head: str) -> st
     return stated[1]
 
 
-def _parse_page(
-    xml: bytes, encoding: str, location: str, counters: Counters
-) -> ElementTree.Element | None:
+def _parse_page(xml: bytes, location: str, counters: Counters) -> ElementTree.Element | None:
     """Return the ``<page>`` element, or None if it is not XML."""
-    if encoding.startswith("utf-16"):
-        encoding = "utf-8"  # `read_pages` has recoded it
-    if encoding == "utf-8":
-        # Nearly always there is nothing to repair, and no need to decode.
-        with suppress(ElementTree.ParseError):
-            return ElementTree.fromstring(xml)
+    # Nearly always there is nothing to repair, and no need to decode.
+    with suppress(ElementTree.ParseError):
+        return ElementTree.fromstring(xml)
     try:
-        return ElementTree.fromstring(decode(xml, location, counters, encoding))
+        return ElementTree.fromstring(decode(xml, location, counters))
     except (ElementTree.ParseError, ValueError) as error:
         counters.skip("malformed_page", f"{location}: {error}")
         return None

@@ -282,28 +282,13 @@ def test_a_page_that_is_never_closed_gives_no_page_twice(
     assert ids(documents) == [1, 2, 3] and counters.bad == {"oversized_page": 1}
 
 
-@pytest.mark.parametrize(
-    ("encoding", "text"),
-    [
-        ("utf-16", "Это текст."),
-        ("utf-16-le", "Это текст."),
-        ("utf-16-be", "Это текст."),
-        ("utf-8-sig", "Это текст."),
-        ("windows-1251", "Это текст."),
-        ("koi8-r", "Это текст."),
-        ("iso-8859-1", "C’est un été."),
-        ("shift_jis", "これは文である。"),
-    ],
-)
-def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
-    declared = (
-        "" if encoding.startswith("utf") else f'<?xml version="1.0" encoding="{encoding}"?>\n'
-    )
-    whole = declared + HEAD + page(1, text) + page(2) + FOOT
-    content = whole.encode(encoding, "xmlcharrefreplace")
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_encodings_that_a_byte_order_mark_states(encoding: str) -> None:
+    content = (HEAD + page(1, "Это текст.") + page(2) + FOOT).encode(encoding)
     for num_ranges in (1, 3):
         documents, counters = read(content, "dump.xml", num_ranges)
-        assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not counters.bad
+        assert ids(documents) == [1, 2] and not counters.bad
+        assert documents[0].paragraphs == ["Это текст."]
 
 
 @pytest.mark.slow
