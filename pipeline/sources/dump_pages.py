@@ -35,7 +35,6 @@ HEAD_BYTES = 1 << 18
 _STREAM_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 _STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
-_PAGE_OPEN_BEGINNINGS = tuple(_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
 _PAGE_CLOSE = b"</page>"
 _HEAD_CLOSE = b"</siteinfo>"
 
@@ -191,8 +190,7 @@ def _split_pages(
     for in_range, block in blocks:
         if not in_range and range_end is None:
             range_end = len(buffer)
-            # A page may begin with the last bytes.
-            if _PAGE_OPEN not in buffer and not buffer.endswith(_PAGE_OPEN_BEGINNINGS):
+            if b"<" not in buffer:  # with which a page may begin
                 return
         buffer += block
         begin = 0

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
+from ..schemas import DOCUMENTS
 from ..text import gutenberg
 from ..text.books import is_wrapped
 from ..text.extracted import article_paragraphs, find_remains
@@ -198,20 +199,40 @@ def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
     return UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
 
 
-def with_partition(
-    rows: Iterable[tuple[int, Mapping[str, object]]], path: str
-) -> Iterable[tuple[int, Mapping[str, object]]]:
-    """Yield the rows of a file, with what its folders' names say, as Hive and Spark write them
-    (``dt=__HIVE_DEFAULT_PARTITION__/region=eu%20west/``), beneath their own columns.
+def columns_of(schema: pa.Schema | None, config: IngestConfig) -> Columns:
+    """Return the columns to read: of documents that `ingest` wrote their own, whatever the forms of
+    strings and lists in which Polars, pandas or `datasets` keep them.
+
+    So a corpus grows: a document's id, on which its place and its split depend, stays.
     """
-    keys: dict[str, str] = {}
-    for folder in path.split("/")[:-1]:
-        found = _PARTITION.fullmatch(folder)
-        if found and found[2] != _NO_VALUE:
-            keys[found[1]] = unquote(found[2])
-    if not keys:
-        return rows
-    return ((number, {**keys, **row} if row else row) for number, row in rows)
+    if schema is None:
+        return Columns.of(config)
+    for name in DOCUMENTS.names:
+        kind = type_at(schema, name)
+        is_list = name in schema.names and is_list_type(schema.field(name).type)
+        if kind is None or not is_text(kind) or is_list != (name == "sentences"):
+            return Columns.of(config)
+    return INGESTED
+
+
+def columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str]:
+    """Return the names of the columns to read, those with text first.
+
+    Raise `UserError` if a column for the text is missing or holds something else.
+    """
+    columns.check_unique(schema.names, path)
+    names: dict[str, None] = {}  # in order, each once
+    for name in (*columns.text, *columns.others()):
+        kind = type_at(schema, name)
+        if kind is not None:
+            names[name if name in schema.names else outermost(name)] = None
+        if name in columns.text and kind is None:
+            raise no_column(path, name, schema.names)
+        if name in columns.text and not is_text(kind):
+            raise UserError(
+                f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
+            )
+    return list(names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,12 +250,23 @@ class Table:
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     documents: str = "auto"
     """What a document is: a row, or ``sentence``, as `IngestConfig.documents`."""
+    path: str = ""
+    """Names of its folders may be columns (``region=eu``), as Hive and Spark write them."""
     extracted: bool = False
     """Whether all texts are articles extracted from a wiki, whatever their address."""
 
     def location(self, number: int) -> str:
         """Return where row `number` is, for messages."""
         return f"{self.name}, {self.unit} {number}"
+
+    def folder_columns(self) -> dict[str, str]:
+        """Return the columns in the path: ``{"region": "eu west"}`` of ``region=eu%20west/a``."""
+        found: dict[str, str] = {}
+        for folder in self.path.split("/")[:-1]:
+            match = _PARTITION.fullmatch(folder)
+            if match and match[2] != _NO_VALUE:
+                found[match[1]] = unquote(match[2])
+        return found
 
 
 def row_documents(
@@ -246,6 +278,9 @@ def row_documents(
     ``rows_without_text``, ``rows_without_prose``, ``lines_left_out``, ``tables_of_sentences`` (of
     rows that are documents), and ``rows_with_empty_columns`` (which the user named).
     """
+    folder_columns = table.folder_columns()
+    if folder_columns:  # beneath the rows' own
+        rows = ((number, {**folder_columns, **row} if row else row) for number, row in rows)
     if table.columns is INGESTED:
         yield from _ingested_documents(rows, table, counters)
         return

@@ -15,20 +15,15 @@ import pyarrow.parquet as pq
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
-from ..errors import UserError
-from ..schemas import DOCUMENTS
 from . import hub
 from .rows import (
-    INGESTED,
-    Columns,
     Table,
+    columns_of,
+    columns_to_read,
     is_list_type,
     is_text,
-    no_column,
     outermost,
     row_documents,
-    type_at,
-    with_partition,
 )
 from .streams import (
     LONGEST_LINE_BYTES,
@@ -56,14 +51,11 @@ def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list
     """Return ranges of row groups, each of about `RANGE_BYTES`."""
     damage = Counters()
     with storage.open_input(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
-        is_parquet = stream.read(4) == b"PAR1"
         metadata = pq.read_metadata(stream)
         schema = metadata.schema.to_arrow_schema()
-    if damage.bad and is_parquet:
-        return [replace(file, format=DAMAGED_FILE)]
     if damage.bad:
-        raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
-    _columns_to_read(schema, file.path, _columns_of(schema, config))
+        return [replace(file, format=DAMAGED_FILE)]
+    columns_to_read(schema, file.path, columns_of(schema, config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
@@ -100,10 +92,15 @@ def read_table(
         stem = name[: -len(".parquet")]
     metadata = pq.read_metadata(file)
     schema = metadata.schema.to_arrow_schema()
-    columns = _columns_of(schema, config)
-    names = _columns_to_read(schema, input_range.path, columns)
+    columns = columns_of(schema, config)
+    names = columns_to_read(schema, input_range.path, columns)
     table = Table(
-        name=name, stem=stem, source="parquet", columns=columns, documents=config.documents
+        name=name,
+        stem=stem,
+        source="parquet",
+        columns=columns,
+        documents=config.documents,
+        path=input_range.path,
     )
     expansion = _Expansion()
     first_row = 0
@@ -114,7 +111,7 @@ def read_table(
             location = f"{name}, row group {group}"
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
             rows = _rows(numbered, table, counters, expansion)
-            yield from row_documents(with_partition(rows, input_range.path), table, counters)
+            yield from row_documents(rows, table, counters)
             if is_bomb(expansion.num_compressed, expansion.num_bytes, TEXT_ALLOWANCE):
                 return
         first_row += metadata.row_group(group).num_rows
@@ -160,20 +157,6 @@ def _group_batches(
     yield from parquet.iter_batches(num_rows, row_groups=[group], columns=names)
 
 
-def _columns_of(schema: pa.Schema, config: IngestConfig) -> Columns:
-    """Return the columns to read: of documents that `ingest` wrote their own, whatever the forms of
-    strings and lists in which Polars, pandas or `datasets` keep them.
-
-    So a corpus grows: a document's id, on which its place and its split depend, stays.
-    """
-    for name in DOCUMENTS.names:
-        kind = type_at(schema, name)
-        is_list = name in schema.names and is_list_type(schema.field(name).type)
-        if kind is None or not is_text(kind) or is_list != (name == "sentences"):
-            return Columns.of(config)
-    return INGESTED
-
-
 def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return the ranges of a data set: of rows if it was saved to disk, else its shards."""
     opened = hub.open_set(data_set.path)
@@ -183,8 +166,8 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
         starts = [num_rows * index // num_ranges for index in range(num_ranges)]
     else:
         starts = list(range(opened.rows.num_shards))
-    if opened.schema is not None:
-        _columns_to_read(opened.schema, data_set.name, _columns_of(opened.schema, config))
+    if opened.schema:
+        columns_to_read(opened.schema, data_set.name, columns_of(opened.schema, config))
     return data_set.cut(starts)
 
 
@@ -198,10 +181,9 @@ def read_data_set(
     documents = config.documents
     if documents == "auto" and data_set.source in SETS_OF_SENTENCES:
         documents = "sentence"
-    columns = Columns.of(config)
+    columns = columns_of(data_set.schema, config)
     if data_set.schema:
-        columns = _columns_of(data_set.schema, config)
-        names = _columns_to_read(data_set.schema, input_range.name, columns)
+        names = columns_to_read(data_set.schema, input_range.name, columns)
         data_set = replace(data_set, rows=data_set.rows.select_columns(names))
     for stem, batches in _shards(data_set, input_range, counters):
         table = Table(
@@ -238,26 +220,6 @@ def _shard_batches(shard: Any) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-def _columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str]:
-    """Return the names of the columns to read, those with text first.
-
-    Raise `UserError` if a column for the text is missing or holds something else.
-    """
-    columns.check_unique(schema.names, path)
-    names: dict[str, None] = {}  # in order, each once
-    for name in (*columns.text, *columns.others()):
-        kind = type_at(schema, name)
-        if kind is not None:
-            names[name if name in schema.names else outermost(name)] = None
-        if name in columns.text and kind is None:
-            raise no_column(path, name, schema.names)
-        if name in columns.text and not is_text(kind):
-            raise UserError(
-                f"{path}: column {name!r} holds {kind}, not text: give another `text_column`."
-            )
-    return list(names)
-
-
 def _numbered(
     batches: Iterable[pa.RecordBatch],
     first_row: int,
@@ -280,7 +242,7 @@ def _rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row and its number, up to a bomb, without those with too long a text."""
     for first_row, batch in batches:
-        batch = batch.select(_columns_to_read(batch.schema, table.name, table.columns))
+        batch = batch.select(columns_to_read(batch.schema, table.name, table.columns))
         for index, column in enumerate(batch.columns):
             if pa.types.is_string_view(column.type):
                 # Arrow can neither take from views nor measure them.

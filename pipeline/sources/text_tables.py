@@ -26,9 +26,8 @@ from typing import Any, BinaryIO
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
-from ..errors import UserError
 from ..parsing import csv_delimiter
-from .rows import Columns, Table, no_column, row_documents, with_partition
+from .rows import Columns, Table, no_column, row_documents
 from .streams import (
     BOM,
     LONGEST_LINE_BYTES,
@@ -61,34 +60,22 @@ _Row = tuple[int, list[str]]
 
 
 def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a JSON Lines file into ranges; raise `UserError` if no line of its head has a text.
-
-    One is enough: other lines are bad input, which `read_json_lines` counts.
+    """Cut a JSON Lines file into ranges; raise `UserError` if no object of its head has the text
+    column. One is enough: other lines are bad input, which `read_json_lines` counts.
     """
-    path = file.path
     damage = Counters()
-    head = replace(file, name=path, stop=_HEAD_BYTES)
-    with storage.open_input(path) as stream:
-        text = text_stream(stream, path, file.encoding, damage)
+    head = replace(file, stop=_HEAD_BYTES)
+    with storage.open_input(file.path) as stream:
+        text = text_stream(stream, file.path, file.encoding, damage)
         lines = [line for _, line in read_lines(text, head, damage)]
     if damage.bad:
         # The file ends in the middle of the last line.
         lines = lines[:-1]
-    lines = [line for line in lines if line.strip()]
-    parsed = [_parse_object(line, path, damage) for line in lines]
+    parsed = [_parse_object(line, file.path, damage) for line in lines]
     objects = [row for row in parsed if row is not None]
-    if lines and not objects:
-        raise UserError(
-            f"{path} is not JSON Lines: its first lines hold no object. "
-            "Fix it, or give its `format`."
-        )
     columns = Columns.of(config)
-    wanted = ",".join(columns.text)
-    texts = [columns.read_text(row) for row in objects]
-    if None in texts and not any(texts):
-        raise UserError(f"{path}: column {wanted!r} holds no text: give another `text_column`.")
     if objects and not any(map(columns.has_text, objects)):
-        raise no_column(path, wanted, objects[0])
+        raise no_column(file.path, ",".join(columns.text), objects[0])
     return plan_lines(file, range_bytes, config)
 
 
@@ -102,8 +89,7 @@ def read_json_lines(
     """
     table = _table(input_range, config)
     stream = text_stream(file, input_range.name, input_range.encoding, counters)
-    rows = with_partition(_read_objects(stream, input_range, table, counters), input_range.path)
-    return row_documents(rows, table, counters)
+    return row_documents(_read_objects(stream, input_range, table, counters), table, counters)
 
 
 def _read_objects(
@@ -170,8 +156,7 @@ def read_delimited(
         whole = replace(input_range, start=0, stop=None)
         header = _header(_delimited_rows(stream, whole, Counters()))
     table = _table(input_range, config)
-    named_rows = _rows_by_column(header, rows, table, counters)
-    return row_documents(with_partition(named_rows, input_range.path), table, counters)
+    return row_documents(_rows_by_column(header, rows, table, counters), table, counters)
 
 
 def _delimited_rows(
@@ -249,6 +234,7 @@ def _table(input_range: InputRange, config: IngestConfig) -> Table:
         source=input_range.format,
         columns=Columns.of(config),
         documents=config.documents,
+        path=input_range.path,
         unit="byte",
     )
 
