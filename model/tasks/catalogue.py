@@ -64,28 +64,25 @@ def read_task(path: Path, given: Task | None = None) -> Task:
     Raises `UserError` if the file is damaged, and if `given` is not the task that was fine-tuned.
     """
     settings = parse_json(path.read_bytes(), dict[str, Any], path, "Fine-tune again.")
-    if given is not None:
-        return _with_tuned_settings(given, settings, path)
-    if "class" in settings:
-        raise UserError(
-            f"{path.parent} was fine-tuned as {settings['class']}, a task of your own; "
-            "give that object as `task` in Python."
-        )
-    try:
-        return restore_task(settings)
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is damaged or belongs to another task. Fine-tune again.") from None
-
-
-def _with_tuned_settings(task: Task, settings: dict[str, Any], path: Path) -> Task:
+    if given is None:
+        if "class" in settings:
+            raise UserError(
+                f"{path.parent} was fine-tuned as {settings['class']}, a task of your own; "
+                "give that object as `task` in Python."
+            )
+        try:
+            return restore_task(settings)
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"{path} is damaged or belongs to another task. Fine-tune again."
+            ) from None
     # As JSON gives them back: tuples are lists.
-    expected = json.loads(json.dumps(task_settings(task)))
-    comparable = {*expected, *settings}.difference(task.tuned_settings)
-    for name in sorted(comparable):
+    expected = json.loads(json.dumps(task_settings(given)))
+    for name in sorted({*expected, *settings}.difference(given.tuned_settings)):
         if expected.get(name) != settings.get(name):
             raise UserError(
                 f"{path.parent} was fine-tuned with {name} {settings.get(name)!r}, "
                 f"but `task` has {expected.get(name)!r}."
             )
-    tuned = {name: settings[name] for name in task.tuned_settings if name in settings}
-    return replace(cast(Any, task), **tuned)
+    tuned = {name: settings[name] for name in given.tuned_settings if name in settings}
+    return replace(cast(Any, given), **tuned)

@@ -40,7 +40,7 @@ from .tables import (
     shown,
     usable,
 )
-from .task import Answer, Features, LinearHead, Outputs, Scores, Task, hf_labels
+from .task import Answer, Answers, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")
 MAX_CLASSES = 5000
@@ -301,7 +301,7 @@ class Classification(Task[TextExample]):
         targets = self._targets(examples)
         return {name: measure(name, predictions, targets) for name in self.metrics}
 
-    def class_report(self, answers: Sequence[Answer], examples: Examples) -> ClassReport:
+    def class_report(self, answers: Answers, examples: Examples) -> ClassReport:
         """Return the figures of each class and, of single labels, which is taken for which."""
         if not self.labels:
             return ClassReport()
@@ -313,9 +313,7 @@ class Classification(Task[TextExample]):
         given = [answer["label"] for answer in answers]
         return label_report(self.labels, truths, given)
 
-    def official(
-        self, answers: Sequence[Answer], examples: Examples, split: str
-    ) -> dict[str, bytes]:
+    def official(self, answers: Answers, examples: Examples, split: str) -> dict[str, bytes]:
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
         if self.glue is None or split not in self.glue.server_files:
             return {}

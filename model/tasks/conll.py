@@ -25,7 +25,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +53,8 @@ TABLES = (".json", ".jsonl", ".parquet")
 WORD_COLUMNS = ("tokens", "words")
 SPAN_COLUMNS = ("spans", "entities", "label", "labels")
 # The blocks that google-research's BERT cuts at each character.
-_IDEOGRAPH = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
+_IDEOGRAPHS = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
+_WORDS = Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPHS), "isolated")])
 
 
 class TagForm(NamedTuple):
@@ -209,32 +209,24 @@ def _is_texts(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-class Span(NamedTuple):
-    """Characters `start` up to but excluding `end` of a text."""
-
-    start: int
-    end: int
-    label: str
-
-
 def sentence_of_text(text: str) -> Sentence:
     """Return the words of a text, without tags.
 
     >>> sentence_of_text("Ana (Riga)").words
     ('Ana', '(', 'Riga', ')')
     """
-    offsets = tuple(offsets for _, offsets in _steps().pre_tokenize_str(text))
+    offsets = tuple(offsets for _, offsets in _WORDS.pre_tokenize_str(text))
     words = tuple(text[start:end] for start, end in offsets)
     return Sentence(words, None, text=text, offsets=offsets)
 
 
-def with_spans(sentence: Sentence, spans: Iterable[Span], oddities: Counter[str]) -> Sentence:
+def with_spans(sentence: Sentence, spans: Iterable[Entity], oddities: Counter[str]) -> Sentence:
     """Return the sentence of a text with the BIO tags of its spans.
 
-    A span that begins or ends within a word is that whole word; of spans that overlap the longest
-    stays; what marks no word is left out. Each is counted in `oddities`.
+    Spans are of characters. One that begins or ends within a word is that whole word; of spans that
+    overlap the longest stays; what marks no word is left out. Each is counted in `oddities`.
 
-    >>> with_spans(sentence_of_text("Ana (Riga)"), [Span(5, 9, "LOC")], Counter()).tags
+    >>> with_spans(sentence_of_text("Ana (Riga)"), [Entity(5, 9, "LOC")], Counter()).tags
     ('O', 'O', 'B-LOC', 'O')
     """
     starts = [start for start, _ in sentence.offsets]
@@ -254,7 +246,7 @@ def with_spans(sentence: Sentence, spans: Iterable[Span], oddities: Counter[str]
         if starts[first] < span.start or ends[after - 1] > span.end:
             oddities["begin or end within a word, and are taken as whole words"] += 1
         is_taken[first:after] = [True] * (after - first)
-        chosen.append(Entity(first, after, span.label))
+        chosen.append(Entity(first, after, span.type))
     return sentence._replace(tags=tuple(bio_tags(chosen, len(starts))))
 
 
@@ -275,12 +267,7 @@ def _sentence_of_spans(row: TableRow, labelled: bool, oddities: Counter[str]) ->
     return with_spans(sentence, [_span(value, row.where) for value in values], oddities)
 
 
-@cache
-def _steps() -> Steps:
-    return Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPH), "isolated")])
-
-
-def _span(value: object, where: str) -> Span:
+def _span(value: object, where: str) -> Entity:
     if isinstance(value, dict):
         start = value.get("start", value.get("start_offset"))
         end = value.get("end", value.get("end_offset"))
@@ -290,7 +277,7 @@ def _span(value: object, where: str) -> Span:
     else:
         start = end = label = None
     if type(start) is int and type(end) is int and isinstance(label, str) and label:
-        return Span(start, end, label.strip())
+        return Entity(start, end, label.strip())
     raise UserError(
         f'{where}: a span is {shown(value)}, not such as [0, 5, "PER"] or '
         '{"start": 0, "end": 5, "label": "PER"}.'

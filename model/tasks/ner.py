@@ -33,7 +33,18 @@ from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .tables import listed, notice_once
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
-from .task import Answer, Features, LinearHead, Outputs, Recipe, Scores, Task, TaskModel, hf_labels
+from .task import (
+    Answer,
+    Answers,
+    Features,
+    LinearHead,
+    Outputs,
+    Recipe,
+    Scores,
+    Task,
+    TaskModel,
+    hf_labels,
+)
 
 Examples = Sequence[SentenceExample]
 
@@ -160,7 +171,7 @@ class WordTagging(Task[SentenceExample]):
     def truth(self, example: SentenceExample) -> list[str]:
         return list(self.gold(example.sentence))
 
-    def class_report(self, answers: Sequence[Answer], examples: Examples) -> ClassReport:
+    def class_report(self, answers: Answers, examples: Examples) -> ClassReport:
         """Return the figures of each tag, without unknown ones, and which is taken for which."""
         truths: list[str] = []
         given: list[str] = []
@@ -171,9 +182,7 @@ class WordTagging(Task[SentenceExample]):
                     given.append(tag)
         return label_report(self.labels, truths, given)
 
-    def official(
-        self, answers: Sequence[Answer], examples: Examples, split: str
-    ) -> dict[str, bytes]:
+    def official(self, answers: Answers, examples: Examples, split: str) -> dict[str, bytes]:
         """Return the sentences' lines with the predicted tag added, the input of ``conlleval``;
         marks between documents are left out. A row of a table has its words only.
         """
@@ -289,9 +298,7 @@ class EntityRecognition(WordTagging):
             spans.append({"start": start, "end": end, "label": label, "score": score})
         return {"text": sentence.text, "spans": spans}
 
-    def official(
-        self, answers: Sequence[Answer], examples: Examples, split: str
-    ) -> dict[str, bytes]:
+    def official(self, answers: Answers, examples: Examples, split: str) -> dict[str, bytes]:
         """Return the input of ``conlleval``; for texts, JSON Lines with their spans."""
         if all(example.sentence.text is None for example in examples):
             return super().official(answers, examples, split)
@@ -301,7 +308,7 @@ class EntityRecognition(WordTagging):
         ]
         return {f"{split}_spans.jsonl": "".join(lines).encode()}
 
-    def class_report(self, answers: Sequence[Answer], examples: Examples) -> ClassReport:
+    def class_report(self, answers: Answers, examples: Examples) -> ClassReport:
         """Return the figures of each type of entity."""
         all_predicted = [entities(answer["tags"]) for answer in answers]
         all_gold = [_gold_entities(example) for example in examples]
@@ -325,9 +332,7 @@ class WordClasses(WordTagging):
     name: str = "pos"
 
 
-def read_ner(
-    files: Sequence[Path], options: TaskOptions
-) -> tuple[WordTagging, list[SentenceExample]]:
+def read_ner(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, list[Any]]:
     """Return the task that the training `files` define, by their types of entities, or by their
     tags if none has the form of an entity's; and their sentences.
     """
@@ -351,9 +356,7 @@ def read_ner(
     return task, _examples(chain.from_iterable(documents))
 
 
-def read_pos(
-    files: Sequence[Path], options: TaskOptions
-) -> tuple[WordTagging, list[SentenceExample]]:
+def read_pos(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, list[Any]]:
     """Return the task whose classes are the tags of the training `files`, and their sentences."""
     documents = [document for file in files for document in read_conll(file, True, WORD_TAGS)]
     tags = _tags(documents)

@@ -42,7 +42,7 @@ from .squad_windows import (
     window_target,
 )
 from .tables import notice_once
-from .task import Answer, Features, Outputs, Recipe, Scores, Task, TaskModel
+from .task import Answer, Answers, Features, Outputs, Recipe, Scores, Task, TaskModel
 
 Examples = Sequence[Question]
 
@@ -333,9 +333,7 @@ class Squad(Task[Question]):
     def truth(self, example: Question) -> list[str]:
         return [answer.text for answer in example.answers or ()]
 
-    def official(
-        self, answers: Sequence[Answer], examples: Examples, split: str
-    ) -> dict[str, bytes]:
+    def official(self, answers: Answers, examples: Examples, split: str) -> dict[str, bytes]:
         """Return the files of google-research's script: predictions, n best, null odds of 2.0."""
         fields = {"predictions.json": "answer", "nbest_predictions.json": "n_best"}
         if self.version == "2.0":

@@ -36,6 +36,7 @@ Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
 """A prediction as `predict` writes it: a label, and ``probabilities`` if there are classes."""
+Answers = Sequence[Answer]
 
 
 class Recipe(NamedTuple):
@@ -219,7 +220,7 @@ class Task(ABC, Generic[ExampleT]):
         """Return the metrics on `examples` of a model of words alone, fitted to `train`, if any."""
         return {}
 
-    def class_report(self, answers: Sequence[Answer], examples: Sequence[ExampleT]) -> ClassReport:
+    def class_report(self, answers: Answers, examples: Sequence[ExampleT]) -> ClassReport:
         """Return the figures of each class; empty if the task has none."""
         return ClassReport()
 
@@ -228,7 +229,7 @@ class Task(ABC, Generic[ExampleT]):
         return {**self.texts(example), **answer}
 
     def official(
-        self, answers: Sequence[Answer], examples: Sequence[ExampleT], split: str
+        self, answers: Answers, examples: Sequence[ExampleT], split: str
     ) -> dict[str, bytes]:
         """Return the files by name that the task's server or script expects, if any."""
         return {}

@@ -11,10 +11,10 @@ import transformers
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
-from clozeworks.model.tasks.conll import Span, read_conll, sentence_of_text, with_spans
+from clozeworks.model.tasks.conll import read_conll, sentence_of_text, with_spans
 from clozeworks.model.tasks.ner import read_ner
 from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.tagged import entities
+from clozeworks.model.tasks.tagged import Entity, entities
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
@@ -77,7 +77,7 @@ def test_odd_spans_are_repaired_or_left_out_and_counted(
     span: tuple[int, int], tags: str, oddity: str | None
 ):
     oddities: Counter[str] = Counter()
-    sentence = with_spans(sentence_of_text("Ana met Bob."), [Span(*span, "X")], oddities)
+    sentence = with_spans(sentence_of_text("Ana met Bob."), [Entity(*span, "X")], oddities)
     assert sentence.tags is not None
     assert [tag[0] for tag in sentence.tags] == list(tags.replace("-", "O"))
     assert oddities.total() == (oddity is not None)
@@ -87,7 +87,7 @@ def test_odd_spans_are_repaired_or_left_out_and_counted(
 def test_the_longest_of_nested_spans_stays():
     oddities: Counter[str] = Counter()
     text = "Bank of Riga, Riga"
-    spans = [Span(8, 12, "LOC"), Span(0, 12, "ORG"), Span(14, 18, "LOC")]
+    spans = [Entity(8, 12, "LOC"), Entity(0, 12, "ORG"), Entity(14, 18, "LOC")]
     sentence = with_spans(sentence_of_text(text), spans, oddities)
     assert sentence.tags == ("B-ORG", "I-ORG", "I-ORG", "O", "B-LOC")
     assert dict(oddities) == {"overlap a longer one, and are left out": 1}
