@@ -28,7 +28,7 @@ from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
-from .metrics import class_figures, label_report, measure
+from .metrics import label_report, measure
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
 from .tables import (
@@ -307,8 +307,7 @@ class Classification(Task[TextExample]):
             return ClassReport()
         if self.has_lists:
             given_NK = [[label in answer["labels"] for label in self.labels] for answer in answers]
-            figures = class_figures(self.labels, self._targets(examples), np.array(given_NK))
-            return ClassReport(classes=figures)
+            return label_report(self.labels, self._targets(examples), np.array(given_NK))
         truths = [self.truth(example) for example in examples]
         given = [answer["label"] for answer in answers]
         return label_report(self.labels, truths, given)

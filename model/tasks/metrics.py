@@ -52,39 +52,29 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     return value
 
 
-def label_report(
-    labels: Sequence[str], truths: Sequence[str], answers: Sequence[str]
-) -> ClassReport:
-    """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix."""
-    matrix_KK = np.asarray(sklearn_metrics.confusion_matrix(truths, answers, labels=list(labels)))
-    classes = class_figures(labels, truths, answers, labels)
-    confusion: list[list[int]] = []
-    if len(labels) <= MAX_CONFUSION:
-        confusion = matrix_KK.tolist()
-    return ClassReport(classes=classes, confusion=confusion)
+def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport:
+    """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix.
 
-
-def class_figures(
-    names: Sequence[str], truths: Any, answers: Any, labels: Sequence[str] | None = None
-) -> dict[str, dict[str, int | float]]:
-    """Return precision, recall, F1 (0 if undefined) and number of examples of each class.
-
-    `truths` and `answers` are classes (N,) among `labels`, or bool (N, K): which of the K classes
-    each example has.
+    `truths` and `answers` are lists (N,) of classes' names, or bool (N, K): which of the K classes
+    each example has; of these there is no matrix.
     """
+    labels = list(names) if isinstance(truths, list) else None
     figures = sklearn_metrics.precision_recall_fscore_support(
         truths, answers, labels=labels, average=None, zero_division=ZERO
     )
     classes: dict[str, dict[str, int | float]] = {}
-    for index, name in enumerate(names):
-        precision, recall, f1, count = (np.asarray(values)[index] for values in figures)
+    for name, precision, recall, f1, count in zip(names, *map(np.asarray, figures), strict=True):
         classes[name] = {
             "precision": float(precision),
             "recall": float(recall),
             "f1": float(f1),
             "count": int(count),
         }
-    return classes
+    confusion: list[list[int]] = []
+    if labels and len(labels) <= MAX_CONFUSION:
+        matrix_KK = sklearn_metrics.confusion_matrix(truths, answers, labels=labels)
+        confusion = np.asarray(matrix_KK).tolist()
+    return ClassReport(classes=classes, confusion=confusion)
 
 
 def share_interval(num_right: int, num_all: int) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 figures of each class.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -66,29 +66,19 @@ class TaskOptions:
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
-    def chosen(self) -> list[str]:
-        """Return the names of the task's options that differ from their defaults."""
-        options = fields(TaskOptions)
-        return [field.name for field in options if getattr(self, field.name) != field.default]
 
-
-_GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
-TASK_OPTIONS = {
-    **dict.fromkeys(_GLUE, ()),
-    "classify": ("text", "label", "stride"),
-    "squad": ("stride",),
-    "ner": (),
-    "pos": (),
-}
-"""By the task's name: the options that other tasks do not take."""
+TASK_NAMES = (
+    *("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"),
+    *("classify", "squad", "ner", "pos"),
+)
+_TASKS_OF_OPTION = {"text": ("classify",), "label": ("classify",), "stride": ("classify", "squad")}
 
 
 def check_task(name: str, options: TaskOptions) -> None:
     """Raise `UserError` for an unknown name or another task's option."""
-    if name not in TASK_OPTIONS:
-        raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_OPTIONS)}.")
-    for chosen in sorted(options.chosen()):
-        tasks = [task for task, taken in TASK_OPTIONS.items() if chosen in taken]
-        # An option that no task is named for, `max_length`, is for all of them.
-        if tasks and name not in tasks:
-            raise UserError(f"`{chosen}` is for {', '.join(tasks)}; {name} does not take it.")
+    if name not in TASK_NAMES:
+        raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_NAMES)}.")
+    for option_name in options.given(*_TASKS_OF_OPTION):
+        tasks = _TASKS_OF_OPTION[option_name]
+        if name not in tasks:
+            raise UserError(f"`{option_name}` is for {', '.join(tasks)}; {name} does not take it.")

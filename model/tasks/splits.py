@@ -241,7 +241,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         check_task(task, options)
         splits = find_splits(data, KINDS[task].suffixes)
     else:
-        for name in options.chosen():
+        for name in options.given("max_length", "text", "label", "stride"):
             raise UserError(f"`{name}` is a field of the task itself; set it there.")
         splits = find_splits(data, task.suffixes)
     if "train" not in splits:

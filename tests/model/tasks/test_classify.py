@@ -21,7 +21,7 @@ from clozeworks.model.tasks.classify import (
     read_classify,
 )
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions, check_task
+from clozeworks.model.tasks.options import TASK_NAMES, TaskOptions, check_task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 
@@ -114,7 +114,7 @@ def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
 
 
 def test_every_task_is_named_before_pytorch_is_loaded():
-    assert list(TASK_OPTIONS) == list(KINDS)
+    assert tuple(KINDS) == TASK_NAMES
 
 
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
