@@ -12,7 +12,6 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, VocabConfig
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.audit_fixture import (
-    audit,
     build,
     mask_separator,
     spoil,
@@ -20,26 +19,6 @@ from tests.fixtures.audit_fixture import (
 )
 from tests.fixtures.command_fixture import error_of
 from tests.fixtures.stages_fixture import Configs, make_stages
-
-
-def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
-    manifest = build(tmp_path, 20)
-    path = tmp_path / manifest["shards"][0]["name"]
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"train-00000-of-00001.parquet cannot be read"):
-        audit(tmp_path, manifest)
-    path.unlink()
-    with pytest.raises(UserError, match="cannot be read"):
-        audit(tmp_path, manifest)
-
-
-def test_another_schema_is_one_clear_error(tmp_path):
-    manifest = build(tmp_path, 20)
-    pq.write_table(pa.table({"text": ["no instances"]}), tmp_path / manifest["shards"][0]["name"])
-    with pytest.raises(
-        UserError, match=r"cannot be read as instances .*it has no column 'input_ids'"
-    ):
-        audit(tmp_path, manifest)
 
 
 @pytest.mark.parametrize(

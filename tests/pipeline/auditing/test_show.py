@@ -133,10 +133,3 @@ def test_broken_shards_are_one_line(stage: str, tmp_path: Path, capsys: pytest.C
     assert f"{SHARD} cannot be read as {what} (" in error_of(capsys, "show", directory)
     shard.unlink()
     assert f"{SHARD} cannot be read" in error_of(capsys, "show", directory)
-
-
-def test_rows_of_another_vocabulary_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    directory = instances(tmp_path, [{**ROW, "masked_lm_ids": [7, 5, 10]}])
-    assert f"{SHARD} cannot be read as instances" in error_of(capsys, "show", directory)

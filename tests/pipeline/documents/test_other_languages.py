@@ -62,12 +62,3 @@ def test_documents_in_other_languages_are_left_out_and_counted(tmp_path: Path):
     assert manifest.counts["words_left_out_as_documents_in_other_languages"] > 20 * 50
     assert sum(shard.rows for shard in manifest.shards) == 20
     assert "py3langid" in manifest.versions
-
-
-def test_without_the_option_all_languages_stay(tmp_path: Path):
-    source = write_rows(tmp_path / "rows.jsonl")
-    config = IngestConfig(shards=1, validation_share=0.1)
-    manifest = ingest([source], str(tmp_path / "all"), config, RunOptions(workers=1))
-    assert sum(shard.rows for shard in manifest.shards) == 40
-    assert not [name for name in manifest.counts if "languages" in name]
-    assert "py3langid" not in manifest.versions

@@ -4,7 +4,6 @@ looks done.
 
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from clozeworks.pipeline.instances.pipeline import InstancesStage, build
 from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
-from clozeworks.pipeline.storage.shards import read_columns
 from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
@@ -141,21 +139,6 @@ def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
     counts = manifest.counts
     assert counts["tokens_cut"] <= 0.005 * counts["tokens_in"]
     assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
-
-
-def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
-    def num_calls(num_documents: int) -> int:
-        documents = write_two_sources(tmp_path / str(num_documents), [["a"]] * num_documents, [])
-        calls: list[str] = []
-        sys.setprofile(lambda frame, event, argument: calls.append(event))
-        try:
-            for _ in read_columns(str(documents / TRAIN), "sentences"):
-                pass
-        finally:
-            sys.setprofile(None)
-        return len(calls)
-
-    assert num_calls(16_000) < 6 * num_calls(4_000)
 
 
 @pytest.mark.slow

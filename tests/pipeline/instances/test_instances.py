@@ -207,10 +207,3 @@ def test_long_rows_are_filled_and_masked_at_any_rate(max_length):
         ids, b_start = restored(row), row["segment_b_start"]
         assert ids[b_start - 1] == ids[-1] == VOCABULARY.sep_id
         assert VOCABULARY.mask_id not in ids
-
-
-def test_a_dominating_document_is_warned_of():
-    corpus = corpus_of(40)
-    merged = one_source(corpus.token_ids, corpus.sentence_offsets, np.array([0, 12, 40 * 12]))
-    assert "one document holds" in (build(merged).warning or "")
-    assert build(corpus).warning is None

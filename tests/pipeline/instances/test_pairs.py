@@ -322,11 +322,6 @@ def test_bert_pairing_matches_google_research_in_distribution(
     assert ((pairs.document_a != pairs.document_b) == (pairs.label == NOT_NEXT)).all()
 
 
-def test_bert_pairing_forces_not_next_on_single_sentences():
-    pairs = pairs_of(corpus_of([[20]] * 50), pairing="bert")
-    assert (pairs.label == NOT_NEXT).all()
-
-
 def test_sop_swaps_half_of_the_pairs_at_every_length():
     corpus = generate("stubs", 5000)
     pairs = pairs_of(corpus, pairing="sop")
