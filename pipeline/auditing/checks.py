@@ -140,7 +140,9 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     if measures.config.packs:
         # The last row of each pass over a shard holds what is left; with weights a pass is packed
         # in several readings.
-        readings_per_pass = max([1, *(math.ceil(group.weight) for group in manifest.mixture)])
+        weights = [group.weight for group in manifest.mixture]
+        readings_per_pass = math.ceil(max(weights, default=1))
+        readings_per_pass = max(readings_per_pass, 1)
         num_partial = len(measures.passes) * readings_per_pass
         limit = MAX_PADDING_SHARE + num_partial / max(stored_rows, 1)
         check = at_most("padding at fixed length", padding, limit, stored_rows)
@@ -242,7 +244,8 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
         # The rest of a row's budget may be too little for another word: on average a word's tokens
         # but one, which in long words is more than `MIN_WHOLE_WORD_BUDGET` allows.
         unused = counts["masks_asked"] - counts["masked"]
-        spare = counts["rows"] * (counts["text_tokens"] / max(counts["words"], 1) - 1)
+        mean_word = counts["text_tokens"] / max(counts["words"], 1)
+        spare = counts["rows"] * (mean_word - 1)
         enough = unused <= max((1 - MIN_WHOLE_WORD_BUDGET) * counts["masks_asked"], spare)
         asked = f"at most {asked}, in whole words"
     else:

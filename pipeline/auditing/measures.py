@@ -223,8 +223,9 @@ class Measures:
 
 def _count_by_label(histogram: np.ndarray, labels: np.ndarray, values: np.ndarray) -> None:
     """Count the rows by label, of which other ones than 0 are 1, and by value, up to the last."""
-    last_value = histogram.shape[1] - 1
-    np.add.at(histogram, (np.minimum(labels, 1), np.minimum(values, last_value)), 1)
+    labels = np.minimum(labels, 1)
+    values = np.minimum(values, histogram.shape[1] - 1)
+    np.add.at(histogram, (labels, values), 1)
 
 
 def _num_true(flags: np.ndarray) -> int:

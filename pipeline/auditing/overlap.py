@@ -115,8 +115,9 @@ def add_to_card(documents: str, overlaps: Sequence[Overlap]) -> None:
     explained = (
         f"Found is a row with a text of which {NUM_WORDS} words in a row stand in a document."
     )
+    card = "\n".join([card, HEADING, "", explained, "", *lines, ""])
     with write_file(path) as file:
-        file.write("\n".join([card, HEADING, "", explained, "", *lines, ""]).encode())
+        file.write(card.encode())
 
 
 class _Wanted:
@@ -204,7 +205,8 @@ class Words(NamedTuple):
     def hashes(self, first_words: np.ndarray, length: int) -> np.ndarray:
         """Return the hash of this many words from each of `first_words` on, uint64."""
         sums = self.sums[first_words + length] - self.sums[first_words]
-        return sums * powers(INVERSE, self.starts[-1] + 1)[self.starts[first_words]]
+        inverses = powers(INVERSE, self.starts[-1] + 1)
+        return sums * inverses[self.starts[first_words]]
 
     def texts_of(self, words: np.ndarray) -> np.ndarray:
         """Return the number of the text of each word."""
@@ -250,17 +252,21 @@ def words_of(texts: pa.ListArray) -> Words:
 
 
 _ASCII_LETTERS = np.arange(256, dtype=np.uint8)
-_ASCII_LETTERS[[code for code in range(128) if not chr(code).isalnum()]] = 0
+for _code in range(128):
+    if not chr(_code).isalnum():
+        _ASCII_LETTERS[_code] = 0
+# Beyond ASCII: U+0080 to U+00BF, which begin with 0xC2, and by their first and second bytes U+2000
+# to U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
+_PUNCTUATION = {0xE2: (0x80, 0x81), 0xE3: (0x80,), 0xEF: (0xBC, 0xBD)}
 
 
 def _letters(utf8: np.ndarray) -> np.ndarray:
     """Return bytes of text with 0 for those of spaces and punctuation."""
     letters = _ASCII_LETTERS[utf8]
-    # Beyond ASCII: U+0080 to U+00BF, U+2000 to U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
     latin = np.flatnonzero(utf8 == 0xC2)
     letters[latin] = 0
     letters[latin + 1] = 0
-    for first, seconds in ((0xE2, (0x80, 0x81)), (0xE3, (0x80,)), (0xEF, (0xBC, 0xBD))):
+    for first, seconds in _PUNCTUATION.items():
         marks = np.flatnonzero(utf8 == first)
         marks = marks[np.isin(utf8[marks + 1], seconds)]
         for place in range(3):

@@ -96,13 +96,13 @@ class Deduplicate(Phase):
         # Versions of a document under one id share their hashes: each counts once.
         _, rows = np.unique(staying["validation_hash"].to_numpy(), return_index=True)
         lowest = staying.take(pa.array(rows[:num_candidates]))
-        columns = lowest.select(["validation_hash", "hash", "num_bytes"]).to_pydict()
+        candidates = lowest.select(Candidate._fields).to_pylist()
         return Deduplicated(
             documents=staying.num_rows,
             left_out=removed.num_rows,
             bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
-            candidates=[Candidate(*values) for values in zip(*columns.values(), strict=True)],
+            candidates=[Candidate(**candidate) for candidate in candidates],
         )
 
 

@@ -129,7 +129,8 @@ def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     # One number instead of pairs, which NumPy cannot search. A plain sum or XOR would be the same
     # for (a, b) and (b, a); the product wraps around at 2**64, and multiples of 2**64 over the
     # golden ratio differ in all bits.
-    return rows["hash"].to_numpy() * np.uint64(0x9E3779B97F4A7C15) + rows["text_hash"].to_numpy()
+    hashes = rows["hash"].to_numpy() * np.uint64(0x9E3779B97F4A7C15)
+    return hashes + rows["text_hash"].to_numpy()
 
 
 def _deal(job: Job, unit: Unit, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -205,8 +206,8 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
     found = documents.join(removals, ["hash", "text_hash"])
     # Sorted, so that the first examples do not depend on the order in which files were read.
     found = found.sort_by(_ORDER)
-    stays = found["reason"].is_null()
-    for row in found.filter(pc.field("reason").is_valid()).to_pylist():
+    stays = pc.field("reason").is_null()
+    for row in found.filter(~stays).to_pylist():
         counters.note(row["reason"], f"{row['doc_id']} repeats {row['kept']}")
     remaining = found.filter(stays)
     doc_ids = remaining["doc_id"].to_numpy()

@@ -79,7 +79,8 @@ class FindClusters(Phase):
         """Write the texts to remove as near-duplicates."""
         pairs = np.empty((0, 2), np.uint64)
         for batch in CANDIDATES.read(job):
-            pairs_of_batch = np.stack([batch["one"].to_numpy(), batch["other"].to_numpy()], axis=1)
+            one, other = batch["one"], batch["other"]
+            pairs_of_batch = np.stack([one, other], axis=1)
             # After each batch: two nearly equal texts share most bands, so repeats outnumber the
             # rest.
             pairs = distinct(np.concatenate([pairs, pairs_of_batch]))

@@ -38,6 +38,7 @@ LEFT_OUT_AS = (
     "other_models",
     "documents_too_short",
     OTHER_LANGUAGES,
+    DUPLICATE,
 )
 """The counters of rows and pages that are no documents, and of documents that are not selected."""
 
@@ -116,7 +117,8 @@ def plan_shards(
     for candidate in _also_held_out(deduplicated, num_documents, bucket_documents[0], layout):
         validation_below = candidate.validation_hash + 1
         # It is not below the layout's, so that its hash alone says the bucket.
-        bucket = 1 + int(range_of(np.array([candidate.hash], np.uint64), layout.num_buckets)[0])
+        hashes = np.array([candidate.hash], np.uint64)
+        [bucket] = 1 + range_of(hashes, layout.num_buckets)
         bucket_bytes[bucket] = max(bucket_bytes[bucket] - candidate.num_bytes, 0)
         bucket_bytes[0] += candidate.num_bytes
         bucket_documents[bucket] = max(bucket_documents[bucket] - 1, 0)
@@ -195,9 +197,11 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     total = Counters()
     for record in scattered:
         total.add(record.counters)
-    reasons = {name: total.counts[name] for name in LEFT_OUT_AS}
-    reasons[DUPLICATE] = sum(record.left_out for record in deduplicated)
-    reasons = {name: count for name, count in reasons.items() if count} | total.bad
+    total.counts[DUPLICATE] = sum(record.left_out for record in deduplicated)
+    reasons = total.bad.copy()
+    for name in LEFT_OUT_AS:
+        reasons[name] = total.counts[name]
+    reasons = +reasons  # without those that are 0
     message = (
         f"The sources hold {count_of(num_documents, 'document')}; "
         f"at least {MIN_DOCUMENTS + 2} different ones are needed"

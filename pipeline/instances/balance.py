@@ -35,7 +35,8 @@ def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Genera
 
     # Of two neighbours exactly one asks: independent coins would let one label lead by chance.
     coin = rng.integers(0, 2, (num_pairs + 1) // 2)
-    asks = np.stack([coin, 1 - coin], axis=1).ravel()[:num_pairs]
+    asks = np.stack([coin, 1 - coin], axis=1).ravel()
+    asks = asks[:num_pairs]
 
     # That is a queue, whose departures up to i are min over j <= i of asked[j] + free[j + 1..i]
     # (Lindley's recursion): one cumulative minimum instead of a loop.

@@ -147,14 +147,16 @@ def check_rows(rows: Rows, vocab_size: int) -> None:
     if rows.sequence_starts is None or rows.num_sequences is None:
         return
     bounds = offsets_of(rows.num_sequences)
-    if (rows.num_sequences == 0).any() or rows.sequence_starts[bounds[:-1]].any():
+    has_none = rows.num_sequences == 0
+    if has_none.any() or rows.sequence_starts[bounds[:-1]].any():
         raise ValueError("column sequence_starts: a row has no sequence at its start")
     # Each sequence ends where the next one starts, the last one of a row where the row ends.
     ends = np.append(rows.sequence_starts[1:].astype(np.int64), 0)
     ends[bounds[1:] - 1] = rows.lengths
     if (ends <= rows.sequence_starts).any():
         raise ValueError("column sequence_starts: they do not ascend, or lie outside of their row")
-    if are_outside(rows).any() or (np.diff(rows.masked_index) <= 0).any():
+    does_not_ascend = np.diff(rows.masked_index) <= 0
+    if does_not_ascend.any() or are_outside(rows).any():
         raise ValueError("column masked_lm_positions: they do not ascend, or lie outside of a row")
 
 

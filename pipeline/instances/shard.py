@@ -234,7 +234,8 @@ def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
     origins = corpus.origins
     lengths = corpus.document_lengths()
     groups = []
-    for source, language in np.unique([origins.source, origins.language], axis=1).T.tolist():
+    origin_of_document = np.stack([origins.source, origins.language])
+    for source, language in np.unique(origin_of_document, axis=1).T.tolist():
         is_in_group = (origins.source == source) & (origins.language == language)
         tokens = lengths[is_in_group]
         groups.append(

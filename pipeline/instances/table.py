@@ -174,7 +174,8 @@ def lay_out_rows(
 
 def lists_of(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
     """Return `values` as an array of lists, each from one of the `offsets` to the next."""
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values))
+    short_offsets = pa.array(offsets, pa.int32())
+    return pa.ListArray.from_arrays(short_offsets, pa.array(values))
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
