@@ -24,6 +24,8 @@ from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.fixtures.parity_fixture import check_learning
+
 pytestmark = pytest.mark.usefixtures("packed_on_cpu")
 
 
@@ -112,18 +114,11 @@ def test_equals_transformers(lengths, layout, attention):
         input_ids=batch["input_ids"], attention_mask=batch["mask"].long(), labels=batch["labels"]
     )
     loss, states = run_ours(ours, batch, layout)
-    torch.testing.assert_close(loss, theirs.loss, rtol=0, atol=1e-5)
     every = torch.arange(len(states))
     expected = theirs.logits[batch["mask"]]
     torch.testing.assert_close(ours.mlm_logits(states, every), expected, rtol=0, atol=1e-5)
 
-    loss.backward()
-    theirs.loss.backward()
-    wanted = {name: parameter.grad for name, parameter in peer.named_parameters()}
-    for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(
-            parameter.grad, wanted[name], rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
-        )
+    check_learning(ours, loss, peer, theirs.loss)
 
 
 def test_a_window_of_one_token_equals_transformers():
@@ -171,13 +166,7 @@ def test_heads_of_tasks_equal_transformers(make, pooling):
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
     weight = torch.linspace(-1, 1, actual.numel()).view(actual.shape)
-    (actual * weight).mean().backward()
-    (expected * weight).mean().backward()
-    wanted = {name: parameter.grad for name, parameter in peer.named_parameters()}
-    for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(
-            parameter.grad, wanted[name], rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
-        )
+    check_learning(ours, (actual * weight).mean(), peer, (expected * weight).mean())
 
 
 def test_hidden_states_of_all_layers_equal_transformers():

@@ -1,11 +1,15 @@
 """Tokenizers of every kind: ids, rows and special tokens are those of `transformers`."""
 
 import json
+import lzma
+import random
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig
@@ -17,6 +21,8 @@ from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Specials, Vocabulary
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
+
+from tests.fixtures.shared_data import DATA, needs_shared_data
 
 SENTENCES = """
 The quick brown fox didn't jump; 12,345 dogs (and cats) slept.
@@ -49,11 +55,11 @@ ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+"
 
 
-def train(kind: str) -> Tokenizer:
+def train(kind: str, sentences: Sequence[str] = SENTENCES * 3, size: int = 1500) -> Tokenizer:
     """Train a tokenizer of mmBERT's, XLM-R's or EuroBERT's form."""
     alphabet = pre_tokenizers.ByteLevel.alphabet() if kind == "split" else []
     trainer: BpeTrainer | UnigramTrainer = BpeTrainer(
-        vocab_size=1500,
+        vocab_size=size,
         special_tokens=[*ROBERTA, *(f"<0x{byte:02X}>" for byte in range(256))],
         initial_alphabet=alphabet,
         limit_alphabet=1000,
@@ -69,7 +75,7 @@ def train(kind: str) -> Tokenizer:
         steps = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
         trainer = UnigramTrainer(
-            vocab_size=900, special_tokens=ROBERTA, unk_token="<unk>", show_progress=False
+            vocab_size=size - 600, special_tokens=ROBERTA, unk_token="<unk>", show_progress=False
         )
     else:
         tokenizer = Tokenizer(models.BPE())
@@ -77,7 +83,7 @@ def train(kind: str) -> Tokenizer:
         to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
         tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(SENTENCES * 3, trainer)
+    tokenizer.train_from_iterator(sentences, trainer)
     tokenizer.add_special_tokens(["<subj>", "[DRUG]"])
     between = "</s>:0 </s>:0" if kind == "unigram" else "</s>:0"
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -130,6 +136,28 @@ def test_ids_are_those_of_transformers_in_all_scripts(folder: Path, tmp_path: Pa
         == (theirs(texts[:3])["input_ids"])
     )
     assert read_vocabulary(str(tmp_path)) == vocabulary
+
+
+@needs_shared_data
+@pytest.mark.slow
+def test_ids_are_those_of_transformers_on_texts_of_the_corpora(folder: Path):
+    from transformers import AutoTokenizer
+
+    texts: list[str] = []
+    for name in ("enwiki-hf-00000-of-00002", "kowiki-hf"):
+        batches = pq.ParquetFile(DATA / "wikipedia" / f"{name}.parquet").iter_batches(100)
+        lines = "\n".join(next(batches)["text"].to_pylist()).split("\n")
+        texts += [line for line in lines if line][:1000]
+    with lzma.open(DATA / "ud" / "ud-dev-paragraphs.jsonl.xz", "rt") as file:
+        treebanks = [json.loads(line)["paragraphs"] for line in file]
+    paragraphs = [" ".join(text for text, *_ in each) for bank in treebanks for each in bank]
+    texts += random.Random(0).sample(paragraphs, 3000)
+    assert len(texts) == 5000
+    expected = AutoTokenizer.from_pretrained(folder)(texts, add_special_tokens=False)["input_ids"]
+    starts = np.ones(len(texts), bool)
+    ids, offsets = read_vocabulary(str(folder)).text_tokenizer().encode(pa.array(texts), starts)
+    assert [ids[start:stop].tolist() for start, stop in pairwise(offsets)] == expected
+    assert TextTokenizer(folder).token_ids(texts) == expected
 
 
 def test_words_begin_at_spaces_and_a_document_is_read_like_its_sentences(folder: Path):
