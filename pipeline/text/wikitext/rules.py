@@ -93,7 +93,8 @@ def _date(arguments: Arguments, language: str) -> str | None:
     Ages, which such templates also show, are left out.
     """
     first, month, last, hour, minute, second = (arguments.get(key, "") for key in "123456")
-    day_first = arguments.get("df", "").lower() in _YES or month == "dmy"
+    style = arguments.get("format", "")  # of ``dts``
+    day_first = arguments.get("df", "").lower() in _YES or "dmy" in (month, style) or style == "dm"
     if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
         first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
     if not month or " " in first:
@@ -105,6 +106,8 @@ def _date(arguments: Arguments, language: str) -> str | None:
     if not date and month.isdecimal():
         return None
     date = date or f"{first} {month} {last}".strip()
+    if style in ("dm", "md"):
+        date = date.replace(max(first, last, key=len), "").strip(" ,")
     if language == "fr" and date.startswith("1 "):
         date = f"1er{date[1:]}"
     if minute.isdecimal() and not second and language == "en":  # not a second date
