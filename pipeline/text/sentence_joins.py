@@ -36,7 +36,9 @@ _LONGEST_ABBREVIATED = 60
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 _OPENING = "[«„“\"'‘"
 _PARTS = re.compile("[-.–'’]")
-_ROMAN = re.compile(r"[IVXLC]+\b")
+_ELIDED = re.compile(".*['’]")  # of "l'art."
+# "12", "XIV", "L. 251-3", "(a)"; sentencex splits behind "L."
+_NUMBER = re.compile(r"\d|[IVXLC]+\b|[A-Z]\. ?(?:\d|$)|\([0-9a-z]{1,3}\)")
 _LAST_WORD = re.compile(r"([^\W\d_]+)\. ?$")
 _NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
 _ABBREVIATING = (".", "․", "۔")
@@ -213,16 +215,17 @@ def _is_plain(lines: str, position: int, rules: JoinRules) -> bool:
         return False
     if not rules.before_capitals:
         return True
-    return lines[lines.rfind(" ", 0, position - 2) + 1 : position - 2] not in rules.before_capitals
+    word = lines[lines.rfind(" ", 0, position - 2) + 1 : position - 2]
+    if not word.isalpha():
+        word = _ELIDED.sub("", word)
+    return word not in rules.before_capitals
 
 
 def _matches(before: str, following: str, lines: str, position: int, rules: JoinRules) -> bool:
     """Return whether a pattern matches at a break; `position` is where it is in `lines`."""
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
-    first = following[:1]
-    is_number = first.isdigit() or (first in "IVXLC" and _ROMAN.match(following) is not None)
-    listed = rules.before_numbers if is_number else rules.before_foreign
-    if listed and first.isascii():
+    listed = rules.before_numbers if _NUMBER.match(following) else rules.before_foreign
+    if listed and following[:1].isascii():
         last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
         if last_word and last_word[1].lower() in listed:
             return True
