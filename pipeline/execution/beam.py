@@ -27,7 +27,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -45,7 +45,7 @@ from ..counters import Counters
 from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
 from ..storage.state import MANIFEST, read_any_manifest
-from .job import Job, Phase, Stage, job_of, open_job
+from .job import ERRORS, Job, Phase, Stage, job_of, open_job
 from .workers import LOOK_FOR_INTERRUPT_S
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
@@ -54,6 +54,7 @@ SPARK_IDLE_MS = 60_000
 NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
+STOPPED = b"The run was interrupted."
 METRICS = "clozeworks"
 """Namespace of the metrics; a stage adds its name, as in ``clozeworks.ingest``."""
 
@@ -139,7 +140,8 @@ def _plan(job: Job, phase: Phase) -> list[tuple[int, Job]]:
     """Return the elements of a phase: the numbers of its unfinished units, with the job."""
     numbers: list[int] = []
     if not job.is_finished():  # before this pipeline began
-        numbers = job.start(phase)
+        with _written_down(job, f"{phase.name}-plan"):
+            numbers = job.start(phase)
     return [(number, job) for number in numbers or [NO_UNIT]]
 
 
@@ -148,10 +150,10 @@ def _work(dealt: tuple[int, Iterable[Job]], phase: Phase, versions: str) -> Job:
     number, [job] = dealt
     # In a finished job a runner does again what was done long before.
     if number != NO_UNIT and not job.is_finished():
-        # Written down, so that the run ends: an engine would try this machine again and again.
-        with job.mistakes(f"version-{socket.gethostname()}"):
+        _raise_written(job)
+        with _written_down(job, f"{phase.name}-{number}"):
             _check_versions(versions)
-        job.do(number, phase)
+            job.do(number, phase)
     return job
 
 
@@ -159,10 +161,35 @@ def _finish(job: Job, stage: Stage) -> str:
     if job.is_finished():  # before this pipeline began
         manifest = read_any_manifest(stage.output)
     else:
-        manifest = job.finish(stage)
+        with _written_down(job, "finish"):
+            manifest = job.finish(stage)
     for name, value in metrics_of(manifest).items():
         Metrics.counter(f"{METRICS}.{stage.name}", name).inc(value)
     return stage.output
+
+
+@contextmanager
+def _written_down(job: Job, place: str) -> Iterator[None]:
+    """Write down the message of a `UserError` of the body, so that no further unit begins on any
+    host, one that an engine tries again fails again, and the launching process can raise it.
+
+    Raise it as a `RunError` if it cannot be written down.
+    """
+    try:
+        yield
+    except UserError as error:
+        try:
+            job.write_bytes(job.temporary(f"{ERRORS}/{place}.txt"), str(error).encode())
+        except (UserError, RunError):
+            raise RunError(str(error)) from None
+        raise
+
+
+def _raise_written(job: Job) -> None:
+    """Raise the first `UserError` that was written down."""
+    folder = job.file(job.temporary(ERRORS))
+    for file in storage.file_names(folder):
+        raise UserError(storage.read_bytes(f"{folder}/{file}").decode())
 
 
 def metrics_of(manifest: Manifest) -> dict[str, int]:
@@ -206,13 +233,13 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
             except KeyboardInterrupt:
                 with suppress(UserError, RunError):  # the store may be out of reach
                     for job in _jobs_at_work(stages):
-                        job.stop()
+                        job.write_bytes(job.temporary(f"{ERRORS}/stopped.txt"), STOPPED)
                 raise
             run.result()
     except Exception as error:
         with suppress(RunError):
             for job in _jobs_at_work(stages):
-                job.raise_mistake()
+                _raise_written(job)
         raise in_a_line(error) from error
     if not all(storage.exists(storage.join(stage.output, MANIFEST)) for stage in stages):
         raise RunError(

@@ -10,7 +10,6 @@ another began::
     .work/3f9c…/job.json                begun: what was asked for, and what all phases need to know
     .work/3f9c…/scatter/plan.json       the units of a phase: names, costs, payloads
     .work/3f9c…/scatter/00012.json      the record of unit 12: done, never done again
-    .work/3f9c…/errors/scatter-12.txt   a user's mistake that a worker met
 
 The folder below ``.work`` is named for the work (configuration, inputs, library versions, and the
 format of these files), so nothing in it can be of other work: files need no stamp, and a worker
@@ -19,9 +18,8 @@ that outlives its run writes where nobody reads.
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
@@ -136,6 +134,8 @@ class _Begun:
     """When the work began or resumed, in seconds since the epoch."""
 
 
+ERRORS = "errors"
+"""The folder of what `beam` writes down."""
 _ADVICE = "Rerun with `overwrite` to start over."
 
 
@@ -205,32 +205,22 @@ class Job(OutputDirectory):
         return [unit.name for unit in self.units(self.writers[table])]
 
     def start(self, phase: Phase) -> list[int]:
-        """Plan a phase whose predecessors are done, unless a killed run has left its plan.
-
-        Return the numbers of its unfinished units, the most expensive first. Raise the `UserError`
-        of the plan.
+        """Plan a phase whose predecessors are done, unless a killed run has left its plan; return
+        the numbers of its unfinished units, the most expensive first.
         """
-        with self.mistakes(f"{phase.name}-plan"):
-            # A plan that exists stays, because the records of its units refer to it by number.
-            if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
-                self.write_plan(phase, phase.plan(self))
-            units = self.units(phase.name)
-            unfinished = set(range(len(units))) - self._records(phase).keys()
-            # An expensive unit that began last would keep one worker busy while the others idle.
-            return sorted(unfinished, key=lambda number: (-units[number].cost, number))
+        # A plan that exists stays, because the records of its units refer to it by number.
+        if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
+            self.write_plan(phase, phase.plan(self))
+        units = self.units(phase.name)
+        unfinished = set(range(len(units))) - self._records(phase).keys()
+        # An expensive unit that began last would keep one worker busy while the others idle.
+        return sorted(unfinished, key=lambda number: (-units[number].cost, number))
 
     def do(self, number: int, phase: Phase) -> None:
-        """Do one unit and leave its record.
-
-        Raise the `UserError` of the first unit that has failed, if any: the run is ending, and a
-        runner that tries a failed unit again must fail again.
-        """
-        self.raise_mistake()
-        with self.mistakes(f"{phase.name}-{number}"):
-            stored = self.units(phase.name)[number]
-            unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
-            record = phase.do(self, unit)
-            self._write_json(f"{phase.name}/{number:05d}.json", record)
+        """Do one unit and leave its record."""
+        stored = self.units(phase.name)[number]
+        unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
+        self._write_json(f"{phase.name}/{number:05d}.json", phase.do(self, unit))
         release_memory()
 
     def write_plan(self, phase: Phase, units: Sequence[Unit]) -> None:
@@ -281,52 +271,24 @@ class Job(OutputDirectory):
                 whole = {number for number in whole if f"{units[number].name}.arrow" in files}
         return {number: records[number] for number in whole}
 
-    # Mistakes.
-
-    @contextmanager
-    def mistakes(self, place: str) -> Iterator[None]:
-        """Write down the message of a `UserError` of the body, for the launching process; raise it
-        as a `RunError` if it cannot be written down.
-        """
-        try:
-            yield
-        except UserError as error:
-            try:
-                self.write_bytes(self.temporary(f"errors/{place}.txt"), str(error).encode())
-            except (UserError, RunError):
-                raise RunError(str(error)) from None
-            raise
-
-    def raise_mistake(self) -> None:
-        """Raise the `UserError` of the first mistake that any worker has met."""
-        folder = f"{self._folder}/errors"
-        for file in storage.file_names(folder):
-            raise UserError(storage.read_bytes(f"{folder}/{file}").decode())
-
-    def stop(self) -> None:
-        """Stop workers from starting further units, until the stage is opened again."""
-        self.write_bytes(self.temporary("errors/stopped.txt"), b"The run was interrupted.")
-
-    # The end.
-
     def finish(self, stage: Stage) -> Manifest:
         """Write the manifest of a stage whose phases are done, delete what is temporary, and return
         the manifest with its digest. The time goes into a file of its own.
         """
-        with self.mistakes("finish"):
-            # Not from `stage.plan`, which would read the inputs again, perhaps elsewhere.
-            manifest = stage.manifest(self, self._begun.head)
-            # Fields at their defaults are left out, but for the version and options.
-            always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
-            content = canonical_json({**to_builtins(manifest), **always})
-            if not isinstance(manifest, VocabularyManifest):
-                self.write_bytes(CARD, data_card(manifest).encode())
-            seconds = round(time.time() - self._begun.opened, 3)
-            self.write_bytes(TIMINGS, canonical_json({"seconds": seconds}))
-            # From here on the stage is finished; a kill before the next line only leaves litter.
-            self.write_bytes(MANIFEST, content)
-            self.remove(WORK)
-            return structs.replace(manifest, digest=digest_of(content))
+        # Not from `stage.plan`, which would read the inputs again, perhaps elsewhere.
+        begun = self._begun
+        manifest = stage.manifest(self, begun.head)
+        # Fields at their defaults are left out, but for the version and options.
+        always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
+        content = canonical_json({**to_builtins(manifest), **always})
+        if not isinstance(manifest, VocabularyManifest):
+            self.write_bytes(CARD, data_card(manifest).encode())
+        seconds = round(time.time() - begun.opened, 3)
+        self.write_bytes(TIMINGS, canonical_json({"seconds": seconds}))
+        # From here on the stage is finished; a kill before the next line only leaves litter.
+        self.write_bytes(MANIFEST, content)
+        self.remove(WORK)
+        return structs.replace(manifest, digest=digest_of(content))
 
 
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
@@ -342,7 +304,7 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     if state == "replaced":
         clear_stage(stage.output)
     elif state == "begun":
-        job.remove(job.temporary("errors"))  # let units begin again
+        job.remove(job.temporary(ERRORS))  # let units begin again
     # Again when resuming, which changes nothing: the same work has the same units. Later phases are
     # planned once those before are done.
     job.write_plan(stage.phases[0], plan.units)

@@ -1,6 +1,8 @@
 """Stages as Beam transforms: metrics, failed jobs, stages behind one another, and options."""
 
+import errno
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +26,7 @@ from clozeworks.pipeline.execution.job import Job, open_job
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.storage.state import read_any_manifest
 
-from tests.fixtures.number_stage import Done, NumberStage, Squares, fail_on_three, square
+from tests.fixtures.number_stage import Done, NumberStage, Squares, Work, fail_on_three, square
 
 pytestmark = pytest.mark.slow
 
@@ -124,12 +126,34 @@ def test_a_worker_with_other_versions_is_refused(tmp_path: Path):
         _work((0, [job]), stage.phases[0], _versions())
 
 
-def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
+def work(number: int, job: Job, work: Work) -> None:
+    _work((number, [job]), Squares(work), _versions())
+
+
+def test_a_failed_unit_fails_again_and_nothing_else_begins(tmp_path: Path):
     stage = NumberStage(output=str(tmp_path), work=fail_on_three)
     job, _ = open_job(stage, stage.plan(), overwrite=False)
-    for number in (3, 3, 2):  # and so do the others, as the job is ending
+    for number in (3, 3, 2):
         with pytest.raises(UserError, match=r"^three is no good; take four$"):
-            job.do(number, Squares(fail_on_three))
+            work(number, job, fail_on_three)
+    assert job.finished_units("squares") == set()
+    open_job(stage, stage.plan(), overwrite=False)  # the next run
+    work(2, job, fail_on_three)
+    assert job.finished_units("squares") == {2}
+
+
+def test_a_mistake_that_cannot_be_written_down_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stage = NumberStage(output=str(tmp_path))
+    job, _ = open_job(stage, stage.plan(), overwrite=False)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="no good"):
+        work(3, job, fail_on_three)
 
 
 def look_at_manifest(job: Job, number: int) -> Done:

@@ -1,6 +1,5 @@
 """Jobs: opened, planned and finished once, wherever, and as often as it is tried."""
 
-import errno
 import json
 import os
 import subprocess
@@ -43,10 +42,6 @@ def do_all(stage: NumberStage, job: Job) -> None:
     for phase in stage.phases:
         for number in job.start(phase):
             job.do(number, phase)
-
-
-def written_mistakes(job: Job) -> list[str]:
-    return [path.read_text() for path in Path(job.file(job.temporary("errors"))).glob("*")]
 
 
 def test_steps_may_be_taken_one_by_one_in_other_processes(tmp_path: Path):
@@ -147,7 +142,6 @@ def test_a_stage_is_not_finished_before_its_units(tmp_path: Path):
     with pytest.raises(UserError, match=r"files of squares unit-0 in .* are missing"):
         job.finish(stage)
     assert not (tmp_path / "manifest.json").exists()
-    assert written_mistakes(job)  # for the launching process
 
 
 def test_a_plan_that_a_killed_run_left_is_used(tmp_path: Path):
@@ -204,37 +198,6 @@ def test_a_unit_whose_file_is_missing_is_unfinished(tmp_path: Path, folder: str)
     assert job.start(writer)[0] == 1
     with pytest.raises(UserError, match=r"files of squares unit-\d in .* missing; rerun to rec"):
         job.records(writer)
-
-
-def fail(job: Job, number: int) -> Done:
-    raise UserError(f"{number} is no good – é")
-
-
-def test_nothing_is_done_after_a_mistake_or_an_interrupt(tmp_path: Path):
-    _, job = opened(tmp_path)
-    with pytest.raises(UserError, match=r"^3 is no good – é$"):
-        job.do(3, Squares(fail))
-    with pytest.raises(UserError, match=r"^3 is no good – é$"):
-        job.do(1, Squares(square))
-    assert job.finished_units("squares") == set()
-    opened(tmp_path)  # the next run
-    assert job.start(Squares(square)) == [4, 3, 2, 1, 0]
-    job.stop()
-    with pytest.raises(UserError, match="The run was interrupted"):
-        job.do(1, Squares(square))
-
-
-def test_a_mistake_that_cannot_be_written_down_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    _, job = opened(tmp_path)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunError, match="no good"), job.mistakes("squares-3"):
-        raise UserError("three is no good")
 
 
 # In a process of its own: what other tests left free would hide the growth.

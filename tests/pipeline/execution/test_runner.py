@@ -108,10 +108,14 @@ def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     assert time.monotonic() - begun < GIVE_UP_S  # the others take three times as long
 
 
-def test_a_message_that_a_killed_run_left_is_not_reported_again(tmp_path: Path):
+@pytest.mark.parametrize("beam_options", [(), IN_THIS_PROCESS], ids=["here", "Beam"])
+def test_a_message_that_a_killed_run_left_is_not_reported_again(
+    tmp_path: Path, beam_options: tuple[str, ...]
+):
     job = opened(tmp_path)
     job.write_bytes(job.temporary("errors/squares-3.txt"), b"an old story")
-    assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
+    options = RunOptions(workers=1, beam_options=beam_options)
+    assert run(tmp_path, square, options) == SQUARES
 
 
 @pytest.mark.parametrize("workers", [1, 2])
