@@ -113,8 +113,7 @@ def _bz2_blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> 
         location = f"{input_range.name}: stream at byte {offset}"
         if num_streams == 1 and input_range.start == 0 and offset:
             counters.skip(
-                "corrupt_bz2_stream",
-                f"{input_range.name}: stream at byte 0: its header is damaged",
+                "corrupt_bz2_stream", f"{input_range.name}: stream at byte 0: its header is damaged"
             )
         in_range = input_range.stop is None or offset < input_range.stop
         if not in_range:

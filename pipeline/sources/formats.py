@@ -129,10 +129,8 @@ def examined(file: InputRange, config: IngestConfig) -> InputRange:
         file = replace(file, version=storage.version_of(stream))
         if file.format not in TEXT_FORMATS or file.num_bytes == 0:
             return file
-        if is_compressed(file.name):
-            sample = read_sample(decompressed(stream, file.name, Counters()))
-        else:
-            sample = read_sample(stream, file.num_bytes)
+        num_bytes = None if is_compressed(file.name) else file.num_bytes
+        sample = read_sample(decompressed(stream, file.name, Counters()), num_bytes)
     if file.format in TABLE_FORMATS:
         check_line_ends(sample, file.path)
     return replace(file, encoding=text_encoding(sample, file.path, config.encoding))

@@ -249,7 +249,7 @@ class Table:
     unit: str = "row"
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     documents: str = "auto"
-    """What a document is: a row, or ``sentence``, as `IngestConfig.documents`."""
+    """As `IngestConfig.documents`."""
     path: str = ""
     """Names of its folders may be columns (``region=eu``), as Hive and Spark write them."""
     extracted: bool = False
@@ -373,9 +373,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         identity = f"{table.stem}/{row_id}"
     # Composed first, because the rules below judge lengths and letters. U+FFFC goes, because it
     # would be taken for a `GAP` that these rules put.
-    if "\r" in text:  # a single character is found faster
-        text = text.replace("\r\n", "\n")
-    text = compose(text.replace(GAP, ""))
+    text = compose(text.replace("\r\n", "\n").replace(GAP, ""))
     is_extracted = wiki is not None or table.extracted
     is_gutenberg = not is_extracted and gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS])
     language = columns.read_language(row) or wiki_language

@@ -29,9 +29,7 @@ from ..encodings import UTF_8, recoded, stream_of
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 BOMB_RATIO = 200
-"""Times its compressed size that text may expand to; English expands to four times, very repetitive
-text to twenty.
-"""
+"""Times its compressed size that text may expand to; very repetitive text does to twenty."""
 TEXT_ALLOWANCE = 1 << 24
 """Bytes that one text may expand to whatever the ratio."""
 
@@ -43,14 +41,7 @@ _SKIPPED_BYTES = 1 << 20
 _READ_BYTES = 1 << 13
 
 # What reading damaged data raises.
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-    lzma.LZMAError,
-    pa.ArrowException,
-)
+_DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,10 +68,7 @@ class InputRange:
     """Identifies the content of a data set, which is not a file that could be hashed."""
 
     def cut(self, starts: Sequence[int]) -> list[Self]:
-        """Return the ranges that begin at `starts`; each ends at the next, the last at the end.
-
-        A table without rows has no starts, and so no ranges.
-        """
+        """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
         ranges: list[Self] = []
         for start, stop in zip(starts, [*starts[1:], None], strict=False):
             num_bytes = self.num_bytes // len(starts)

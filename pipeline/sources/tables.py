@@ -33,6 +33,7 @@ from .streams import (
     counted_damage,
     decode,
     is_bomb,
+    stem_of,
 )
 
 RANGE_BYTES = 1 << 24
@@ -86,17 +87,13 @@ def read_table(
     ``oversized_row`` (more than `LONGEST_LINE_BYTES` of text), and what `row_documents` names.
     """
     name = input_range.name
-    # Parquet is compressed inside: the name has one suffix, never ``.parquet.gz``.
-    stem = name
-    if name.lower().endswith(".parquet"):
-        stem = name[: -len(".parquet")]
     metadata = pq.read_metadata(file)
     schema = metadata.schema.to_arrow_schema()
     columns = columns_of(schema, config)
     names = columns_to_read(schema, input_range.path, columns)
     table = Table(
         name=name,
-        stem=stem,
+        stem=stem_of(name, ".parquet"),
         source="parquet",
         columns=columns,
         documents=config.documents,
@@ -118,11 +115,7 @@ def read_table(
 
 
 def _group_batches(
-    file: BinaryIO,
-    metadata: pq.FileMetaData,
-    group: int,
-    names: list[str],
-    expansion: _Expansion,
+    file: BinaryIO, metadata: pq.FileMetaData, group: int, names: list[str], expansion: _Expansion
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a row group, a few at a time.
 
@@ -235,10 +228,7 @@ def _numbered(
 
 
 def _rows(
-    batches: NumberedBatches,
-    table: Table,
-    counters: Counters,
-    expansion: _Expansion | None = None,
+    batches: NumberedBatches, table: Table, counters: Counters, expansion: _Expansion | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row and its number, up to a bomb, without those with too long a text."""
     for first_row, batch in batches:

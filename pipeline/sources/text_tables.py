@@ -179,10 +179,7 @@ def _header(rows: Iterator[_Row]) -> list[str]:
 
 
 def _rows_by_column(
-    header: Sequence[str],
-    rows: Iterable[_Row],
-    table: Table,
-    counters: Counters,
+    header: Sequence[str], rows: Iterable[_Row], table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield each row by column; an empty line is not a row, but may end a document."""
     for offset, fields in rows:

@@ -28,11 +28,8 @@ _MAX_STRUCTURES = 1 << 19
 
 
 def plan_dump(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a dump into ranges of about `range_bytes`, unless it is compressed otherwise than by bz2.
-
-    Raise `UserError` if the user's templates are wrong.
-    """
-    added_templates(config.templates, "")
+    """Cut a dump into ranges of about `range_bytes`, unless it is compressed, but not by bz2."""
+    added_templates(config.templates, "")  # raises if the user's templates are wrong
     if is_compressed(file.name) and not file.name.lower().endswith(".bz2"):
         return [file]
     return file.cut_evenly(range_bytes)

@@ -109,7 +109,6 @@ def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
         "a.parquet": "a",
         "A.PARQUET": "A",
         "a.gz.parquet": "a.gz",
-        "a.Parquet.gz": "a.Parquet.gz",
     }
     for name, stem in stems.items():
         assert [document.id for document in Source("parquet", path, name).read()] == [f"{stem}/7"]
