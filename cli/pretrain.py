@@ -1,16 +1,12 @@
 """Define the command ``clozeworks pretrain``."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct
 
 from ..model.config import PretrainConfig
 from ..model.encoders.modernbert_config import MODERNBERT_SIZES
-from ..pipeline.errors import UserError
-from ..pipeline.parsing import parse_json
 from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
 from .output import (
     ALREADY_FINISHED,
@@ -71,7 +67,8 @@ def pretrain(
     for path in instances:  # before PyTorch is imported, which takes seconds
         if not storage.exists(storage.join(path, MANIFEST)):
             read_manifest(path, InstancesManifest)  # raises, saying what is there instead
-    wait_for_width(_hidden_size(config))
+    _, hidden_size, _ = MODERNBERT_SIZES[config.model]  # a BERT's are as wide
+    wait_for_width(config.hidden_size or hidden_size)
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
@@ -97,25 +94,6 @@ def pretrain(
         warn(f"{rose}; lower --learning-rate or train longer")
         ctx.exit(1)
     return result
-
-
-class _Shape(Struct):
-    """The only field of a checkpoint's ``config.json`` that matters here."""
-
-    hidden_size: int
-
-
-def _hidden_size(config: PretrainConfig) -> int:
-    """Return the width of the model to train, without PyTorch.
-
-    That of a checkpoint in a bucket is not known yet: it counts as that of `model`.
-    """
-    if config.checkpoint:
-        path = Path(config.checkpoint) / "config.json"
-        with suppress(OSError, UserError):  # a damaged one is reported when the model is read
-            return parse_json(path.read_bytes(), _Shape, path).hidden_size
-    _, hidden_size, _ = MODERNBERT_SIZES[config.model]  # a BERT's are as wide
-    return config.hidden_size or hidden_size
 
 
 def _dry_run(

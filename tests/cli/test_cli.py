@@ -109,16 +109,6 @@ def test_help_shows_options_in_groups_the_common_ones_first(
     assert len(set(headings)) == len(headings)
 
 
-def test_help_distinguishes_lists_of_names_and_of_numbers():
-    shown = {
-        option.opts[0]: option.type.name
-        for name in ("ingest", "build")
-        for option in COMMANDS[name].params
-    }
-    assert shown["--keep-language"] == "names"
-    assert shown["--mask-split"] == "numbers"
-
-
 def test_options_are_the_fields_of_the_configuration():
     options = {parameter.name: parameter for parameter in COMMANDS["build"].params}
     for field in dataclasses.fields(BuildConfig):
@@ -132,11 +122,7 @@ def test_options_are_the_fields_of_the_configuration():
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("build docs --vocab v --output out --mask-rat 1", "--mask-rat"),
-        ("build docs --vocab v --output out --mask-rate 0.9", "--mask-rate"),
         ("build docs --vocab v --output out --mask-split 80,10,20", "--mask-split"),
-        ("ingest nowhere.xml --output out", "nowhere.xml"),
-        ("vocab empty --output out", "clozeworks ingest"),
         ("ingest a.txt --output out -- --projekt=x", "--projekt=x"),
         ("ingest a.txt --output out -- --direct_num_workers=two", "--direct_num_workers"),
     ],
@@ -145,7 +131,6 @@ def test_mistakes_are_one_line(
     line: str, fault: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
     (tmp_path / "a.txt").write_text("A text.\n")
     assert fault in error_of(capsys, *line.split())
 
@@ -204,10 +189,6 @@ def test_a_dry_run_says_what_there_is_to_do_and_writes_nothing(
     assert not (tmp_path.parent / "none").exists()
     inside = f"{tmp_path}/out"
     assert inside in error_of(capsys, "ingest", str(tmp_path), "--output", inside, "--dry-run")
-
-
-def test_a_recipe_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    assert "r.toml" in error_of(capsys, "run", str(tmp_path / "r.toml"))
 
 
 def test_a_book_that_lost_much_as_headings_is_warned_about(

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.main import COMMANDS, commands, main
-from clozeworks.cli.output import CommandSummary, print_summaries, warn, with_flags
+from clozeworks.cli.main import commands, main
+from clozeworks.cli.output import warn, with_flags
 from clozeworks.pipeline.languages import check_language
 
 from tests.fixtures.command_fixture import error_of
@@ -267,14 +267,6 @@ def test_rows_without_prose_are_counted_where_there_are_too_few_documents(capsys
     )
 
 
-def test_blank_lines_between_documents_need_no_switch(capsys, folder: Path):
-    (folder / "c.txt").write_text(
-        "\n\n".join("\n".join(SENTENCES[i : i + 10]) for i in range(0, 120, 10)) + "\n"
-    )
-    run("ingest c.txt --output d --workers 1")
-    assert "10 rows" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_a_finished_stage_says_so(capsys, folder: Path):
     (folder / "c.txt").write_text(
@@ -370,18 +362,6 @@ def test_a_summary_warns_of_what_was_skipped(capsys, folder: Path):
     assert "empty file at texts/none.txt" in error_of_line(
         capsys, "ingest texts --output other-texts --workers 1"
     )
-
-
-def test_names_in_a_summary_are_printed_as_they_are(capsys):
-    print_summaries([CommandSummary("finetune", "[run]", [("class [/spam]", "f1 0.5")])])
-    assert "class [/spam]  f1 0.5" in capsys.readouterr().out
-
-
-def test_the_summaries_of_commands_are_not_cut(capsys):
-    run("--help")
-    text = " ".join(capsys.readouterr().out.split())
-    for command in COMMANDS:
-        assert command.get_short_help_str(1000) in text
 
 
 ROOT = Path(__file__).resolve().parents[2]

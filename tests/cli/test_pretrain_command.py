@@ -67,21 +67,3 @@ def test_too_few_held_out_rows_are_no_verdict(end):
     assert "masked-LM loss, held out 7.000 before, 7.250 after" in out
     assert "too little to judge: 12 rows; ingest more documents, or" in out
     assert "chance" not in out and (err, code) == ("", None)
-
-
-@pytest.mark.parametrize(
-    ("content", "width"), [('{"hidden_size": 128}', 128), ("{}", 768), ("{", 768), (None, 768)]
-)
-def test_threads_wait_as_for_the_checkpoints_width(
-    instances, monkeypatch, tmp_path, content, width
-):
-    if content is not None:
-        (tmp_path / "config.json").write_text(content)
-    widths: list[int] = []
-    monkeypatch.setattr("clozeworks.cli.pretrain.wait_for_width", widths.append)
-    monkeypatch.setattr(
-        "clozeworks.model.pretraining.pretrain.pretrain",
-        lambda *args, **kwargs: summary(6.0, 0.9),
-    )
-    main(["pretrain", instances, "--output", "run", "--checkpoint", str(tmp_path)])
-    assert widths == [width]

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, StoredHead, parse_manifest
-from clozeworks.pipeline.parsing import parse_json
+from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, parse_manifest
 from msgspec.structs import replace
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
@@ -96,19 +95,6 @@ def test_the_field_is_named():
 def test_a_shard_is_a_plain_file_name(name: str):
     with pytest.raises(UserError, match="plain file name"):
         parse(make_manifest("build", [{**SHARDS[0], "name": name}]))
-
-
-def test_a_head_is_the_first_part_of_a_manifest():
-    head = {
-        name: MANIFESTS[2][name]
-        for name in ("stage", "config", "inputs", "versions", "fingerprint")
-    }
-    assert (
-        msgspec.to_builtins(parse_json(json.dumps(head).encode(), StoredHead, "head.json")) == head
-    )
-    del head["inputs"]
-    with pytest.raises(UserError, match=r"head.json is damaged.*missing required field inputs"):
-        parse_json(json.dumps(head).encode(), StoredHead, "head.json")
 
 
 @pytest.mark.slow
