@@ -67,7 +67,8 @@ def pretrain(
     for path in instances:  # before PyTorch is imported, which takes seconds
         if not storage.exists(storage.join(path, MANIFEST)):
             read_manifest(path, InstancesManifest)  # raises, saying what is there instead
-    _, hidden_size, _ = MODERNBERT_SIZES[config.model]  # a BERT's are as wide
+    # A BERT's are as wide; a checkpoint's width is not known yet.
+    _, hidden_size, _ = MODERNBERT_SIZES[config.model]
     wait_for_width(config.hidden_size or hidden_size)
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
