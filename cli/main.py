@@ -58,7 +58,7 @@ RANKS_WAIT_S = 5.0
 """Longer than torchrun takes to end the other ranks once the first has failed."""
 
 
-class CommandsInOrder(click.Group):
+class _CommandsInOrder(click.Group):
     """A group that lists its commands in working order and passes on the arguments after ``--``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -103,7 +103,7 @@ class CommandsInOrder(click.Group):
 
 
 @click.group(
-    cls=CommandsInOrder,
+    cls=_CommandsInOrder,
     commands=COMMANDS,
     context_settings={
         "help_option_names": ["-h", "--help"],

@@ -64,7 +64,7 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-class CommaSeparated(click.ParamType):
+class _CommaSeparated(click.ParamType):
     """Numbers such as ``80,10,10``, or names, as a tuple."""
 
     def __init__(self, kind: type) -> None:
@@ -153,7 +153,7 @@ def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[C
     elif typing.get_origin(kind) is Literal:
         settings = {"type": click.Choice(typing.get_args(kind))}
     elif typing.get_origin(kind) is tuple:
-        settings = {"type": CommaSeparated(typing.get_args(kind)[0])}
+        settings = {"type": _CommaSeparated(typing.get_args(kind)[0])}
     default = field.default
     if isinstance(default, tuple) and default:
         # As one would type it, which is also how --help shows it.

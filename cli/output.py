@@ -81,14 +81,14 @@ def make_console(**settings: Any) -> "Console":
     from rich.console import Console
     from rich.text import Text
 
-    class SafeConsole(Console):
+    class _SafeConsole(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # where rich would exit with 1; see `cli.main`
 
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-    console = SafeConsole(markup=False, emoji=False, **settings)
+    console = _SafeConsole(markup=False, emoji=False, **settings)
     # In fewer columns (some set COLUMNS=0) rich leaves out the ends of cells, or all of them.
     console.width = max(console.width, LEAST_WIDTH)
     return console

@@ -19,7 +19,7 @@ Scalar = bool | int | float | str
 PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
 
 
-class RecipeFile(Struct, forbid_unknown_fields=True):
+class _RecipeFile(Struct, forbid_unknown_fields=True):
     """The TOML file as written."""
 
     stage: list[dict[str, Scalar | list[Scalar]]]
@@ -96,7 +96,7 @@ def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> li
     recipe's ``[variables]``, where one may name those above it, unless `assignments` such as
     ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
     """
-    recipe = read_toml(path, RecipeFile)
+    recipe = read_toml(path, _RecipeFile)
     replaced = {}
     for setting in assignments:
         name, separator, value = setting.partition("=")

@@ -81,7 +81,7 @@ def sentence_rows(
             )
 
 
-class ContextWindow(NamedTuple):
+class _ContextWindow(NamedTuple):
     """The tokens of a row, and those of them that are read, as ranges of the document's tokens."""
 
     start: int
@@ -92,7 +92,7 @@ class ContextWindow(NamedTuple):
 
 def context_windows(
     sentence_start: int, sentence_end: int, num_tokens: int, size: int
-) -> list[ContextWindow]:
+) -> list[_ContextWindow]:
     """Return windows of at most `size` tokens of a document, from which its sentence is read.
 
     A sentence that fits into one window lies in its middle, or off-centre at an end of the document
@@ -102,7 +102,7 @@ def context_windows(
     middle.
 
     >>> context_windows(4, 6, 20, 6)
-    [ContextWindow(start=2, end=8, read_start=4, read_end=6)]
+    [_ContextWindow(start=2, end=8, read_start=4, read_end=6)]
     >>> [window[:2] for window in context_windows(0, 2, 20, 6)]
     [(0, 6)]
     >>> [window[2:] for window in context_windows(0, 9, 20, 6)]
@@ -119,7 +119,7 @@ def context_windows(
         # document shorter than the window has both.
         start = max(0, min(centred, num_tokens - size))
         end = min(start + size, num_tokens)
-        return [ContextWindow(start, end, sentence_start, sentence_end)]
+        return [_ContextWindow(start, end, sentence_start, sentence_end)]
     # Tokens 0 to 8 are the sentence:
     #
     #     0 1 2 3 4 5 6 7 8
@@ -134,6 +134,6 @@ def context_windows(
     middles = [(later + earlier + size + 1) // 2 for earlier, later in pairwise(starts)]
     bounds = pairwise([sentence_start, *middles, sentence_end])
     return [
-        ContextWindow(start, start + size, read_start, read_end)
+        _ContextWindow(start, start + size, read_start, read_end)
         for start, (read_start, read_end) in zip(starts, bounds, strict=True)
     ]

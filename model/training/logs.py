@@ -68,7 +68,7 @@ class RunLog:
         self._board = None
         # TensorBoard gets the figures of both files too.
         if importlib.util.find_spec("tensorboard"):
-            self._board = EventFile(directory / "logs", last_step + 1)
+            self._board = _EventFile(directory / "logs", last_step + 1)
 
     def _open(self, name: str, columns: Sequence[str], last_step: int) -> "csv.DictWriter[str]":
         path = self._directory / name
@@ -279,7 +279,7 @@ class Clock:
         return rates
 
 
-class EventFile:
+class _EventFile:
     """A new file for TensorBoard in `folder`, which hides what older files there have from
     `first_step` on.
 

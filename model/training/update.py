@@ -29,7 +29,7 @@ from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, make_optimizer, set_le
 from .ranks import GradientSum, Ranks
 
 
-class MicroBatch(Protocol):
+class _MicroBatch(Protocol):
     """Some rows as tensors."""
 
     def to(self, device: torch.device) -> Self:
@@ -110,7 +110,7 @@ class Updater:
     def update(
         self,
         step: int,
-        batches: Sequence[MicroBatch],
+        batches: Sequence[_MicroBatch],
         rate: float,
         *,
         stop_asked: bool = False,
@@ -140,7 +140,7 @@ class Updater:
         # A tensor of the device: `drain` waits for its values.
         self._pending.append((step, torch.cat([sums, norm_1])))
 
-    def _compute(self, step: int, batches: Sequence[MicroBatch]) -> tuple[Tensor, Tensor]:
+    def _compute(self, step: int, batches: Sequence[_MicroBatch]) -> tuple[Tensor, Tensor]:
         """Update; return the sums (S,) of this rank, and the norm of the gradient (1,)."""
         sums = []
         for index, batch in enumerate(batches):
@@ -152,7 +152,7 @@ class Updater:
         return functools.reduce(torch.add, sums), self._step()
 
     def _replay(
-        self, step: int, batches: Sequence[MicroBatch], graphs: Graphs
+        self, step: int, batches: Sequence[_MicroBatch], graphs: Graphs
     ) -> tuple[Tensor, Tensor]:
         """Update by graphs; without them if they cannot be captured, or memory is short."""
         try:

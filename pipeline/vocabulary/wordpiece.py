@@ -101,7 +101,7 @@ def learn_pieces(
             f"{size - room}: raise `size`{advice}."
         )
     pa.default_memory_pool().release_unused()
-    merger = Merger(spelled, min_frequency)
+    merger = _Merger(spelled, min_frequency)
     merger.merge(room)
     pieces = merger.pieces
     merges = [(pieces[left], pieces[right]) for left, right in merger.merges]
@@ -118,7 +118,7 @@ def learn_pieces(
     return specials + pieces, merges, report
 
 
-class Spelled(NamedTuple):
+class _Spelled(NamedTuple):
     """The words as pieces of one character, each an index into `pieces`."""
 
     pieces: list[str]
@@ -160,7 +160,7 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return pc.call_function("utf8_length", [words]).to_numpy(zero_copy_only=False)
 
 
-def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> Spelled:
+def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
     """Choose the alphabet (see `_choose_alphabet`), and spell the words that it can spell."""
     # One entry per character of all words, end to end: its code point, and its word's index.
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
@@ -186,7 +186,7 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
     pieces = [chr(code) for code in alphabet]
     pieces += [f"##{chr(code)}" for code in continuing]
     smallest_type = np.min_scalar_type(counts.max(initial=0))
-    return Spelled(
+    return _Spelled(
         pieces=pieces,
         symbols=np.append(symbols, np.int32(GONE)),
         starts_word=starts_word,
@@ -196,7 +196,7 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
     )
 
 
-def _spell_bytes(words: pa.Array, counts: np.ndarray) -> Spelled:
+def _spell_bytes(words: pa.Array, counts: np.ndarray) -> _Spelled:
     """Return the words byte by byte."""
     text, offsets = flat_text(words)
     # GPT-2 numbers the bytes by the characters that stand for them.
@@ -206,7 +206,7 @@ def _spell_bytes(words: pa.Array, counts: np.ndarray) -> Spelled:
     starts_word = np.zeros(len(text), bool)
     starts_word[offsets[:-1]] = True
     smallest_type = np.min_scalar_type(counts.max(initial=0))
-    return Spelled(
+    return _Spelled(
         pieces=pieces,
         symbols=np.append(symbol_of_byte[text], np.int32(GONE)),
         starts_word=starts_word,
@@ -235,14 +235,14 @@ def _choose_alphabet(
     return np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
 
 
-class Merger:
+class _Merger:
     """The words as linked pieces, and the pairs of neighbours in them by count.
 
     A pair is one number, its left piece times `_LEFT` plus its right piece. Ties go to the smaller
     number, so to the older pieces.
     """
 
-    def __init__(self, spelled: Spelled, min_frequency: int) -> None:
+    def __init__(self, spelled: _Spelled, min_frequency: int) -> None:
         self.pieces = list(spelled.pieces)
         self.merges: list[tuple[int, int]] = []
         """The two pieces of each merge, in their order."""
