@@ -153,7 +153,7 @@ class Classification(Task[TextExample]):
         is_empty = not text.strip() and not (text_pair or "").strip()
         # GLUE's files are taken as they are.
         if is_empty and not self.glue:
-            raise UnusableRowError(row.where, "the text is empty", "without a text")
+            raise UnusableRowError(row.where, "the text is empty", f"without {self.text[0]}")
         if self.has_lists:
             labels = row.labels(*self.label)
             target = tuple(sorted({self._class_index(label, row) for label in labels}))
@@ -351,13 +351,17 @@ def read_classify(
     if not rows:
         raise UserError(f"{files[0]} contains no rows.")
     first = rows[0]
-    text = options.text or first.column(*TEXT_COLUMNS)
-    columns = text.split(",")
+    default = next((name for name in TEXT_COLUMNS if name in first.values), TEXT_COLUMNS[0])
+    columns = (options.text or default).split(",")
     if len(columns) > 2:
-        raise UserError(f"`text` is {text}; give one column, or both of a pair.")
+        raise UserError(f"`text` is {options.text}; give one column, or both of a pair.")
     label = options.label or "label"
     for name in (*columns, label):
-        first.column(name)  # raises if there is none
+        if name not in first.values:
+            raise UserError(
+                f"{first.where}: there is no column {shown(name)}, only {listed(first.values)}; "
+                "choose with `text` and `label`."
+            )
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
     has_lists = isinstance(first.values[label], list)

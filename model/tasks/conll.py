@@ -192,15 +192,12 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
 
 
 def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
-    name = row.column(*names)
-    values = row.values[name]
-    if values is None:
-        raise UnusableRowError(row.where, f"{name} is empty", f"without {name}")
+    values = row.value(*names)
     if not _is_texts(values):
         # The numbers' meaning is known only where the set comes from.
         raise UserError(
-            f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags themselves, "
-            "not their numbers)."
+            f"{row.where}: {names[0]} is {shown(values)}, not a list of texts (the tags "
+            "themselves, not their numbers)."
         )
     return tuple(values)
 
@@ -251,17 +248,12 @@ def with_spans(sentence: Sentence, spans: Iterable[Entity], oddities: Counter[st
 
 
 def _sentence_of_spans(row: TableRow, labelled: bool, oddities: Counter[str]) -> Sentence:
-    text = row.values["text"]
-    if not isinstance(text, str):
-        raise UserError(f"{row.where}: the text is {shown(text)}.")
-    sentence = sentence_of_text(text)
+    sentence = sentence_of_text(row.text("text"))
     if not labelled:
         return sentence
     if row.values.get("answer") in ("reject", "ignore"):  # Prodigy's
         raise UnusableRowError(row.where, "the annotator refused it", "refused by an annotator")
-    values = row.values[row.column(*SPAN_COLUMNS)]
-    if values is None:
-        raise UnusableRowError(row.where, "the spans are empty", "without spans")
+    values = row.value(*SPAN_COLUMNS)
     if not isinstance(values, list):
         raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
     return with_spans(sentence, [_span(value, row.where) for value in values], oddities)

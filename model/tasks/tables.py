@@ -44,47 +44,42 @@ class TableRow(NamedTuple):
     values: dict[str, Any]
     """Values by column: text in TSV and CSV."""
 
-    def column(self, *names: str) -> str:
-        """Return the first of alternative `names` that the row has."""
+    def value(self, *names: str) -> Any:
+        """Return the value in the first of alternative columns that the row has."""
         for name in names:
             if name in self.values:
-                return name
+                value = self.values[name]
+                # pandas writes a gap as NaN.
+                if value is None or value != value:
+                    raise UnusableRowError(self.where, f"{name} is empty", f"without {name}")
+                return value
         fault = f"there is no column {names[0]}, only {listed(self.values)}"
         raise UnusableRowError(self.where, fault, f"without {names[0]}")
 
     def text(self, *names: str) -> str:
         """Return the text in a column."""
-        column = self.column(*names)
-        value = self.values[column]
-        if value is None:
-            raise UnusableRowError(self.where, f"the text in {column} is empty", "without a text")
+        value = self.value(*names)
         if not isinstance(value, str):
-            raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
+            raise UserError(f"{self.where}: the text is {shown(value)}.")
         return value
 
     def label(self, *names: str) -> str:
         """Return the label in a column as `class_name` writes it."""
-        column = self.column(*names)
-        value = self.values[column]
-        # pandas writes a gap as NaN.
-        if value is None or str(value).strip().lower() in ("", "nan"):
-            raise UnusableRowError(self.where, f"the label in {column} is empty", "without a label")
+        value = self.value(*names)
         if not isinstance(value, str | int | float):
             raise UserError(
-                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
+                f"{self.where}: the label is {shown(value)}, neither text nor a number."
             )
-        return class_name(value)
+        name = class_name(value)
+        if name.lower() in ("", "nan"):
+            raise UnusableRowError(self.where, "the label is empty", f"without {names[0]}")
+        return name
 
     def labels(self, *names: str) -> list[str]:
         """Return the list of labels in a column as `class_name` writes them."""
-        column = self.column(*names)
-        value = self.values[column]
-        if value is None:
-            raise UnusableRowError(
-                self.where, f"the labels in {column} are missing", "without labels"
-            )
+        value = self.value(*names)
         if not isinstance(value, list):
-            raise UserError(f"{self.where}: the labels in {column} are {shown(value)}, not a list.")
+            raise UserError(f"{self.where}: the labels are {shown(value)}, not a list.")
         labels = [class_name(label) for label in value if label is not None]
         return [label for label in labels if label]
 

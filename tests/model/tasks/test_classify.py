@@ -67,6 +67,8 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
     task = classify(path)
     assert task.labels == ()
     assert [example.target for example in task.read(path, True)] == [1, 2.5, 3, 3]
+    with pytest.raises(UserError, match="line 2: the score is 'inf', not a number"):
+        list(task.read(write(tmp_path / "b.csv", "text,label\nx,inf\n"), True))
     whole = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": list("abcd"), "label": [1.0, 0.0, 1.0, 0.0]}), whole)
     assert classify(whole).labels == ("0", "1")
@@ -90,12 +92,15 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("a,b\nx,1\n", "a.csv, line 2: there is no column text, only a, b"),
+        (
+            "a,b\nx,1\n",
+            "a.csv, line 2: there is no column 'text', only a, b; choose with",
+        ),
         ("text,label\n", "contains no rows"),
         ("text,label\nx,\ny,\n", "label holds 0 different labels in 0 rows, and training needs 2"),
         (
             "text, label\nx,1\n",
-            "a.csv, line 2: there is no column label, only text, ' label'",
+            "a.csv, line 2: there is no column 'label', only text, ' label'; choose",
         ),
         (
             "text,label\nx,1\ny,1\n",

@@ -5,16 +5,9 @@ Expected values are worked out by hand from the rules of KorQuAD 1.0's ``evaluat
 passages are sentences of the Korean Wikipedia (CC BY-SA).
 """
 
-import json
-import unicodedata
 from typing import Any
 
 import pytest
-from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.evaluate import evaluate_task
-from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import predict
-from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.squad import Squad, read_squad
 from clozeworks.model.tasks.squad_metrics import (
@@ -25,7 +18,6 @@ from clozeworks.model.tasks.squad_metrics import (
     squad_scores,
 )
 
-from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.task_files import write
 
 CARTER = (
@@ -123,29 +115,3 @@ def test_the_metric_is_that_of_the_file(tmp_path):
         "1.1",
         "2.0 korquad",
     )
-
-
-def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):
-    letters = set(
-        unicodedata.normalize("NFD", "".join(passage + text for passage, text, _ in QUESTIONS))
-    ) - {" "}
-    words = [prefix + letter for letter in sorted(letters) for prefix in ("", "##")]
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", words, max_position_embeddings=256)
-    data = write(tmp_path / "data" / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS)).parent
-    dev = write(data / "KorQuAD_v1.0_dev.json", korquad(*QUESTIONS))
-    output = tmp_path / "run"
-    config = FinetuneConfig(
-        max_length=256, epochs=1, learning_rates=(1e-4,), batch_size=2, device="cpu"
-    )
-    best = finetune("squad", data, checkpoint, output, config)["best"]["scores"]
-    assert predict(output, dev, tmp_path / "predictions", "cpu", official=True) == len(QUESTIONS)
-    answers = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
-    answers = [answers[f"{number}-0-0"] for number in range(len(QUESTIONS))]
-    golds = [[answer] for _, _, answer in QUESTIONS]
-    measured = evaluate_task(output, dev, "cpu")
-    assert measured["examples"] == 6
-    assert best == squad_scores(answers, golds, "1.1", "korquad")
-    assert {name: measured[name] for name in best} == best
-    assert best["f1"] > squad_scores(answers, golds, "1.1")["f1"]
-    (f1, _) = read_results(output)
-    assert (f1.variant, f1.best) == ("1.1 korquad", pytest.approx(best["f1"]))

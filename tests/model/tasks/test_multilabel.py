@@ -77,10 +77,10 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
     path = write_rows(tmp_path / "dev.jsonl", rows)
     assert [example.target for example in task.read(path, labelled=True)] == [(0,), (), (1,)]
     told = capsys.readouterr().err
-    assert "Left out 1 of 6 rows (without labels); the first: " in told
-    assert "Left out 1 of 6 rows (without a text); the first: " in told
+    assert "Left out 1 of 6 rows (without label); the first: " in told
+    assert "Left out 1 of 6 rows (without text); the first: " in told
     assert f"{path}, line 1: the label 'love' is not one of anger, joy." in told
-    with pytest.raises(UserError, match="line 1: the labels in label are 3, not a list"):
+    with pytest.raises(UserError, match="line 1: the labels are 3, not a list"):
         list(task.read(write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}]), True))
     with pytest.raises(UserError, match="label holds 1 different labels in 1 rows"):
         read_classify([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": ["b"]}])], OPTIONS)

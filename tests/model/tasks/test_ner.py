@@ -454,14 +454,6 @@ def test_the_official_form_is_what_conlleval_reads():
     assert files == {"test.conll": b"a NN I-per B-per\nb NN O O\n\nc\tO\tB-loc\n"}
 
 
-def test_long_sentences_and_documents_are_predicted_as_a_whole(trained, tmp_path):
-    # 60 words in rows of 24 tokens: several windows, each word answered once.
-    line = " ".join(["the film was very b c"] * 10)
-    (answer,) = answers_to(trained, [line], tmp_path)
-    assert len(answer["tags"]) == 60
-    assert "b c" in [entity["text"] for entity in answer["entities"]]
-
-
 def test_broken_tags_in_an_answer_are_repaired():
     task = EntityRecognition(types=("loc", "per"), max_length=16)
     example = task.parse_line("a b c", "")

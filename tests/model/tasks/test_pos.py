@@ -4,11 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import transformers
-from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.evaluate import evaluate_task
-from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.ner import WordClasses, read_ner, read_pos
 from clozeworks.model.tasks.options import TaskOptions
@@ -98,35 +93,3 @@ def test_unknown_tags_are_counted_and_wrong(tmp_path, capsys):
         "dev.conll": b"film NOUN NOUN\nbad ADJ NOUN\nis VERB VERB\nvery ADV NOUN\n"
     }
     assert task.baseline(examples, examples) == {"accuracy": 0.25}
-
-
-@pytest.mark.slow
-def test_it_learns_and_loads_in_transformers(tmp_path):
-    checkpoint = make_checkpoint(tmp_path / "bert")
-    words = {"the": "DET", "a": "DET", "film": "NOUN", "book": "NOUN", "is": "VERB", "bad": "ADJ"}
-    draw = np.random.default_rng(0)
-    for split, size in (("train", 48), ("dev", 8)):
-        text = ""
-        for _ in range(size):
-            for word in draw.choice(list(words), 6):
-                text += f"{word}\t{words[word]}\n"
-            text += "\n"
-        write(tmp_path / f"data/{split}.conll", text)
-    config = FinetuneConfig(
-        max_length=16, batch_size=8, epochs=6, learning_rates=(3e-3,), device="cpu"
-    )
-    output = tmp_path / "model"
-    summary = finetune("pos", tmp_path / "data", checkpoint, output, config)
-    assert summary["best"]["scores"]["accuracy"] > 0.9
-    assert set(summary["dev_classes"]["classes"]) == {"ADJ", "DET", "NOUN", "VERB"}
-    measured = evaluate_task(output, tmp_path / "data", "cpu")
-    assert measured["accuracy"] == summary["best"]["scores"]["accuracy"]
-    write(tmp_path / "texts.txt", "the film is bad\n")
-    predict(output, tmp_path / "texts.txt", tmp_path / "answers.jsonl", "cpu")
-    answer = json.loads((tmp_path / "answers.jsonl").read_text())
-    tagger = transformers.pipeline("token-classification", str(output))
-    theirs = tagger("the film is bad")
-    assert [each["entity"] for each in theirs] == answer["tags"]
-    assert [each["score"] for each in theirs] == pytest.approx(
-        answer["tag_probabilities"], abs=1e-4
-    )
