@@ -93,6 +93,8 @@ _SMALL_WORDS = (
 _EMPTY_PAIR = re.compile("[“‘《〈「『][”’》〉」』]")
 # A title in italics within quotation marks: both are written as quotes, "the film ""X"" was".
 _DOUBLED_QUOTES = re.compile(r'""([^"\s](?:[^"\n]{0,300}+(?<!\s))?)""')
+# Two italics, a variable and its index: "the equation "J""n"("x") = 0".
+_ITALIC_INDEX = re.compile(r'(?<=\w)""(?=\w{1,3}")')
 _EMPTY_QUOTES = (
     re.compile(r'(?<![^\s(《])""(?=[\s,.;:)]|$)|(?<![^\s(])(?:""|“”|‘’|《》|〈〉|「」|『』)'
                r"(?=(?:이?라는|이?란|은|는|이|가|을|를|와|과|로|으로|의|에|에서)[\s,.)])")
@@ -313,7 +315,7 @@ def _with_gaps(line: str) -> str:
     if "approximately" in line or (" of" in line and (ends_badly or _OF.search(line))):
         line = _LOST_AFTER.sub(rf"{GAP}\g<0>", line)
     if '"' in line and '""' in line:  # a single character is found faster
-        line = _DOUBLED_QUOTES.sub(r'"\1"', line)
+        line = _DOUBLED_QUOTES.sub(r'"\1"', _ITALIC_INDEX.sub("", line))
         line = _EMPTY_QUOTES.sub(GAP, line.replace('("")', ""))
     if line.isascii():
         return line

@@ -124,6 +124,7 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ('titled ""Zum Problem"" ("About it")', 'titled "Zum Problem" ("About it")'),
         ('of "the "ugab" and the "kinnor""', 'of "the "ugab" and the "kinnor""'),
         ('the label ""the Lion" was', 'the label ""the Lion" was'),
+        ('the equation "J""n"("x") = "g""ij"', 'the equation "Jn"("x") = "gij"'),
         ("in The Art Book [http://a.org/b?c=1] (February", "in The Art Book (February"),
         ("see [https://a.org the site of it] for", "see the site of it for"),
         ("on its channel (http://www.youtube.com/a).", "on its channel."),
