@@ -51,7 +51,7 @@ COMMANDS = {
         "OUT",
         "finetune sst2 DATA --checkpoint MODEL --output OUT "
         "--epochs 0.1 --max-length 24 --device cpu",
-        "--weight-decay 0.5",
+        "--dropout 0.5",
     ),
     "features": ("WORK", "features MODEL TEXT --output OUT --device cpu", "--per text"),
     "predict": ("WORK.tsv", "predict TASK_MODEL TEXT --output OUT.tsv --device cpu", ""),

@@ -39,7 +39,7 @@ OTHERS = {
     "vocab": "--min-frequency 3",
     "build": "--seed 7",
     "pretrain": "--seed 7",
-    "finetune": "--weight-decay 0.5",
+    "finetune": "--dropout 0.5",
     "features": "--per text",
 }
 """Options that change what a command writes."""
