@@ -31,7 +31,7 @@ from ..checkpoint import TASK, Checkpoint, save_model, write_json
 from ..notices import StopRequest
 from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
 from ..tasks.catalogue import task_settings
-from ..tasks.splits import dev_split
+from ..tasks.splits import DEV_SETS
 from ..tasks.task import Answer, Scores, Task, TaskModel, prefixed
 from ..training.device import (
     compiles,
@@ -389,7 +389,7 @@ class FinetuneWork(Work):
         write_json(folder / TASK, task_settings(self.task))
         (folder / "dev").mkdir()
         for prefix, examples in self.setup.splits.dev.items():
-            split = dev_split(prefix)
+            split = DEV_SETS[prefix]
             answers = self.answers(prefix)
             with (folder / "dev" / f"{split}.jsonl").open("w", encoding="utf-8") as file:
                 for answer, example in zip(answers, examples, strict=True):

@@ -11,7 +11,7 @@ from ..checkpoint import Checkpoint
 from ..notices import print_notice
 from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
-from ..tasks.splits import TaskSplits, dev_split, read_data, repeats
+from ..tasks.splits import DEV_SETS, TaskSplits, read_data, repeats
 from ..tasks.task import Task, report_cut
 from ..training.update import Updater
 from .config import FinetuneConfig
@@ -100,6 +100,6 @@ def report_oddities(setup: FinetuneSetup) -> None:
     splits = setup.splits
     report_cut(splits.task, "train", num_cut(setup.train), len(splits.train))
     for prefix, dev_features in setup.dev.items():
-        report_cut(splits.task, dev_split(prefix), num_cut(dev_features), len(splits.dev[prefix]))
+        report_cut(splits.task, DEV_SETS[prefix], num_cut(dev_features), len(splits.dev[prefix]))
     for notice in repeats(splits):
         print_notice(notice)

@@ -277,7 +277,10 @@ class Classification(Task[TextExample]):
             given_NK = np.zeros((len(examples), len(self.labels)), dtype=bool)
             given_NK[:, targets.sum(0).argmax()] = True
             return self._measured(given_NK, examples)
-        constant = np.bincount(targets).argmax() if self.labels else targets.mean()
+        if self.labels:
+            constant = np.bincount(targets).argmax()
+        else:
+            constant = targets.mean()
         return self._measured(np.full(len(examples), constant), examples)
 
     def word_baseline(self, train: Examples, examples: Examples) -> Scores:
@@ -294,7 +297,8 @@ class Classification(Task[TextExample]):
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
         model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
         model.fit([example.text for example in some], classes)
-        return self._measured(model.predict([example.text for example in examples]), examples)
+        predictions = model.predict([example.text for example in examples])
+        return self._measured(predictions, examples)
 
     def _measured(self, predictions: np.ndarray, examples: Examples) -> Scores:
         """Return the metrics of predictions that have the form of targets."""
@@ -319,13 +323,15 @@ class Classification(Task[TextExample]):
         lines = ["index\tprediction"]
         for index, answer in enumerate(answers):
             if not self.labels:
-                value = f"{min(max(answer['score'], 0.0), 5.0):.3f}"  # the range of STS-B
+                score = min(max(answer["score"], 0.0), 5.0)  # the range of STS-B
+                value = f"{score:.3f}"
             elif self.glue.server_words:
                 value = answer["label"]
             else:
                 value = str(self.labels.index(answer["label"]))
             lines.append(f"{index}\t{value}")
-        return {self.glue.server_files[split]: ("\n".join(lines) + "\n").encode()}
+        content = "\n".join(lines) + "\n"
+        return {self.glue.server_files[split]: content.encode()}
 
 
 def example_logits(outputs: Outputs, features: Features) -> np.ndarray:
@@ -335,7 +341,8 @@ def example_logits(outputs: Outputs, features: Features) -> np.ndarray:
         windows.setdefault(feature.example, []).append(logits_K)
     if len(windows) == len(features):  # one each
         return np.stack(outputs)
-    return np.stack([np.mean(logits, axis=0) for logits in windows.values()])
+    means = [np.mean(logits, axis=0) for logits in windows.values()]
+    return np.stack(means)
 
 
 def read_classify(

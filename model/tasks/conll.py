@@ -231,10 +231,13 @@ def with_spans(sentence: Sentence, spans: Iterable[Entity], oddities: Counter[st
     is_taken = [False] * len(starts)
     chosen: list[Entity] = []
     # The longest first, equal ones from left to right.
-    for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
+    by_length = sorted(spans, key=lambda span: (span.start - span.end, span.start))
+    num_characters = len(sentence.text or "")
+    for span in by_length:
         first = bisect_right(ends, span.start)
         after = bisect_left(starts, span.end)
-        if not 0 <= span.start < span.end <= len(sentence.text or "") or first >= after:
+        is_inside = 0 <= span.start < span.end <= num_characters
+        if not is_inside or first >= after:
             oddities["are empty or outside their text, and are left out"] += 1
             continue
         if any(is_taken[first:after]):

@@ -85,5 +85,6 @@ _WNLI = Classification(
     glue=GlueForm(server_files={"test": "WNLI.tsv"}),
 )
 
-GLUE = {task.name: task for task in (_COLA, _SST2, _MRPC, _QQP, _STSB, _MNLI, _QNLI, _RTE, _WNLI)}
+_TASKS = (_COLA, _SST2, _MRPC, _QQP, _STSB, _MNLI, _QNLI, _RTE, _WNLI)
+GLUE = {task.name: task for task in _TASKS}
 """By their names on the command line."""

@@ -63,7 +63,9 @@ def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport
         truths, answers, labels=labels, average=None, zero_division=ZERO
     )
     classes: dict[str, dict[str, int | float]] = {}
-    for name, precision, recall, f1, count in zip(names, *map(np.asarray, figures), strict=True):
+    precisions, recalls, f1s, counts = map(np.asarray, figures)
+    rows = zip(names, precisions, recalls, f1s, counts, strict=True)
+    for name, precision, recall, f1, count in rows:
         classes[name] = {
             "precision": float(precision),
             "recall": float(recall),

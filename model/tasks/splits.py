@@ -19,6 +19,8 @@ from .options import TaskOptions, check_task
 from .tables import SUFFIXES, is_hub, shown
 from .task import Task, read_labelled
 
+DEV_SETS = {"": "dev", "mismatched_": "dev_mismatched"}
+"""By the prefix of their metrics; MNLI has two."""
 _NAMES = {"train": "train", "dev": "dev|validation|valid|val|testa", "test": "test|testb"}
 """Of the files of each split: alternatives of a regular expression."""
 _WORDS = {
@@ -106,14 +108,8 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files by the prefix of their metrics: empty, or MNLI's ``mismatched_``."""
-    prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
-    return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
-
-
-def dev_split(prefix: str) -> str:
-    """Return the name of a dev set: ``dev``, or ``dev_mismatched``."""
-    return f"dev_{prefix}".removesuffix("_")
+    """Return the dev files by the prefix of their metrics."""
+    return {prefix: splits[split] for prefix, split in DEV_SETS.items() if split in splits}
 
 
 def split_of(file: Path) -> str | None:
@@ -196,9 +192,9 @@ class TaskSplits:
 
     def digest(self) -> str:
         """Return a digest of the training and dev files."""
-        hashed: list[str] = []
-        for name, files in {"train": self.splits["train"], **dev_sets(self.splits)}.items():
-            hashed += [name, _digest(files)]
+        hashed = ["train", _digest(self.splits["train"])]
+        for prefix, files in dev_sets(self.splits).items():
+            hashed += [prefix, _digest(files)]
         return f"{stable_hash(*hashed):016x}"
 
     def train_digests(self) -> list[str]:
@@ -261,8 +257,10 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         strata = [task.stratum(example) for example in train]
         is_dev = hold_out(group_keys(task, train), strata, str(data))
         dev[""] = list(compress(train, is_dev))
-        train = [example for example, is_out in zip(train, is_dev, strict=True) if not is_out]
-    task_data = TaskSplits(task, train, dict(sorted(dev.items())), splits, held_out)
+        is_train = [not is_out for is_out in is_dev]
+        train = list(compress(train, is_train))
+    dev = dict(sorted(dev.items()))
+    task_data = TaskSplits(task, train, dev, splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
     for file in chain.from_iterable(task_data.tests.values()):
         if not sum(1 for _ in task.read(file, labelled=False)):
