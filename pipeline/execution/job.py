@@ -140,7 +140,9 @@ _ADVICE = "Rerun with `overwrite` to start over."
 
 
 # A process reads these once for all that it does: a folder is that of one work alone.
-@lru_cache(maxsize=4)
+_begun_works: dict[str, _Begun] = {}
+
+
 def _read_begun(path: str, setup_type: Any) -> _Begun:
     try:
         begun = parse_json(storage.read_bytes(path), _Begun, path)
@@ -192,7 +194,10 @@ class Job(OutputDirectory):
 
     @property
     def _begun(self) -> _Begun:
-        return _read_begun(f"{self._folder}/{JOB}", self.setup_type)
+        if self._folder not in _begun_works:
+            begun = _read_begun(f"{self._folder}/{JOB}", self.setup_type)
+            _begun_works[self._folder] = begun
+        return _begun_works[self._folder]
 
     # Units and their records.
 
@@ -312,7 +317,8 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     begun = _Begun(plan.head, plan.setup, writers, opened=time.time())
     # Last: with it, the stage has begun.
     job._write_json(JOB, begun)
-    _read_begun.cache_clear()  # of the same work, begun before
+    _begun_works.clear()  # of the same work, begun before
+    _begun_works[job._folder] = begun
     _read_plan.cache_clear()
     return job, None
 

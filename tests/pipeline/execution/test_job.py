@@ -117,7 +117,7 @@ def test_a_half_opened_stage_has_not_begun(tmp_path: Path):
 
 def rewrite_job(job: Job, content: bytes) -> None:
     job.write_bytes(job.temporary("job.json"), content)
-    jobs._read_begun.cache_clear()
+    jobs._begun_works.clear()
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"head": 3}', b"[]"])
