@@ -99,6 +99,12 @@ class Measures:
         self._add_labels(shard, rows, restored)
         self._add_tokens(rows, restored)
         asked = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
+        if self.vocabulary.is_added.any():
+            # Added tokens are not masked; a row of hardly anything else has fewer masks.
+            is_added = self.vocabulary.is_added[restored]
+            num_added = np.add.reduceat(is_added, rows.offsets[:-1], dtype=np.int64)
+            num_specials = 2 + (rows.segment_b_start < rows.lengths)
+            asked = np.minimum(asked, rows.lengths - num_specials - num_added)
         self._add_masks(rows, restored, asked)
         self._add_words(rows, restored, asked)
         return rows

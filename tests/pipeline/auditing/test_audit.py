@@ -11,8 +11,10 @@ from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict, wilson_i
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.instances.balance import auc_of
 from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocabulary.files import load_vocabulary
 from sklearn.metrics import roc_auc_score
 
+from tests.fixtures import audit_fixture
 from tests.fixtures.audit_fixture import (
     VOCABULARY,
     audit,
@@ -47,6 +49,16 @@ def test_any_requested_length_and_rate_passes(tmp_path, max_length, mask_rate):
         failed(audit(tmp_path, build(tmp_path, max_length=max_length, mask_rate=mask_rate)))
         == set()
     )
+
+
+def test_rows_of_little_else_than_added_tokens_pass_with_fewer_masks(tmp_path, monkeypatch):
+    tokenizer = VOCABULARY.tokenizer()
+    tokenizer.add_special_tokens(
+        [f"w{index}" for index in range(1, 400)] + [f"##p{index}" for index in range(200)]
+    )
+    files = {"tokenizer.json": tokenizer.to_str().encode()}
+    monkeypatch.setattr(audit_fixture, "VOCABULARY", load_vocabulary(files, "vocab"))
+    assert failed(audit(tmp_path, build(tmp_path, mask_rate=0.4))) == set()
 
 
 def test_the_parts_of_a_text_in_order_need_not_be_of_equal_length(tmp_path):
