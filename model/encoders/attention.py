@@ -49,16 +49,13 @@ class PaddedRows(NamedTuple):
     is_causal: bool
 
     def pack(self, padded_ND: Tensor) -> Tensor:
-        """Take the computed tokens out of N = B * L flat padded ones.
-
-        Shapes are (N, D) and (T, D), or (N,) and (T,).
-        """
+        """Take the computed tokens out of N = B * L flat padded ones: (N, ...) to (T, ...)."""
         if self.token_index_T is None:
             return padded_ND
         return padded_ND.index_select(0, self.token_index_T)
 
     def unpack(self, packed_TD: Tensor) -> Tensor:
-        """Put the computed tokens back: (T, D) to (B * L, D), zeros at the padding."""
+        """Put the computed tokens back: (T, D) to (N, D), zeros at the padding."""
         if self.token_index_T is None:
             return packed_TD
         padded_ND = packed_TD.new_zeros(self.num_rows * self.max_length, packed_TD.shape[1])
@@ -67,12 +64,11 @@ class PaddedRows(NamedTuple):
     def attend(
         self, qkv_TE: Tensor, num_heads: int, rate: float, window: int | None = None
     ) -> Tensor:
-        """Return the values that each token gathers (T, D), from queries, keys and values.
-
-        `rate` is that of dropout. With a `window` a token sees those up to so many tokens away, on
-        either side.
+        """Return the values that each token gathers (T, D), with dropout at `rate`; with a `window`
+        a token sees those up to so many tokens away, on either side.
         """
-        if window is not None and self._is_long(window):
+        # Over shorter rows a block would meet more keys than the whole row has.
+        if window is not None and self.max_length > BLOCK_QUERIES + 2 * window:
             row_T = self._row_numbers(qkv_TE.device)
             return _attend_blocks(qkv_TE, num_heads, row_T, window, rate)
         # A token's E numbers are its queries, keys and values, each with one head after the other:
@@ -91,10 +87,6 @@ class PaddedRows(NamedTuple):
         hidden_size = qkv_TE.shape[1] // 3
         context_ND = context_BHLK.transpose(1, 2).reshape(-1, hidden_size)
         return self.pack(context_ND)
-
-    def _is_long(self, window: int) -> bool:
-        # Over shorter rows a block would meet more keys than the whole row has.
-        return self.max_length > BLOCK_QUERIES + 2 * window
 
     def _mask(self, window: int | None, device: torch.device) -> Tensor | None:
         """Return a mask, True where a query attends to a key, that broadcasts to (B, 1, L, L);
@@ -228,10 +220,8 @@ def _attend(
 def _attend_blocks(
     qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float
 ) -> Tensor:
-    """Return the values (T, D) that each token gathers within `window`, of tokens that lie one row
-    after the other; `row_T` is the row of each.
-
-    Time and memory are proportional to the tokens, whatever the length of the rows.
+    """Return the values (T, D) that each token gathers within `window`, in time and memory
+    proportional to the tokens, which lie one row after the other; `row_T` is the row of each.
     """
     # Blocks take no notice of rows; the mask does. With blocks of 4 queries and a window of 2:
     #

@@ -59,9 +59,8 @@ class Encoder(nn.Module, ABC):
         """
 
     def task_head(self) -> nn.Module:
-        """Return new layers between hidden states, pooled or not, and a task's last layer.
-
-        BERT has none: what it does there is a part of its pooler.
+        """Return new layers between hidden states, pooled or not, and a task's last layer; BERT's
+        are in its pooler.
         """
         return nn.Identity()
 
@@ -86,10 +85,9 @@ class Encoder(nn.Module, ABC):
         """Return the hidden states (B, L, D) of the last layer; of the embeddings and each layer if
         `all_layers`.
 
-        `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right;
-        `attention_mask_BL` is 1 or True at real tokens, None where all are. `token_index_T` (int64,
-        flat indices in B * L of the real tokens, see `real_tokens`) leaves padding out of the
-        computation; the states there are then 0.
+        Ids and types (0 by default) are int64, padded on the right; `attention_mask_BL` is 1 or
+        True at real tokens, None where all are. `token_index_T` (see `real_tokens`) leaves padding
+        out of the computation; the states there are then 0.
         """
         num_rows, max_length = input_ids_BL.shape
         if token_type_ids_BL is None:
@@ -161,11 +159,9 @@ def linear(num_inputs: int, num_outputs: int, sigma: float, *, bias: bool = True
 
 
 def initialise(model: nn.Module, config: EncoderConfig, generator: torch.Generator) -> None:
-    """Draw all weights in the order of the modules, as google-research's BERT does.
-
-    They are normal, cut off at 2 sigma, which is the configuration's unless the module has its own
-    (`linear`); biases are 0, LayerNorm's weights 1. An LSTM's are uniform up to 1 / sqrt(its
-    size), as PyTorch has it.
+    """Draw all weights in the order of the modules, as google-research's BERT does: normal, cut off
+    at 2 sigma, the configuration's unless the module has its own (`linear`); biases are 0,
+    LayerNorm's weights 1. An LSTM's are uniform up to 1 / sqrt(its size), as PyTorch has it.
     """
     # One generator in one order: a seed makes the same model on every machine. The padding's
     # embedding is drawn like the others, as in google-research's.

@@ -202,9 +202,7 @@ class ModernBertConfig(EncoderConfig):
         return fields
 
     def with_positions(self, num_positions: int) -> Self:
-        """Return the shape for rows of up to `num_positions` tokens, more than before; beyond
-        `SHORT_ROWS` with the base frequency of a new one.
-        """
+        """See `EncoderConfig`; beyond `SHORT_ROWS` with the base frequency of a new one."""
         longer = super().with_positions(num_positions)
         if self.max_position_embeddings <= SHORT_ROWS < num_positions:
             return replace(longer, global_rope_theta=type(self).global_rope_theta)

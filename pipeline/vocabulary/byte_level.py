@@ -46,7 +46,6 @@ from .tokenize import (
 SPACE = "Ġ"
 SHOWN_SPACE = "▁"
 
-
 # The visible character that stands for each byte in tokens, GPT-2's 256: those that Latin-1 shows
 # stand for themselves, the others for the characters from U+0100 on.
 _SHOWN_BYTES = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -195,23 +194,17 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         return lists.take(pa.array(places))
 
 
-# White space beyond ASCII in UTF-8, U+0085 to U+3000; the bytes of each as one number.
-_WIDE_SPACES = [space.encode() for space in map(chr, range(0x80, 0x3001)) if space.isspace()]
-_SPACES_OF_2_BYTES = [int.from_bytes(space) for space in _WIDE_SPACES if len(space) == 2]
-_SPACES_OF_3_BYTES = [int.from_bytes(space) for space in _WIDE_SPACES if len(space) == 3]
+# White space beyond ASCII, U+0085 to U+3000: the bytes of each in UTF-8 as one number.
+_WIDE_SPACES = [
+    int.from_bytes(chr(code).encode()) for code in range(128, 12289) if chr(code).isspace()
+]
 
 
 def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start, and
-    the end.
-
-    Chunks start at `starts` (the start of each sentence, and the end of the last), and where no
-    word goes across: see the module's docstring.
+    """Return the ascending offsets at which chunks of `text` (uint8, UTF-8) start, and the end: at
+    `starts` of sentences, and where no word goes across (see the module's docstring).
     """
     is_cut = np.zeros(len(text) + 1, bool)
-    is_cut[starts] = True
-    if len(text) < 2:
-        return np.flatnonzero(is_cut)
     before = text[:-1]
     after = text[1:]
     at = is_cut[1:-1]  # between `before` and `after`
@@ -225,18 +218,11 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
     # White space in front of a space belongs to the same word as the space.
     spaces = np.flatnonzero((after == ord(" ")) & (before > 0x20)) + 1
-    is_wide = text[spaces - 1] >= 0x80
-    follows_white = np.zeros(len(spaces), bool)
-    follows_white[is_wide] = _ends_in_white_space(text, spaces[is_wide])
-    is_cut[spaces[~follows_white]] = True
-    return np.flatnonzero(is_cut)
-
-
-def _ends_in_white_space(text: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Return whether the character of two or three bytes before each of `stops` is white space."""
-    last = text[stops - 1].astype(np.int32)
-    second = text[np.maximum(stops - 2, 0)].astype(np.int32)
-    third = text[np.maximum(stops - 3, 0)].astype(np.int32)
+    is_cut[spaces] = True
+    wide = spaces[text[spaces - 1] >= 0x80]
+    last, second, third = (text[np.maximum(wide - n, 0)].astype(np.int32) for n in (1, 2, 3))
     last_two = (second << 8) | last
     last_three = (third << 16) | last_two
-    return np.isin(last_two, _SPACES_OF_2_BYTES) | np.isin(last_three, _SPACES_OF_3_BYTES)
+    is_cut[wide[np.isin(last_two, _WIDE_SPACES) | np.isin(last_three, _WIDE_SPACES)]] = False
+    is_cut[starts] = True
+    return np.flatnonzero(is_cut)

@@ -25,7 +25,6 @@ from ..manifests import (
     VocabularyManifest,
     VocabularyReport,
     VocabularyTokenizer,
-    WordPieceReport,
     manifest_fields,
 )
 from ..mixture import plan_mixture
@@ -136,13 +135,26 @@ class Learn(Phase):
         words = counts.sort_by([("count", "descending"), ("word", "ascending")])
         with write_parquet(job, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
             writer.write_table(words)
+        config = self.config
+        is_bpe = config.algorithm == "bpe"
         try:
-            vocabulary, learned_from = _learn(words, self.config, setup)
+            tokens, merges, learned_from = learn_pieces(
+                words["word"],
+                words["count"].to_numpy(),
+                size=config.size,
+                min_frequency=config.min_frequency,
+                limit_alphabet=config.limit_alphabet,
+                num_unused=config.num_unused,
+                of_bytes=is_bpe,
+            )
         except UserError:
             # These options can never succeed, and the corrected command would be refused if it
             # found units that are done.
             job.remove(job.temporary(Count.name), job.temporary(Merge.name))
             raise
+        vocabulary = Vocabulary(tuple(tokens), setup.normalization(config))
+        if is_bpe:
+            vocabulary = byte_level_vocabulary(tokens, merges, vocabulary.normalization)
         files = vocabulary_files(vocabulary)
         for name, content in files.items():
             job.write_bytes(name, content)
@@ -160,26 +172,6 @@ class Learn(Phase):
             ),
             word_counts=File(name=WORD_COUNTS_FILE, bytes=written.num_bytes, sha256=written.sha256),
         )
-
-
-def _learn(
-    words: pa.Table, config: VocabConfig, setup: VocabularySetup
-) -> tuple[Vocabulary, WordPieceReport]:
-    """Return the vocabulary of counted words, and what was left out."""
-    normalization = setup.normalization(config)
-    is_bpe = config.algorithm == "bpe"
-    tokens, merges, report = learn_pieces(
-        words["word"],
-        words["count"].to_numpy(),
-        size=config.size,
-        min_frequency=config.min_frequency,
-        limit_alphabet=config.limit_alphabet,
-        num_unused=config.num_unused,
-        of_bytes=is_bpe,
-    )
-    if is_bpe:
-        return byte_level_vocabulary(tokens, merges, normalization), report
-    return Vocabulary(tuple(tokens), normalization), report
 
 
 def learn_vocabulary(

@@ -22,11 +22,10 @@ returns, so a pair's count is an upper bound, and it is recounted only when no b
 
 Half of the pairs occur in a single word, and a dozen NumPy calls for each would take most of the
 time. So pairs with equal counts are merged together, in their order up to the first two that may
-overlap, as (a, b) and (b, c) do in "abc". The merges are those that one after the other gives:
-without overlaps no merge changes the count of another pair in the batch, and a pair that it makes
-comes after them. To come before (c, d), (x, ab) would have to occur as often, and x be older than
-c. But then (x, a) occurs as often too, and the batch ends before it, or before (a, b) if x is older
-than a. A pair (ab, x) comes after all pairs of older pieces.
+overlap, as (a, b) and (b, c) do in "abc". The merges are those that one after the other gives: no
+merge changes the count of another pair in the batch, and a pair that it makes comes after them. To
+come before (c, d), (x, ab) would have to occur as often, and x be older than c. But then (x, a)
+occurs as often too, and the batch ends before it, or before (a, b) if x is older than a.
 """
 
 from heapq import heappop, heappush
@@ -46,10 +45,8 @@ MAX_WORDS = 1_000_000
 """Merges are learned from the most frequent words, at most this many: bounds the time and the
 memory (2 GB).
 """
-
 MIN_ALPHABET = 1000
 """By default at least this many characters are kept ..."""
-
 ALPHABET_COVERAGE = 0.9995
 """... and more, if they cover less than this share of the text (SentencePiece's default)."""
 
@@ -278,9 +275,7 @@ class _Merger:
         self._add_pairs(np.flatnonzero(has_next).astype(np.int32))
 
     def merge(self, num_merges: int) -> None:
-        """Merge the most frequent pairs until `num_merges` are made, or no pair reaches the minimum
-        frequency.
-        """
+        """Make `num_merges` merges, or as many as there are frequent pairs."""
         while self._bounds and len(self.merges) < num_merges:
             bound = -self._bounds[0]
             pairs = self._pairs_of_bound[bound]
@@ -315,9 +310,8 @@ class _Merger:
         return np.concatenate(arrays), np.array([len(array) for array in arrays])
 
     def _recount(self, pairs: list[int]) -> list[int]:
-        """Forget the positions where the pairs no longer occur; return their counts.
-
-        A pair of two equal pieces must be the only one.
+        """Forget the positions where the pairs no longer occur; return their counts. A pair of two
+        equal pieces must be the only one.
         """
         positions, lengths = self._occurrences(pairs)
         lefts, rights = np.divmod(np.array(pairs), _LEFT)
@@ -354,9 +348,7 @@ class _Merger:
         return positions[index_in_run % 2 == 0]
 
     def _merge(self, pairs: list[int]) -> None:
-        """Join `pairs` wherever they occur, and add the pairs that the joined pieces form with
-        their neighbours.
-        """
+        """Join `pairs` wherever they occur, and add those that the joined pieces form."""
         if _is_double(pairs[0]):
             self._positions[pairs[0]] = self._without_overlaps(self._positions[pairs[0]])
         positions, lengths = self._occurrences(pairs)
@@ -415,9 +407,8 @@ class _Merger:
 
 
 def _first_apart(pairs: list[int], most: int) -> list[int]:
-    """Return the first of `pairs`, at most `most`, up to one that may overlap with one before it.
-
-    A pair of two equal pieces may overlap with itself, so it is returned alone.
+    """Return the first of `pairs`, at most `most`, up to one that may overlap with one before it; a
+    pair of two equal pieces, which may overlap with itself, alone.
     """
     apart: list[int] = []
     lefts: set[int] = set()
