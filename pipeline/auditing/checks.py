@@ -47,15 +47,12 @@ MIN_WHOLE_WORD_BUDGET = 0.9
 """Whole words cannot always fill the mask budget; using less than this share is a fault, unless
 words are long.
 """
-
 MIN_RANDOM_TOKENS = 100
 """With fewer, chi-squared is too far from its limiting distribution."""
-
 MAX_UNEVENNESS = 0.05
 """Chi-squared per token may exceed 1 by this beyond chance: in a large corpus, any small deviation
 would be significant.
 """
-
 NUM_TOP_SHOWN = 8
 # In a slice of rows; every measure needs a few arrays of 8 bytes a token.
 TOKENS_AT_ONCE = 1 << 20

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ..config import BuildConfig
 from ..instances.masking import find_words, num_to_mask
 from ..instances.rows import Rows, are_outside, check_rows, rows_of, sequences
-from ..ragged import offsets_of
+from ..ragged import offsets_of, owners
 from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
@@ -217,11 +217,12 @@ class Measures:
             # Whole words fill the budget as far as they fit; a row with none that short masks its
             # shortest word.
             shortest = np.full(len(rows), np.iinfo(np.int64).max)
-            np.minimum.at(shortest, words.row, words.length)
+            row_of_word = owners(np.diff(words.offsets))
+            np.minimum.at(shortest, row_of_word, words.length)
             most = np.maximum(asked, shortest)
             follows_rule = (rows.num_masked >= 1) & (rows.num_masked <= most)
         self.counts.update(
-            words=len(words.row),
+            words=len(words.start),
             split_words=_num_true((masked > 0) & (masked < words.length)),
             rows_breaking_count=_num_true(~follows_rule),
         )

@@ -12,12 +12,12 @@ its row, and the row's length if there is no B:
 Call with about 10,000 rows: arrays are padded to the longest. Suffixes of arrays: R rows, W words.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ..config import BuildConfig
-from ..ragged import indices_of, offsets_of, owners, ranges
+from ..ragged import indices_of, offsets_of, ranges
 from ..vocabulary.vocabulary import Vocabulary
 
 
@@ -181,16 +181,13 @@ def _choose_tokens(
     return maskable[chosen[is_chosen] + first_of_row]
 
 
-@dataclass(frozen=True)
-class Words:
-    """The first token (flat), length and row of each word, int64 [num_words].
-
-    `offsets`, int64 [num_rows + 1], give where a row's words begin.
+class Words(NamedTuple):
+    """The first token (flat) and the length of each word, int64 [num_words]; and where a row's
+    words begin, int64 [num_rows + 1].
     """
 
     start: np.ndarray
     length: np.ndarray
-    row: np.ndarray
     offsets: np.ndarray
 
 
@@ -220,10 +217,7 @@ def find_words(
     length = np.diff(start, append=len(ids))
     is_text = ~is_fixed[start]
     start = start[is_text]
-    length = length[is_text]
-    offsets = np.searchsorted(start, row_offsets)
-    row = owners(np.diff(offsets))
-    return Words(start, length, row, offsets)
+    return Words(start, length[is_text], offsets=np.searchsorted(start, row_offsets))
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
