@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -179,15 +179,13 @@ def main(args: Sequence[str] | None = None) -> None:
         command = "the same command"
         if "--overwrite" in typed:
             command += " without --overwrite"  # with it, the rerun would start over
-        _report(f"Interrupted; rerun {command} to resume.", exit_code)
-        _leave(exit_code, owns_process=args is None)
+        _fail(f"Interrupted; rerun {command} to resume.", exit_code, owns_process=args is None)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:
             raise
         message, exit_code = failure
-        _report(message, exit_code)
-        _leave(exit_code, owns_process=args is None)
+        _fail(message, exit_code, owns_process=args is None)
     finally:
         settings.as_json = False
         settings.is_quiet = False
@@ -197,15 +195,12 @@ def main(args: Sequence[str] | None = None) -> None:
             gc.freeze()
 
 
-def _report(message: str, exit_code: int) -> None:
+def _fail(message: str, exit_code: int, *, owns_process: bool) -> NoReturn:
     if exit_code in (1, 2) and not is_first_rank():
         # Under torchrun all processes usually hit the same failure. The first reports it, and
         # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     tell("error", " ".join(with_flags(message).split()), exit_code=exit_code)
-
-
-def _leave(exit_code: int, *, owns_process: bool) -> None:
     # After a user's mistake no run is under way.
     if owns_process and exit_code != 2:
         abandon(exit_code)

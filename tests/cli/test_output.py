@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clozeworks.cli.finetune import _class_rows
 from clozeworks.cli.main import main
 from clozeworks.cli.output import make_console, print_table, printable
 from clozeworks.model.finetuning.results import ResultLine
@@ -154,6 +155,14 @@ def test_secrets_in_addresses_are_not_repeated(address: str, tmp_path, capsys):
     assert "secret" not in error
     # The query of an address on the web is no wildcard.
     assert not address.startswith("https") or "https://***@host/a?b=1 cannot be opened" in error
+
+
+def test_of_many_classes_those_with_most_mistakes_are_shown():
+    figures = {"precision": 1.0, "recall": 1.0, "f1": 1.0, "count": 5}
+    classes = {f"{number}": dict(figures) for number in range(40)}
+    classes["37"]["recall"] = 0.2
+    names = [name for name, _ in _class_rows({"classes": classes, "confusion": []})]
+    assert (len(names), names[0], names[-1]) == (21, "class 37", "20 other classes")
 
 
 def test_line_breaks_stay():
