@@ -239,6 +239,9 @@ class FinetuneWork(Work):
         """Whether all updates are done."""
         return self.step >= self.num_steps
 
+    def measure_start(self) -> None:
+        """Measure nothing: a new head cannot answer yet."""
+
     def make_batch(self, step: int) -> FinetuneBatch:
         """Return the examples of the update with this index."""
         features = [self.setup.train[row] for row in self._order[step]]

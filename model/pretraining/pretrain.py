@@ -103,9 +103,6 @@ def pretrain(
                 show=progress or (lambda figures: None),
                 stop=stop or StopRequest(),
             )
-            if state.initial is None:
-                # On the rows of the final evaluation, so that the two compare.
-                state.initial = work.evaluate_phase(len(plan.phases) - 1)
             if not train(work):
                 return _summary(work, "interrupted")
             writer.wait()  # a finished run has all its files, or an error says what is missing

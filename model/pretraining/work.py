@@ -61,6 +61,11 @@ class PretrainWork(Work):
         """Whether the budget of steps or hours is used up."""
         return self.plan.schedule.is_over(self.state.step, self.state.seconds)
 
+    def measure_start(self) -> None:
+        """Measure the model on the rows of the final evaluation, so that the two compare."""
+        if self.state.initial is None:
+            self.state.initial = self.evaluate_phase(len(self.plan.phases) - 1)
+
     def make_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""
         return self.setup.global_batch(step)

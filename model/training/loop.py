@@ -38,6 +38,10 @@ class Work(ABC):
         """Whether no update is left."""
 
     @abstractmethod
+    def measure_start(self) -> None:
+        """Measure the model before its first update, if that is wanted."""
+
+    @abstractmethod
     def make_batch(self, step: int) -> Any:
         """Return what the update with this index computes; called in another thread. Its `batches`
         are this rank's micro-batches.
@@ -69,6 +73,7 @@ class Work(ABC):
 def train(work: Work) -> bool:
     """Update until the work is over; return False if it was asked to stop, after saving all."""
     with pinned_attention(), distinct_sizes():
+        work.measure_start()
         steps_left = count(work.step)
         if work.num_steps is not None:
             steps_left = range(work.step, work.num_steps)

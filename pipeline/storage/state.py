@@ -363,6 +363,7 @@ def claimed(
         directory.remove(WORK)  # of a process that was killed
         if not same_run:
             # The identity is deleted last: until then, files that a kill leaves have an owner.
-            directory.remove(*own_files, identity_file)
+            present = [name for name in own_files if os.path.lexists(os.path.join(path, name))]
+            directory.remove(*present, identity_file)
             directory.write_json(identity_file, identity)
         yield directory

@@ -106,24 +106,3 @@ def test_a_constant_rate_falls_by_the_square_root_at_the_end():
     assert rates[15:] == pytest.approx(falling)
     assert learning_rate(20, 2.0, 0, 20, 0.0) == 2.0  # never
     assert learning_rate(5, 2.0, 0, 20, 1.0) == 1.0  # from the start
-
-
-class Encoder(nn.Module):
-    """Names as in an encoder with a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embeddings = nn.Embedding(11, 6)
-        self.layers = nn.ModuleList([nn.Linear(6, 6), nn.Linear(6, 6)])
-        self.decoder = nn.Linear(6, 11)
-
-
-def set_gradients(model: nn.Module, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=generator)
-
-
-def make_encoder() -> Encoder:
-    torch.manual_seed(0)
-    return Encoder()
