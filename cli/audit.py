@@ -67,10 +67,12 @@ def audit(
     """Judge instances in DIRECTORY against their build options.
 
     The exit code is 1 if anything is out of tolerance. Checksums of pages are always verified;
-    --verify compares whole files. With --against, DIRECTORY holds documents: test data are
-    looked for in them, and its README.md says what was found.
+    --verify compares whole files. If DIRECTORY holds documents, short words are listed whose full
+    stop often ends a sentence: abbreviations for `ingest --abbreviations`. With --against, test
+    data are looked for in the documents, and their README.md says what was found.
     """
     from ..pipeline.auditing.checks import audit as measure
+    from ..pipeline.auditing.ends import abbreviated_ends
     from ..pipeline.storage.state import read_any_manifest, verify_files
 
     if report is not None:
@@ -80,6 +82,9 @@ def audit(
     if against:
         return _print_overlaps(directory, against, as_json)
     stage = read_any_manifest(directory).stage
+    if stage == "ingest" and not (verify or report or as_json):
+        ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
+        return CommandSummary("audit", directory, [("short ends", ends or "none that repeats")])
     if stage != "build":
         if verify:
             return CommandSummary("audit", directory, [("verdict", "All files are intact.")])

@@ -106,7 +106,7 @@ def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_origins_are_looked_up_in_documents_beside_the_instances(tmp_path: Path, capsys):
+def test_origins_are_looked_up_in_documents_beside_the_instances(tmp_path: Path):
     texts = tmp_path / "texts"
     texts.mkdir()
     for number in range(60):
@@ -128,5 +128,18 @@ def test_origins_are_looked_up_in_documents_beside_the_instances(tmp_path: Path,
     main(["ingest", *map(str, sorted(texts.glob("1*.txt"))), "--output", str(others)])
     with pytest.raises(UserError, match=r"instances was not built from .*/others, but from other"):
         audit_directory(instances, str(others))
+
+
+def test_short_words_that_end_sentences_are_listed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for number in range(12):
+        text = f"The town no {number} has a zzb. Old mill by the sea {number}. It is by the lake."
+        (tmp_path / f"{number}.txt").write_text(f"{text} No lake is as old as number {number}.")
+    documents = tmp_path / "documents"
+    sources = map(str, sorted(tmp_path.glob("*.txt")))
+    main(["ingest", *sources, "--output", str(documents), "--min-characters", "1"])
     capsys.readouterr()
-    assert "audit judges instances" in error_of(capsys, "audit", str(documents))
+    main(["audit", str(documents)])
+    assert " zzb. (" in capsys.readouterr().out
+    assert "audit judges instances" in error_of(capsys, "audit", str(documents), "--json")
