@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ...pipeline.config import Count, NotNegative, Share
 from ...pipeline.errors import UserError
@@ -215,7 +215,7 @@ class ModernBertConfig(EncoderConfig):
             value = values.get(name, only)
             if value != only:
                 raise UserError(f"{path} has {name} {value}, but only {only} is read.")
-        return super().from_hf({**values, **_old_form(values)}, path)
+        return super().from_hf({**values, **_old_form(values, path)}, path)
 
     def to_hf(self, architecture: str | None = None) -> dict[str, Any]:
         """Return the content of ``config.json``, which version 4 and 5 of ``transformers`` read."""
@@ -245,35 +245,45 @@ _FIXED = {
 }
 
 
-def _old_form(values: Mapping[str, Any]) -> dict[str, Any]:
+class _Rope(Struct):
+    rope_type: str = "default"
+    rope_theta: float | None = None
+
+
+class _NewForm(Struct):
+    layer_types: list[str] | None = None
+    rope_parameters: dict[str, _Rope | None] | None = None
+
+
+def _old_form(values: Mapping[str, Any], path: object) -> dict[str, Any]:
     """Return the fields before version 5 for those of version 5 in `values`."""
+    # Imported here so that a new model does not need it.
+    from ...pipeline.parsing import convert
+
     # Version 5                                       before
     # layer_types: [full, sliding, sliding, full]     global_attn_every_n_layers: 3
     # rope_parameters: {full: {rope_theta: 160000}}   global_rope_theta: 160000
+    new = convert(values, _NewForm, path, "Use another checkpoint.")
     fields: dict[str, Any] = {}
-    layer_types = values.get("layer_types")
-    if layer_types:
-        globals_ = [index for index, kind in enumerate(layer_types) if kind == GLOBAL]
-        every = globals_[1] if len(globals_) > 1 else len(layer_types)
+    if new.layer_types:
+        globals_ = [index for index, kind in enumerate(new.layer_types) if kind == GLOBAL]
+        every = globals_[1] if len(globals_) > 1 else len(new.layer_types)
         period = [GLOBAL, *[LOCAL] * (every - 1)]
-        if layer_types != [period[index % every] for index in range(len(layer_types))]:
+        if new.layer_types != [period[index % every] for index in range(len(new.layer_types))]:
             raise UserError(
-                "layer_types in config.json does not alternate between full_attention and "
+                f"{path}: layer_types does not alternate between full_attention and "
                 "sliding_attention in a fixed period, beginning with full_attention; only that is "
                 "read."
             )
         fields["global_attn_every_n_layers"] = every
-    names = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}
-    for kind, parameters in (values.get("rope_parameters") or {}).items():
-        if kind not in names or not parameters:
+    for kind, name in ((GLOBAL, "global_rope_theta"), (LOCAL, "local_rope_theta")):
+        rope = (new.rope_parameters or {}).get(kind)
+        if rope is None:
             continue
-        rope_type = parameters.get("rope_type", "default")
-        if rope_type != "default":
-            raise UserError(
-                f"rope_type in config.json is {rope_type!r}, but only 'default' is read."
-            )
-        if "rope_theta" in parameters:
-            fields[names[kind]] = parameters["rope_theta"]
+        if rope.rope_type != "default":
+            raise UserError(f"{path}: rope_type is {rope.rope_type!r}, but only 'default' is read.")
+        if rope.rope_theta is not None:
+            fields[name] = rope.rope_theta
     # A file before version 5 may leave the local base frequency to the global one.
     if "local_rope_theta" in values and values["local_rope_theta"] is None:
         fields.setdefault("local_rope_theta", values.get("global_rope_theta", 160_000.0))

@@ -342,6 +342,8 @@ def test_both_forms_of_config_json_are_read_and_written(values):
             {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
             "fixed period",
         ),
+        ({"layer_types": 5}, "layer_types: expected array"),
+        ({"rope_parameters": {"full_attention": 3}}, "expected object"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type .* 'yarn'"),
         ({"num_attention_heads": 256}, "odd size"),
         ({"local_attention": 0}, "local_attention: expected int >= 1"),
