@@ -198,8 +198,8 @@ class TaskSplits:
         return f"{stable_hash(*hashed):016x}"
 
     def train_digests(self) -> list[str]:
-        """Return a digest of each training file."""
-        return [_digest([file]) for file in self.splits["train"]]
+        """Return a digest of each training file; none of a data set of the Hub."""
+        return [files_digest([file]) for file in self.splits["train"] if not is_hub(file)]
 
     @property
     def tests(self) -> dict[str, list[Path]]:
