@@ -2,7 +2,7 @@
 
 import click
 
-from ..pipeline.config import MAX_BAD, BuildConfig, IngestConfig, RunOptions, VocabConfig
+from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from ..pipeline.errors import UserError
 from .data_summary import (
     held_out_rows,
@@ -25,22 +25,12 @@ from .progress import data_stage_terminal
 sources_argument = click.argument(
     "sources", type=click.Path(), nargs=-1, required=True, metavar="SOURCE..."
 )
-max_bad_option = click.option(
-    "--max-bad",
-    type=float,
-    default=MAX_BAD,
-    show_default=True,
-    cls=GroupedOption,
-    group="Running",
-    help="Maximum share of bad inputs; beyond it the command fails.",
-)
 
 
 @click.command(cls=GroupedCommand)
 @sources_argument
 @path_option("--output", "DOCUMENTS", "Directory to write the documents to.")
 @config_options(IngestConfig, RunOptions)
-@max_bad_option
 @click.pass_context
 def ingest(
     ctx: click.Context, sources: tuple[str, ...], output: str, **values: object
@@ -102,7 +92,7 @@ def ingest(
     metavar="OTHER",
     help="Also measure this vocabulary: a directory, vocab.txt or tokenizer.json. Repeatable.",
 )
-@config_options(VocabConfig, RunOptions)
+@config_options(VocabConfig, RunOptions, without=("max_bad",))
 @click.pass_context
 def vocab(
     ctx: click.Context,
@@ -184,7 +174,7 @@ def _add_words(base: str, words: str, output: str, *, overwrite: bool) -> Comman
 @click.argument("documents", type=click.Path())
 @path_option("--vocab", "VOCAB", "Directory with the vocabulary, or a vocab.txt or tokenizer.json.")
 @path_option("--output", "INSTANCES", "Directory to write the instances to.")
-@config_options(BuildConfig, RunOptions)
+@config_options(BuildConfig, RunOptions, without=("max_bad",))
 @click.pass_context
 def build(
     ctx: click.Context, documents: str, vocab: str, output: str, **values: object
@@ -210,7 +200,6 @@ def build(
 @sources_argument
 @path_option("--output", "CORPUS", "Directory for the folders documents, vocab and instances.")
 @config_options(IngestConfig, VocabConfig, BuildConfig, RunOptions, without=("dry_run",))
-@max_bad_option
 @click.pass_context
 def corpus(
     ctx: click.Context, sources: tuple[str, ...], output: str, **values: object

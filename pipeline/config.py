@@ -341,9 +341,12 @@ class RunOptions:
         "Show the logs of workers, libraries and Apache Beam.",
         group="Running",
     )
+    max_bad: Share = option(
+        MAX_BAD,
+        "Maximum share of bad inputs; beyond it the command fails.",
+        group="Running",
+    )
     beam_options: tuple[str, ...] = ()
-    max_bad: Share = MAX_BAD
-    """Maximum share of bad inputs; beyond it `ingest`, which alone meets any, fails."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
