@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 import mwparserfromhell
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.sources.dump_pages import read_head, read_pages, sniff_encoding
+from clozeworks.pipeline.sources.dump_pages import read_head, read_pages
 from clozeworks.pipeline.sources.streams import InputRange
 from clozeworks.pipeline.sources.wikipedia import Site, parse_siteinfo
 from clozeworks.pipeline.text.sentences import split_sentences
@@ -103,8 +103,7 @@ def read_articles(dump: Path) -> tuple[Site, list[tuple[str, str]], int]:
     articles: list[tuple[str, str]] = []
     num_bytes = 0
     with dump.open("rb") as file:
-        head = read_head(file, part)
-        encoding = sniff_encoding(head)
+        head, encoding = read_head(file, part)
         for xml, _ in read_pages(file, part, encoding, Counters()):
             page = ElementTree.fromstring(xml)
             text = page.findtext("revision/text") or ""
@@ -115,7 +114,7 @@ def read_articles(dump: Path) -> tuple[Site, list[tuple[str, str]], int]:
             ):
                 articles.append((page.findtext("title") or "", text))
                 num_bytes += len(xml)
-    return parse_siteinfo(head.decode(encoding, "replace")), articles, num_bytes
+    return parse_siteinfo(head), articles, num_bytes
 
 
 def print_residue(articles: list[tuple[str, str]], cleaned: list[list[str]], language: str) -> None:

@@ -64,8 +64,10 @@ def read_pages(
     yield from _split_pages(blocks, input_range, counters)
 
 
-def read_head(file: BinaryIO, input_range: InputRange) -> bytes:
-    """Return the first bytes of the dump, decompressed, up to its first page."""
+def read_head(file: BinaryIO, input_range: InputRange) -> tuple[str, str]:
+    """Return the text of the dump before its first page, and its encoding: UTF-16 if a byte order
+    mark says so, else UTF-8, which MediaWiki writes.
+    """
     head = b""
     whole = replace(input_range, start=0, stop=None)
     for _, block in _blocks(file, whole, Counters()):
@@ -74,13 +76,10 @@ def read_head(file: BinaryIO, input_range: InputRange) -> bytes:
         # decompressed.
         if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
             break
-    return head.partition(_PAGE_OPEN)[0]
-
-
-def sniff_encoding(head: bytes) -> str:
-    """Return UTF-16 if a byte order mark states it, else UTF-8, which MediaWiki writes."""
-    is_utf_16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return "utf-16" if is_utf_16 else UTF_8
+    encoding = UTF_8
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    return head.partition(_PAGE_OPEN)[0].decode(encoding, "replace"), encoding
 
 
 def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Blocks:

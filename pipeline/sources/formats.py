@@ -87,7 +87,8 @@ def find_inputs(
     inputs: list[InputRange] = []
     left_out = Counters()
     for source in sources:
-        if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
+        is_saved = os.path.isdir(source) and hub.is_saved(source)
+        if is_saved or source.startswith(hub.PREFIX) or config.format == "hf":
             folder = hub.folder_of(source)
             if folder and output:
                 _refuse_overlap(folder, storage.absolute(folder), output, ())

@@ -17,7 +17,7 @@ from ..counters import Counters, count_words
 from ..text.wikitext.names import NAMES
 from ..text.wikitext.passages import wikitext_to_paragraphs
 from ..text.wikitext.templates import added_templates
-from .dump_pages import read_head, read_pages, sniff_encoding
+from .dump_pages import read_head, read_pages
 from .streams import InputRange, RawDocument, decode, is_compressed
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
@@ -46,11 +46,9 @@ def read_dump(
     bytes), ``no_dump`` (a file that does not begin like a dump and has no page in its first range)
     and what `read_pages` names.
     """
-    head = read_head(file, input_range)
-    encoding = sniff_encoding(head)
     # The head names the wiki, so that every range of a dump reads it.
-    beginning = head.decode(encoding, "replace")
-    site = parse_siteinfo(beginning)
+    head, encoding = read_head(file, input_range)
+    site = parse_siteinfo(head)
     pages_before = counters.counts["pages"]
     for xml, location in read_pages(file, input_range, encoding, counters):
         counters.count("pages")
@@ -61,7 +59,7 @@ def read_dump(
         if document:
             yield document
     has_pages = counters.counts["pages"] > pages_before
-    if input_range.start == 0 and not has_pages and "<mediawiki" not in beginning:
+    if input_range.start == 0 and not has_pages and "<mediawiki" not in head:
         counters.skip("no_dump", input_range.name)
 
 
