@@ -10,7 +10,7 @@ import posixpath
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -87,23 +87,24 @@ def find_inputs(
     inputs: list[InputRange] = []
     left_out = Counters()
     for source in sources:
+        folder: str | None = source
         is_saved = os.path.isdir(source) and hub.is_saved(source)
         if is_saved or source.startswith(hub.PREFIX) or config.format == "hf":
             folder = hub.folder_of(source)
-            if folder and output:
-                _refuse_overlap(folder, storage.absolute(folder), output, ())
-            found = hub.open_set(source)
-            inputs.append(
-                InputRange(
-                    path=found.address,
-                    name=found.name,
-                    format="hf",
-                    num_bytes=found.num_bytes,
-                    digest=found.digest,
-                )
+            data_set = hub.open_set(source)
+            whole = InputRange(
+                path=data_set.address,
+                name=data_set.name,
+                format="hf",
+                num_bytes=data_set.num_bytes,
+                digest=data_set.digest,
             )
+            found = [whole]
         else:
-            inputs.extend(_find_files(source, output, config, left_out))
+            found = _find_files(source, config, left_out)
+        if output:
+            _refuse_overlap(source, folder, found, output)
+        inputs.extend(found)
     seen: dict[str, str] = {}
     for file in inputs:
         real_path = file.path
@@ -122,6 +123,21 @@ def find_inputs(
     return inputs, left_out
 
 
+def _refuse_overlap(
+    source: str, folder: str | None, found: Sequence[InputRange], output: str
+) -> None:
+    """Raise `UserError` if a run would read its own output: it could not be resumed."""
+    output_folder = storage.absolute(output).rstrip("/") + "/"
+    overlaps = any(storage.absolute(file.path).startswith(output_folder) for file in found)
+    if folder and not storage.has_wildcard(folder):
+        overlaps |= output_folder.startswith(storage.absolute(folder).rstrip("/") + "/")
+    if overlaps:
+        raise UserError(
+            f"`output` {output} is inside the source {source}, or contains it: choose another, or "
+            "it would be read too."
+        )
+
+
 def examined(file: InputRange, config: IngestConfig) -> InputRange:
     """Return an input with its version, and the encoding of its text."""
     if file.format == "hf":
@@ -137,18 +153,12 @@ def examined(file: InputRange, config: IngestConfig) -> InputRange:
     return replace(file, encoding=text_encoding(sample, file.path, config.encoding))
 
 
-def _find_files(
-    source: str, output: str | None, config: IngestConfig, left_out: Counters
-) -> list[InputRange]:
+def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[InputRange]:
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
     root = source  # a file's own name may contain the characters of a glob
     if source not in bytes_of:
         root = storage.glob_root(source)
-    root = storage.absolute(root).rstrip("/")
-    absolute = {path: storage.absolute(path) for path in (*bytes_of, *reasons)}
-    if output:
-        _refuse_overlap(source, root, output, absolute.values())
     if source not in bytes_of and unfinished_stage(source):
         raise UserError(f"{source} is unfinished: rerun the command that writes it first.")
     if os.path.isdir(source):
@@ -164,8 +174,10 @@ def _find_files(
             bytes_of.pop(posixpath.join(folder, name), None)
     # Names do not depend on where the source lies: /data/books/a/b.txt of the source /data/books is
     # books/a/b.txt.
-    folder_above = posixpath.dirname(root).rstrip("/") + "/"
-    names = {path: absolute[path].removeprefix(folder_above) for path in absolute}
+    folder_above = posixpath.dirname(storage.absolute(root).rstrip("/")).rstrip("/") + "/"
+    names: dict[str, str] = {}
+    for path in (*bytes_of, *reasons):
+        names[path] = storage.absolute(path).removeprefix(folder_above)
     inputs: list[InputRange] = []
     for path, num_bytes in bytes_of.items():
         if _LONE_SURROGATE.search(names[path]):
@@ -238,19 +250,6 @@ def _sniffed_format(path: str) -> str | None:
     if re.match(rb'\{\s*"', line) and (is_cut or line.rstrip().endswith(b"}")):
         return "jsonl"
     return None
-
-
-def _refuse_overlap(source: str, root: str, output: str, paths: Iterable[str]) -> None:
-    """Raise `UserError` if a run would read its own output: it could not be resumed. `root` and the
-    `paths` of the source's files are absolute.
-    """
-    output_folder = storage.absolute(output).rstrip("/") + "/"
-    is_within = output_folder.startswith(f"{root}/") and not storage.has_wildcard(source)
-    if is_within or any(path.startswith(output_folder) for path in paths):
-        raise UserError(
-            f"`output` {output} is inside the source {source}, or contains it: choose another, or "
-            "it would be read too."
-        )
 
 
 def choose_range_bytes(total_bytes: int) -> int:

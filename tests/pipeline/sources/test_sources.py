@@ -160,7 +160,7 @@ def test_empty_files_are_counted(tmp_path: Path):
             ["mac.csv"],
             r"lines of mac.csv end in CR, not LF or CRLF. Convert it: tr '\\r' '\\n' < mac",
         ),
-        (["hf:all"], r"`output` \S*out is inside the source all, or contains it: "),
+        (["hf:all"], r"`output` \S*out is inside the source hf:all, or contains it: "),
         (["all"], r"`output` \S*out is inside the source all, or contains it: "),
         (
             ["out"],
