@@ -19,8 +19,10 @@ from .process import StopOnSignal, wait_for_width
 from .progress import training_progress
 
 if TYPE_CHECKING:
-    from ..model.pretraining.setup import Summary
+    from ..model.pretraining.setup import Also, Summary
 
+MOST_FORGOTTEN = 1.1
+"""Times the loss on `also` before."""
 LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""
 AT_CHANCE = (
@@ -94,6 +96,12 @@ def pretrain(
         rose = f"the held-out masked-LM loss rose from {before:.3f} to {after:.3f}"
         warn(f"{rose}; lower --learning-rate or train longer")
         ctx.exit(1)
+    also = summary.get("also")
+    if also and also["final"]["mlm_loss"] > MOST_FORGOTTEN * also["initial"]["mlm_loss"]:
+        warn(
+            f"the masked-LM loss on {also['path']} rose by more than a tenth: the model forgets; "
+            "lower --learning-rate, or build the instances with some of that text"
+        )
     return result
 
 
@@ -127,7 +135,7 @@ def _dry_run(
         for directory, phase_steps in zip(plan.directories, plan.phase_steps(), strict=True):
             num_epochs = config.batch_size * phase_steps / directory.num_rows
             epochs.append(f"{num_epochs:.3g} of {directory.path}")
-        rows.append(("steps", f"{num_steps:,}, {config.batch_size:,} rows each"))
+        rows.append(("steps", f"{num_steps:,}, {config.batch_size:,} rows each, over all ranks"))
         rows.append(("epochs", ", then ".join(epochs)))
         rows.append(("tokens", f"{round(plan.num_tokens()):,}"))
         if config.archive_every:
@@ -146,11 +154,35 @@ def _rows(summary: "Summary", too_little: str) -> list[tuple[str, str]]:
         rows.append((name, f"{summary[name]:,}"))
     for name, text in MEASURED.items():
         if name in after:
-            rows.append((text, f"{before[name]:.3f} before, {after[name]:.3f} after"))
+            rows.append((text, _change(before[name], after[name])))
+    if "also" in summary:
+        rows += _also_rows(summary, summary["also"])
     if too_little:
         rows.append(("", f"{too_little}; {HOLD_OUT_MORE}"))
         return rows
     # Instances without a segment B are not measured by it, and need no remark.
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
         rows.append(("", AT_CHANCE))
+    return rows
+
+
+def _change(before: float, after: float) -> str:
+    return f"{before:.3f} before, {after:.3f} after"
+
+
+def _also_rows(summary: "Summary", also: "Also") -> list[tuple[str, str]]:
+    """Return what changed on other text, and measures by which vocabularies compare."""
+    rows = []
+    before, after = also["initial"], also["final"]
+    for name in ("mlm_loss", "mlm_accuracy"):
+        rows.append(
+            (MEASURED[name].replace("held out", "also"), _change(before[name], after[name]))
+        )
+    measured = [("held out", summary), ("also", also)]
+    for place, values in measured:
+        size = values["text"]["characters_per_token"]
+        losses = [values[when]["mlm_loss"] / size for when in ("initial", "final")]
+        rows.append((f"loss a character, {place}", _change(*losses)))
+    fertility = [f"{values['text']['tokens_per_word']:.3f} {place}" for place, values in measured]
+    rows.append(("tokens a word", ", ".join(fertility)))
     return rows

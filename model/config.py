@@ -81,6 +81,13 @@ class PretrainConfig:
         "run. "
         "Rows longer than its number of positions extend it by copies of its first positions.",
     )
+    also: str | None = option(
+        None,
+        "Other instances, such as general text, with the same vocabulary: the model "
+        "is measured on its held-out rows, too, before the first step and after the last.",
+        group="Evaluation and checkpoints",
+        identity=False,
+    )
     steps: Count | None = option(
         None,
         "Number of optimiser steps; without --tokens or --hours by default as many as read every "

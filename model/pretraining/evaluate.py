@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows
+from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..checkpoint import Checkpoint
 from ..config import BASELINE
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
@@ -97,6 +99,21 @@ def evaluation_batches(
     if max_rows is not None:
         num_rows = min(num_rows, max_rows)
     return make_batches(rows, num_rows, objective)
+
+
+def text_measures(rows: Rows, vocabulary: Vocabulary) -> dict[str, float]:
+    """Return the tokens that a word of these rows has, and the characters that a token has: losses
+    of different vocabularies compare by the character.
+    """
+    counts = np.bincount(rows.unmasked_ids(), minlength=len(vocabulary))
+    counts[~vocabulary.is_ordinary] = 0
+    num_words = int(counts[~vocabulary.continues].sum())
+    lengths = np.array([len(text) for text in vocabulary.texts])
+    num_tokens = max(1, int(counts.sum()))
+    return {
+        "tokens_per_word": num_tokens / max(1, num_words),
+        "characters_per_token": int(counts @ lengths) / num_tokens,
+    }
 
 
 def baseline(batches: Iterable[PretrainBatch]) -> dict[str, float]:

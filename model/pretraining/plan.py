@@ -52,6 +52,8 @@ class PretrainPlan:
     schedule: Schedule
     phases: list[RowSequence]
     """One for each directory of instances, in the order of training."""
+    also: InstanceDirectory | None
+    """The held-out rows that the model is measured on besides."""
 
     @property
     def objective(self) -> str:
@@ -116,6 +118,8 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
     # What is set here was left out, and what was given has been checked.
     config = copy(config)
     vars(config).update(defaults, **instance_defaults(config, objective, directories))
+    shape = _make_shape(config, checkpoint, directories)
+    also = None if config.also is None else _open_also(config.also, directories[0], shape)
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     vocabulary = directories[0].vocabulary  # all directories have the same
     first_steps = (0, *schedule.phase_ends)
@@ -127,9 +131,10 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
         config=config,
         identity=identity,
         checkpoint=checkpoint,
-        shape=_make_shape(config, checkpoint, directories),
+        shape=shape,
         schedule=schedule,
         phases=phases,
+        also=also,
     )
 
 
@@ -219,6 +224,21 @@ def _open_directories(
     if checkpoint and config.vocabulary_from == "checkpoint":
         check_vocabulary_fits(checkpoint, directories[0])
     return directories
+
+
+def _open_also(path: str, first: InstanceDirectory, shape: EncoderConfig) -> InstanceDirectory:
+    also = open_instances(path, "validation")
+    if also.manifest.tokenizer.fingerprint != first.manifest.tokenizer.fingerprint:
+        raise UserError(
+            f"`also` {path} and {first.path} were built with different vocabularies; rebuild one "
+            "with the other's vocabulary."
+        )
+    if also.max_length > shape.num_positions:
+        raise UserError(
+            f"`also` {path} has rows of up to {also.max_length} tokens, but the model has "
+            f"{shape.num_positions} positions; build them with this `max_length`."
+        )
+    return also
 
 
 def instance_defaults(

@@ -29,6 +29,7 @@ from ..training.run import (
 )
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card
+from .evaluate import text_measures
 from .plan import make_plan
 from .setup import Summary, set_up, start
 from .work import PretrainWork
@@ -84,6 +85,12 @@ def pretrain(
             print_notice(f"Resumes {output} from {latest.name}.")
         setup = set_up(plan, ranks)
         model, updater, state = start(setup, latest)
+        if state.num_ranks not in (None, ranks.num_ranks):
+            print_notice(
+                f"The run began with {state.num_ranks} ranks and goes on with {ranks.num_ranks}: "
+                "its weights will differ in their last digits."
+            )
+        state.num_ranks = ranks.num_ranks
         state.num_threads = use_threads(state.num_threads, ranks.device)
         open_log: AbstractContextManager[RunLog | None] = nullcontext()
         if ranks.rank == 0:
@@ -135,9 +142,10 @@ def _finish(work: PretrainWork, folder: Path) -> Summary:
 def _summary(work: PretrainWork, status: str) -> Summary:
     state = work.state
     assert state.initial is not None and state.final is not None, "measured before the first step"
-    shards = work.plan.directories[-1].manifest.shards
+    last_phase = work.plan.directories[-1]
+    shards = last_phase.manifest.shards
     num_held_out = sum(shard.rows for shard in shards if shard.split == "validation")
-    return {
+    summary: Summary = {
         "status": status,
         "step": state.step,
         "parameters": sum(parameter.numel() for parameter in work.model.parameters()),
@@ -147,4 +155,15 @@ def _summary(work: PretrainWork, status: str) -> Summary:
         "final": state.final,
         "best": state.best,
         "validation_rows": min(num_held_out, EVALUATION_ROWS),
+        "text": text_measures(work.setup.validation[-1], last_phase.vocabulary),
     }
+    # A run that began without `also` has nothing to compare with.
+    rows = work.setup.also
+    if status == "finished" and work.plan.also and rows is not None and state.also:
+        summary["also"] = {
+            "path": work.plan.also.path,
+            "initial": state.also,
+            "final": work.measure_also() or {},
+            "text": text_measures(rows, last_phase.vocabulary),
+        }
+    return summary

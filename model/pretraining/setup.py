@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from ..training.ranks import Ranks
 from ..training.run import OPTIMIZER, STATE, read_state
 from ..training.update import Loss, Updater, make_updater
 from .batches import make_batches, pack_batches, packs_rows
-from .data import read_split
+from .data import InstanceDirectory, read_split
 from .evaluate import NUM_SUMS, batch_sums, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
 from .plan import PretrainPlan, run_fields
@@ -51,6 +51,18 @@ class Summary(TypedDict):
     best: Mapping[str, Finite] | None
     validation_rows: Count
     """Held-out rows that the metrics are measured on."""
+    text: NotRequired[Mapping[str, Finite]]
+    """Of these rows: see `evaluate.text_measures`."""
+    also: NotRequired["Also"]
+
+
+class Also(TypedDict):
+    """What was measured on the held-out rows of ``also``."""
+
+    path: str
+    initial: Mapping[str, Finite]
+    final: Mapping[str, Finite]
+    text: Mapping[str, Finite]
 
 
 @dataclass
@@ -69,6 +81,10 @@ class PretrainState:
     initial: Mapping[str, int | float] | None = None
     best: Mapping[str, int | float] | None = None
     final: Mapping[str, int | float] | None = None
+    also: Mapping[str, int | float] | None = None
+    """What was measured before the first step on the rows of `PretrainPlan.also`."""
+    num_ranks: int | None = None
+    """Processes that train together, whose shares of a batch decide the last bits, too."""
     num_threads: int | None = None
     """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
 
@@ -104,6 +120,8 @@ class PretrainSetup:
     ranks: Ranks
     validation: list[Rows]
     """This rank's part of the rows that are evaluated, for each phase."""
+    also: Rows | None
+    """Its part of those that are evaluated besides."""
     dtype: torch.dtype
     """Number format of matrix products."""
     packs: bool
@@ -164,16 +182,18 @@ class PretrainSetup:
 def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) -> PretrainSetup:
     """Resolve what depends on the device, and read `num_rows` of the validation split."""
     dtype = product_dtype(plan.config.precision, ranks.device)
-    validation = []
-    for directory in plan.directories:
-        rows = read_split(directory.other_split("validation"))
+
+    def own_part(directory: InstanceDirectory) -> Rows:
+        rows = read_split(directory)
         # Ranks take turns, so that each has the same number of rows.
         own = np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks)
-        validation.append(select(rows, own))
+        return select(rows, own)
+
     return PretrainSetup(
         plan=plan,
         ranks=ranks,
-        validation=validation,
+        validation=[own_part(part.other_split("validation")) for part in plan.directories],
+        also=own_part(plan.also) if plan.also else None,
         dtype=dtype,
         packs=packs_rows(plan.shape, ranks.device, dtype),
         tokens_at_once=tokens_at_once(plan.shape, ranks.device),

@@ -25,7 +25,7 @@ from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
 from ..training.threads import SnapshotWriter
 from ..training.update import Update, Updater
-from .evaluate import NUM_SUMS, metrics, sum_losses
+from .evaluate import NUM_SUMS, evaluation_batches, metrics, sum_losses
 from .plan import PretrainPlan
 from .setup import GlobalBatch, PretrainSetup, PretrainState
 
@@ -65,6 +65,18 @@ class PretrainWork(Work):
         """Measure the model on the rows of the final evaluation, so that the two compare."""
         if self.state.initial is None:
             self.state.initial = self.evaluate_phase(len(self.plan.phases) - 1)
+            self.state.also = self.measure_also()
+
+    def measure_also(self) -> dict[str, float] | None:
+        """Return the metrics on the rows of `PretrainPlan.also`, of masked words alone."""
+        rows = self.setup.also
+        if rows is None:
+            return None
+        objective = "ltr" if self.plan.objective == "ltr" else "mlm"
+        batches = evaluation_batches(rows, objective, self.plan.config.micro_batch_size)
+        with oom_as_run_error("micro_batch_size"):
+            sums = sum_losses(self.model, batches, self.device, self.setup.dtype)
+        return metrics(self.ranks.sum(sums))
 
     def make_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""

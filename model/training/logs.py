@@ -18,6 +18,7 @@ from typing import Any, Self, TextIO
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import read_csv
+from ..notices import print_notice
 
 METRICS = (
     "step",
@@ -149,7 +150,10 @@ class RunLog:
 def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
     """Return the run of Weights & Biases, if ``WANDB_PROJECT`` is set and it is installed."""
     project = os.environ.get("WANDB_PROJECT")
-    if not project or importlib.util.find_spec("wandb") is None:
+    if not project:
+        return None
+    if importlib.util.find_spec("wandb") is None:
+        print_notice("WANDB_PROJECT is set, but wandb is not installed: nothing is sent there.")
         return None
     # The identifier is kept beside the logs, so that a resumed run continues its curves.
     path = directory / "logs" / "wandb-run"

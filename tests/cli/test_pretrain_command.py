@@ -32,8 +32,10 @@ def end(instances, monkeypatch, capsys):
     exit code.
     """
 
-    def end(mlm_loss: float, nsp_accuracy: float, num_rows: int = 200) -> tuple[str, str, object]:
-        result = summary(mlm_loss, nsp_accuracy, num_rows)
+    def end(
+        mlm_loss: float, nsp_accuracy: float, num_rows: int = 200, **more: object
+    ) -> tuple[str, str, object]:
+        result = summary(mlm_loss, nsp_accuracy, num_rows) | more
         monkeypatch.setattr(
             "clozeworks.model.pretraining.pretrain.pretrain", lambda *args, **kwargs: result
         )
@@ -67,3 +69,17 @@ def test_too_few_held_out_rows_are_no_verdict(end):
     assert "masked-LM loss, held out 7.000 before, 7.250 after" in out
     assert "too little to judge: 12 rows; ingest more documents, or" in out
     assert "chance" not in out and (err, code) == ("", None)
+
+
+def test_what_was_forgotten_is_shown_and_a_warning_beyond_a_tenth(end):
+    text = {"tokens_per_word": 1.25, "characters_per_token": 4.0}
+    before = {"mlm_loss": 2.0, "mlm_accuracy": 0.6}
+    for after, warns in ((2.2, False), (2.3, True)):
+        final = {"mlm_loss": after, "mlm_accuracy": 0.5}
+        also = {"path": "general", "initial": before, "final": final, "text": text}
+        out, err, code = end(6.0, 0.9, text=text | {"tokens_per_word": 1.5}, also=also)
+        assert f"masked-LM loss, also 2.000 before, {after:.3f} after" in out
+        assert "loss a character, held out 1.750 before, 1.500 after" in out
+        assert "tokens a word 1.500 held out, 1.250 also" in out
+        assert ("the masked-LM loss on general rose by more than a tenth" in err) is warns
+        assert code is None

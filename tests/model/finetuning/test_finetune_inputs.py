@@ -339,4 +339,4 @@ def test_runs_like_a_constant_answer_are_named_with_their_rate_and_loss(
     assert summary["degenerate_runs"] == 1
     told = capsys.readouterr().err
     assert "1 of 1 runs are within one standard error of a constant answer. " in told
-    assert "does not fall, lower `learning_rates`; if it falls, give more `epochs`." in told
+    assert "does not fall, lower --learning-rates; if it falls, give more --epochs." in told

@@ -37,7 +37,7 @@ def start_ranks(
 
 
 @pytest.mark.slow
-def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch):
+def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch, caplog):
     changes = {"dropout": 0.0, "device": "cpu"}
     config = make_config(**changes)
     pretrain(config, [instances], tmp_path / "one")
@@ -51,6 +51,7 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
     ] * 2
     monkeypatch.delenv("WORLD_SIZE")
     assert pretrain(config, [instances], tmp_path / "all")["status"] == "finished"
+    assert "began with 3 ranks and goes on with 1" in caplog.text
     assert_same_weights(tmp_path / "one", tmp_path / "all", atol=1e-5)
     one, all_ranks = (read_metrics(tmp_path / name) for name in ("one", "all"))
     assert [row["step"] for row in one] == [row["step"] for row in all_ranks]

@@ -51,6 +51,24 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         PretrainConfig(**config, num_layers=3)
 
 
+def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path):
+    general = str(write_instances(tmp_path / "general", seed=5))
+    pretrain(make_config(steps=2), [instances], tmp_path / "first")
+    also: dict[str, Any] = {"checkpoint": str(tmp_path / "first"), "also": general}
+    options = {"steps": 4, "batch_size": 4, "learning_rate": 0.1, "dynamic_masking": "token"}
+    config = PretrainConfig(**also, **options, objective="mlm")
+    pretrain(config, [instances], tmp_path / "second", **interrupt_at(2))
+    measured = pretrain(config, [instances], tmp_path / "second")["also"]
+    assert measured["path"] == general
+    for model, when in (("first", "initial"), ("second", "final")):
+        values = evaluate(tmp_path / model, general)
+        assert measured[when]["mlm_loss"] == pytest.approx(values["mlm_loss"], rel=1e-5)
+    assert measured["initial"]["mlm_loss"] != measured["final"]["mlm_loss"]
+    other = str(write_instances(tmp_path / "other", vocab_size=70))
+    with pytest.raises(UserError, match=r"`also`.*different vocabularies"):
+        pretrain(PretrainConfig(also=other, **options), [instances], tmp_path / "third")
+
+
 def test_rows_longer_than_the_model_extend_it(instances, tmp_path, capsys):
     pretrain(make_config(steps=2), [instances], tmp_path / "short")
     longer = str(write_instances(tmp_path / "longer", max_length=600))

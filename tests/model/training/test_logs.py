@@ -64,13 +64,14 @@ class FakeWandb:
         self.finished += 1
 
 
-def test_weights_and_biases_gets_the_same_numbers(tmp_path, monkeypatch):
+def test_weights_and_biases_gets_the_same_numbers(tmp_path, monkeypatch, caplog):
     fake, found = FakeWandb(), importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "wandb" else found(name)
     )
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    assert open_wandb(tmp_path, {}) is None  # not installed
+    assert open_wandb(tmp_path, {}) is None
+    assert "wandb is not installed" in caplog.text
     monkeypatch.delenv("WANDB_PROJECT")
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
