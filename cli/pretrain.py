@@ -8,13 +8,7 @@ import click
 from ..model.config import PretrainConfig
 from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
-from .output import (
-    ALREADY_FINISHED,
-    CommandSummary,
-    byte_size,
-    print_summaries,
-    warn,
-)
+from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn
 from .process import StopOnSignal, wait_for_width
 from .progress import training_progress
 
@@ -47,9 +41,7 @@ MEASURED = {
     help="Only print steps, epochs, tokens and bytes to write.",
 )
 @config_options(PretrainConfig)
-@click.pass_context
 def pretrain(
-    ctx: click.Context,
     instances: tuple[str, ...],
     output: str,
     overwrite: bool,
@@ -84,25 +76,22 @@ def pretrain(
     if summary["status"] == "interrupted":
         raise click.Abort from stop.interrupt()  # `main` says how to resume
     too_little = too_little_to_judge(summary["validation_rows"])
-    rows = _rows(summary, too_little)
-    result = CommandSummary("pretrain", output, rows)
     # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or
     # falls by chance.
     before = summary["initial"]["mlm_loss"]
     after = summary["final"]["mlm_loss"]
-    if after > before and not too_little:
-        # `ctx.exit` leaves at once: `main` prints no summary afterwards.
-        print_summaries([result])
+    has_risen = after > before and not too_little
+    if has_risen:
         rose = f"the held-out masked-LM loss rose from {before:.3f} to {after:.3f}"
         warn(f"{rose}; lower --learning-rate or train longer")
-        ctx.exit(1)
     also = summary.get("also")
     if also and also["final"]["mlm_loss"] > MOST_FORGOTTEN * also["initial"]["mlm_loss"]:
         warn(
             f"the masked-LM loss on {also['path']} rose by more than a tenth: the model forgets; "
             "lower --learning-rate, or build the instances with some of that text"
         )
-    return result
+    rows = _rows(summary, too_little)
+    return CommandSummary("pretrain", output, rows, exit_code=int(has_risen))
 
 
 def _dry_run(

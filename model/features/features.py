@@ -249,5 +249,6 @@ def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
     # The embeddings and 12 layers are 13 states: -1 % 13 is 12.
     resolved = [layer % (num_layers + 1) for layer in layers]
     if len(set(resolved)) < len(resolved):
-        raise UserError(f"`layers` names a layer twice: {num_layers} and -1 are the same.")
+        named = ", ".join(map(str, layers))
+        raise UserError(f"`layers` {named} names a layer twice; the last one, {num_layers}, is -1.")
     return resolved

@@ -25,7 +25,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,10 +110,17 @@ def has_columns(path: Path) -> bool:
     """Return whether the first sentence is words and their tags; a text has sentences instead."""
     check_file(path)
     with open_text(path) as file:
+        lines = dropwhile(_separates, text_lines(file, str(path)))
+        sentence = takewhile(lambda line: not _separates(line), lines)
         try:
-            return any(_read_lines(text_lines(file, str(path)), True, ENTITY_TAGS))
+            return any(_read_lines(sentence, True, ENTITY_TAGS))
         except UserError:
             return False
+
+
+def _separates(line: tuple[str, str]) -> bool:
+    _, text = line
+    return not text.strip() or text.startswith(DOCUMENT_START)
 
 
 def _read_lines(
@@ -192,11 +199,12 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
 
 
 def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
+    name = next((name for name in names if name in row.values), names[0])
     values = row.value(*names)
     if not _is_texts(values):
         # The numbers' meaning is known only where the set comes from.
         raise UserError(
-            f"{row.where}: {names[0]} is {shown(values)}, not a list of texts (the tags "
+            f"{row.where}: {name} is {shown(values)}, not a list of texts (the tags "
             "themselves, not their numbers)."
         )
     return tuple(values)

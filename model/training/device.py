@@ -97,8 +97,8 @@ def obstacle_to_gpu(devices: Path) -> str | None:
     if not any(devices.glob("nvidia[0-9]*")) or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return None
     return (
-        f"this PyTorch, built for CUDA {torch.version.cuda}, cannot use the NVIDIA GPU; install "
-        "one for the CUDA that `nvidia-smi` names (https://pytorch.org/get-started/locally)"
+        f"PyTorch {torch.__version__} cannot use the NVIDIA GPU; install one for the CUDA that "
+        "`nvidia-smi` names (https://pytorch.org/get-started/locally)"
     )
 
 
@@ -167,8 +167,8 @@ def deterministic(wanted: bool) -> Iterator[None]:
 
 
 def tokens_at_once(config: EncoderConfig, device: torch.device) -> int:
-    """Return the tokens of a micro-batch in training: those of `MICRO_BATCH_TOKENS`, or half as
-    many, again and again, until they fit into a GPU's memory.
+    """Return the tokens of a micro-batch in training: `MICRO_BATCH_TOKENS`, halved until they fit
+    into a GPU's memory.
 
     The whole memory counts, not what is free just now: a run that resumes has to compute the same
     micro-batches.

@@ -390,7 +390,7 @@ def test_a_text_file_with_columns_is_not_read_as_a_sentence_per_line(trained, da
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("\n-DOCSTART-\n\nthe O\n", True),
+        ("\n-DOCSTART-\n\nthe O\n\nan odd tag\n", True),
         ("the DT I-per\nfilm\tNN\tO\n\nplain text", True),
         ("blood type O\nanother line\n", False),
         ("O\n", False),
@@ -427,7 +427,7 @@ def test_a_table_has_a_sentence_per_row(tmp_path):
 @pytest.mark.parametrize(
     "row, message",
     [
-        ({"tokens": ["a"], "ner_tags": [3]}, "line 1: ner_tags is [3], not a list of texts"),
+        ({"tokens": ["a"], "tags": [3]}, "line 1: tags is [3], not a list of texts"),
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "line 1: 1 words have 2 tags"),
         ({"tokens": ["a"]}, "line 1: there is no column ner_tags, only tokens"),
         ({"tokens": ["a"], "tags": ["X"]}, "line 1: the tag is 'X', not one"),
