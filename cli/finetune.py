@@ -61,14 +61,7 @@ def finetune(
     stop = StopOnSignal()
     with training_progress() as report:
         summary = run_finetune(
-            task,
-            data,
-            checkpoint,
-            output,
-            config,
-            report,
-            overwrite=overwrite,
-            stop=stop,
+            task, data, checkpoint, output, config, report, overwrite=overwrite, stop=stop
         )
     if summary["status"] == "interrupted":
         raise click.Abort from stop.interrupt()  # `main` says how to resume

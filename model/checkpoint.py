@@ -63,10 +63,7 @@ def files_digest(paths: Sequence[Path]) -> str:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Return the files of a model's weights; none if there are none.
-
-    Raises `UserError` if one is missing.
-    """
+    """Return the files of a model's weights, if any; raise `UserError` if one is missing."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     index_path = folder / SHARDS
@@ -95,11 +92,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, directory: str | Path) -> Self:
-        """Read the shape of the model in `directory`.
-
-        Raises `UserError` if there is none, or if ``config.json`` is damaged or does not fit the
-        weights.
-        """
+        """Read the shape of the model in `directory`, which must fit its weights."""
         folder = local_copy(directory)
         path = folder / CONFIG
         if not path.is_file():
@@ -256,10 +249,7 @@ class Checkpoint:
 
 
 def read_model(directory: str | Path) -> PretrainModel:
-    """Return the model in `directory` with its pre-training heads, on the CPU, in training mode.
-
-    Raises `UserError` if there is none, or it is damaged.
-    """
+    """Return the model in `directory` with its pre-training heads, on the CPU, in training mode."""
     return Checkpoint.open(directory).pretrain_model()
 
 
@@ -290,10 +280,7 @@ def write_json(path: Path, values: Mapping[str, object]) -> None:
 
 
 def load_tensors(path: Path, advice: str) -> dict[str, Any]:
-    """Return the dict that `torch.save` wrote, on the CPU.
-
-    Raises `UserError` with `advice` if the file is damaged.
-    """
+    """Return the dict that `torch.save` wrote, on the CPU; `advice` is for a damaged file."""
     try:
         # A pickle may run any code; `weights_only` lets it build tensors and plain values alone.
         values = torch.load(path, map_location="cpu", weights_only=True)

@@ -31,11 +31,7 @@ class TokenRow(NamedTuple):
 
 
 class TextTokenizer:
-    """The tokenizer of a checkpoint, whatever its kind.
-
-    Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or one
-    that cannot be used.
-    """
+    """The tokenizer of a checkpoint, whatever its kind."""
 
     def __init__(self, directory: str | Path) -> None:
         self.vocabulary = read_vocabulary(str(directory))
@@ -45,10 +41,6 @@ class TextTokenizer:
         """In a row of two texts; a row of one has two."""
         unk_id = self.vocabulary.unk_id
         self.unknown = self.vocabulary.mask_id if unk_id is None else unk_id
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both cut every text into the same ids."""
-        return isinstance(other, TextTokenizer) and self.vocabulary == other.vocabulary
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens or truncation."""

@@ -203,7 +203,6 @@ class BertModel(Encoder):
 
     @property
     def word_embeddings(self) -> nn.Embedding:
-        """See `Encoder`."""
         return self.embeddings.word_embeddings
 
     @property
@@ -213,7 +212,6 @@ class BertModel(Encoder):
 
     @property
     def parts(self) -> Iterable[nn.Module]:
-        """See `Encoder`."""
         return (self.embeddings, *self.layers)
 
     def compute_states(
@@ -223,14 +221,12 @@ class BertModel(Encoder):
         positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """See `Encoder`."""
         states = [self.embeddings(tokens, types, positions)]
         for layer in self.layers:
             states.append(layer(states[-1], layout))
         return states
 
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
-        """See `Encoder`."""
         return self.pooler(states_BLD)
 
 
@@ -283,9 +279,7 @@ class BertForPreTraining(PretrainModel):
         )
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        """See `PretrainModel`."""
         return self.cls["predictions"](hidden_MD, self.bert.word_embeddings.weight)
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
-        """See `PretrainModel`."""
         return self.cls["seq_relationship"](self.bert.pooler(hidden_BLD))

@@ -49,7 +49,6 @@ class ModelConfig(EncoderConfig):
             )
 
     def num_parameters(self) -> int:
-        """See `EncoderConfig`."""
         hidden = self.hidden_size
         intermediate = self.intermediate_size
         num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
@@ -60,7 +59,6 @@ class ModelConfig(EncoderConfig):
         return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """See `EncoderConfig`."""
         hidden = self.hidden_size
         # Queries, keys, values and output; then the two products of the feed-forward part.
         projections_per_token = 8 * hidden**2 + 4 * hidden * self.intermediate_size
@@ -72,7 +70,6 @@ class ModelConfig(EncoderConfig):
         return float(self.num_hidden_layers * (projections + attention) + pooler)
 
     def activation_bytes(self) -> float:
-        """See `EncoderConfig`."""
         # Two bytes each: input, queries, keys, values, attention's output, the sum before each
         # LayerNorm, the states between both halves; before and after GELU. A byte for each of two
         # dropout masks.
@@ -86,12 +83,10 @@ class ModelConfig(EncoderConfig):
 
     @property
     def classifier_rate(self) -> float:
-        """See `EncoderConfig`."""
         return self.hidden_dropout_prob
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """See `EncoderConfig`."""
         positions = values.get("position_embedding_type", "absolute")
         if positions != "absolute":
             raise UserError(

@@ -162,7 +162,6 @@ class ModernBertModel(Encoder):
 
     @property
     def word_embeddings(self) -> nn.Embedding:
-        """See `Encoder`."""
         return self.embeddings.tok_embeddings
 
     @property
@@ -234,6 +233,5 @@ class ModernBertForMaskedLM(PretrainModel):
         self.decoder = nn.ParameterDict({"bias": torch.zeros(config.vocab_size)})
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        """See `PretrainModel`."""
         embeddings_VD = self.model.word_embeddings.weight
         return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder["bias"])

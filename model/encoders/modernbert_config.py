@@ -115,17 +115,14 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def classifier_sigma(self) -> float:
-        """See `EncoderConfig`."""
         return self.hidden_size**-0.5
 
     @property
     def classifier_rate(self) -> float:
-        """See `EncoderConfig`."""
         return self.classifier_dropout
 
     @property
     def span_rate(self) -> float:
-        """See `EncoderConfig`."""
         return self.classifier_dropout
 
     def is_global(self, layer: int) -> bool:
@@ -138,7 +135,6 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """See `EncoderConfig`."""
         return tuple({self.window(layer): None for layer in range(self.num_hidden_layers)})
 
     def rope_theta(self, layer: int) -> float:
@@ -146,7 +142,6 @@ class ModernBertConfig(EncoderConfig):
         return self.global_rope_theta if self.is_global(layer) else self.local_rope_theta
 
     def num_parameters(self) -> int:
-        """See `EncoderConfig`."""
         hidden = self.hidden_size
         layer = 4 * hidden**2 + 3 * hidden * self.intermediate_size + 2 * hidden
         # The first layer has one LayerNorm less, but there is one after the last, and one after
@@ -154,7 +149,6 @@ class ModernBertConfig(EncoderConfig):
         return hidden * (self.vocab_size + 1) + self.num_hidden_layers * layer
 
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """See `EncoderConfig`."""
         hidden = self.hidden_size
         # Queries, keys, values and output; then values, gates and output of the feed-forward part.
         projections_per_token = 8 * hidden**2 + 6 * hidden * self.intermediate_size
@@ -164,7 +158,6 @@ class ModernBertConfig(EncoderConfig):
         return flops
 
     def activation_bytes(self) -> float:
-        """See `EncoderConfig`."""
         # Two bytes each: queries, keys, values, attention's output, the states after each product
         # and LayerNorm; values and gates, and their product. The input is fp32.
         layer = 18 * self.hidden_size + 6 * self.intermediate_size

@@ -80,5 +80,4 @@ class RobertaForMaskedLM(PretrainModel):
         self.lm_head = MaskedLMHead(config)
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        """See `PretrainModel`."""
         return self.lm_head(hidden_MD, self.roberta.word_embeddings.weight)

@@ -8,13 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...pipeline.config import (
-    Count,
-    DropoutRate,
-    Positive,
-    check,
-    option,
-)
+from ...pipeline.config import Count, DropoutRate, Positive, check, option
 from ..config import Device, deterministic_option, device_option
 from ..tasks.options import TaskOptions
 

@@ -34,14 +34,7 @@ from ..tasks.task import Scores, Task, prefixed
 from ..training.device import deterministic, kept_generators
 from ..training.logs import ProgressCallback
 from ..training.ranks import Ranks, join_ranks
-from ..training.run import (
-    BEST,
-    CHECKPOINTS,
-    MODEL_FILES,
-    SUMMARY,
-    delete_checkpoints,
-    link_files,
-)
+from ..training.run import BEST, CHECKPOINTS, MODEL_FILES, SUMMARY, delete_checkpoints, link_files
 from .card import task_card
 from .config import FinetuneConfig, all_of
 from .model import load_finetuned

@@ -44,11 +44,11 @@ def predict(
     `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     text, its answer and the probability of each class, or the score: tab-separated with a header
-    line, or as ``.csv`` or ``.jsonl``; ``-`` is standard output. The ``id``
-    of a table is kept, in ``.jsonl`` all columns whose names no prediction has; `columns`, such as
-    ``id,label``, names the only ones to write, of the table and of the prediction. With `official`,
-    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
-    an object. Raises `UserError` for bad input, and then writes nothing.
+    line, or as ``.csv`` or ``.jsonl``; ``-`` is standard output. The ``id`` of a table is kept, in
+    ``.jsonl`` all columns whose names no prediction has; `columns`, such as ``id,label``, names the
+    only ones to write, of the table and of the prediction. With `official`, `output` is a folder
+    for the task's server or script. `task` is needed if `finetune` was given an object. Raises
+    `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix

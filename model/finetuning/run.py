@@ -236,14 +236,12 @@ class FinetuneWork(Work):
 
     @property
     def is_over(self) -> bool:
-        """Whether all updates are done."""
         return self.step >= self.num_steps
 
     def measure_start(self) -> None:
         """Measure nothing: a new head cannot answer yet."""
 
     def make_batch(self, step: int) -> FinetuneBatch:
-        """Return the examples of the update with this index."""
         features = [self.setup.train[row] for row in self._order[step]]
         asked = self.config.micro_batch_size
         fill_to = 1 if self.updater.graphs is None else GRAPH_WIDTH
@@ -252,7 +250,6 @@ class FinetuneWork(Work):
         return FinetuneBatch(batches, len(features), num_tokens)
 
     def rate(self) -> float:
-        """Return the learning rate of the next update."""
         return self._rate_at(self.step)
 
     def _rate_at(self, step: int) -> float:
@@ -260,7 +257,6 @@ class FinetuneWork(Work):
         return learning_rate(step, self.run.learning_rate, warmup_steps, self.num_steps)
 
     def count(self, batch: FinetuneBatch) -> None:
-        """Count an update: examples and tokens."""
         self.clock.count(num_rows=batch.num_examples, num_tokens=batch.num_tokens)
         self.state.step += 1
 
@@ -274,7 +270,6 @@ class FinetuneWork(Work):
         return bool(self.setup.dev) and (self.is_over or self.step % every == 0)
 
     def is_due(self) -> bool:
-        """Return whether anything is due after this number of updates."""
         is_drained = self.step % drain_every(self.device) == 0
         return self._is_reported or self._is_evaluated or is_drained
 

@@ -106,12 +106,7 @@ class InstanceDirectory:
 
 
 def open_instances(path: str, split: str = "train") -> InstanceDirectory:
-    """Read the manifest and the footers of the shards of `split` in `path`, a local or remote
-    folder.
-
-    Raises `UserError` if the directory is unfinished, a shard is missing, truncated or damaged, or
-    the split is empty.
-    """
+    """Read the manifest and the footers of the shards of `split` in a local or remote folder."""
     path = str(path).rstrip("/")
     return _open_split(path, read_manifest(path, InstancesManifest), split)
 

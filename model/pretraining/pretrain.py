@@ -143,8 +143,7 @@ def _summary(work: PretrainWork, status: str) -> Summary:
     state = work.state
     assert state.initial is not None and state.final is not None, "measured before the first step"
     last_phase = work.plan.directories[-1]
-    shards = last_phase.manifest.shards
-    num_held_out = sum(shard.rows for shard in shards if shard.split == "validation")
+    num_held_out = last_phase.other_split("validation").num_rows
     summary: Summary = {
         "status": status,
         "step": state.step,

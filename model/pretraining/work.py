@@ -13,13 +13,7 @@ from ...pipeline.errors import UserError
 from ..checkpoint import ModelFiles
 from ..encoders.heads import PretrainModel
 from ..notices import StopRequest
-from ..training.device import (
-    drain_every,
-    oom_as_run_error,
-    peak_flops,
-    peak_memory,
-    update_flops,
-)
+from ..training.device import drain_every, oom_as_run_error, peak_flops, peak_memory, update_flops
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
@@ -58,7 +52,6 @@ class PretrainWork(Work):
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget of steps or hours is used up."""
         return self.plan.schedule.is_over(self.state.step, self.state.seconds)
 
     def measure_start(self) -> None:
@@ -79,15 +72,12 @@ class PretrainWork(Work):
         return metrics(self.ranks.sum(sums))
 
     def make_batch(self, step: int) -> GlobalBatch:
-        """Return the rows of the update with this index."""
         return self.setup.global_batch(step)
 
     def rate(self) -> float:
-        """Return the learning rate of the next update."""
         return self.plan.schedule.learning_rate(self.state.step, self.state.seconds)
 
     def count(self, batch: GlobalBatch) -> None:
-        """Count an update: rows, tokens, FLOPs."""
         num_tokens = int(batch.lengths.sum())
         self.state.step += 1
         self.state.num_rows += batch.num_rows
@@ -100,7 +90,6 @@ class PretrainWork(Work):
         )
 
     def is_due(self) -> bool:
-        """Return whether anything is due after this number of updates."""
         config = self.plan.config
         every = (
             self.plan.schedule.log_every,

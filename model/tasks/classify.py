@@ -31,15 +31,7 @@ from .batches import Feature, TaskBatch
 from .metrics import label_report, measure
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
-from .tables import (
-    SUFFIXES,
-    TableRow,
-    UnusableRowError,
-    listed,
-    read_rows,
-    shown,
-    usable,
-)
+from .tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .task import Answer, Answers, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")

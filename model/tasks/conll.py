@@ -200,7 +200,7 @@ def _sentence_of_lists(row: TableRow, labelled: bool, form: TagForm) -> Sentence
 
 def _list_of_texts(row: TableRow, names: Sequence[str]) -> tuple[str, ...]:
     name = next((name for name in names if name in row.values), names[0])
-    values = row.value(*names)
+    values = row.value(name)
     if not _is_texts(values):
         # The numbers' meaning is known only where the set comes from.
         raise UserError(

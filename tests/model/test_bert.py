@@ -14,12 +14,7 @@ from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import SIZES
 from clozeworks.model.encoders.encoder import initialise, real_tokens
-from clozeworks.model.encoders.heads import (
-    IGNORED,
-    PretrainBatch,
-    aligned_linear,
-    count_correct,
-)
+from clozeworks.model.encoders.heads import IGNORED, PretrainBatch, aligned_linear, count_correct
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from clozeworks.model.checkpoint import (
-    Checkpoint,
-    ModelFiles,
-    read_model,
-    save_model,
-)
+from clozeworks.model.checkpoint import Checkpoint, ModelFiles, read_model, save_model
 from clozeworks.model.encoders.bert import BertForPreTraining, BertModel
 from clozeworks.model.encoders.bert_config import ACTIVATIONS, ModelConfig
 from clozeworks.model.encoders.encoder import initialise

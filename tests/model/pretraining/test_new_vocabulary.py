@@ -16,11 +16,7 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainModel
 from clozeworks.model.pretraining.evaluate import evaluate
-from clozeworks.model.pretraining.new_vocabulary import (
-    MovedTokens,
-    move_to_vocabulary,
-    old_pieces,
-)
+from clozeworks.model.pretraining.new_vocabulary import MovedTokens, move_to_vocabulary, old_pieces
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary

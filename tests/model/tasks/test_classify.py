@@ -10,16 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from clozeworks.model.tasks.batches import Feature, make_batch
-from clozeworks.model.tasks.catalogue import (
-    KINDS,
-    read_task,
-    restore_task,
-)
-from clozeworks.model.tasks.classify import (
-    SequenceClassifier,
-    TextExample,
-    read_classify,
-)
+from clozeworks.model.tasks.catalogue import KINDS, read_task, restore_task
+from clozeworks.model.tasks.classify import SequenceClassifier, TextExample, read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TASK_NAMES, TaskOptions, check_task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow

@@ -23,13 +23,7 @@ from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, read_
 from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits, read_data
-from clozeworks.model.tasks.tagged import (
-    Sentence,
-    bio_tags,
-    entities,
-    entity_scores,
-    split_words,
-)
+from clozeworks.model.tasks.tagged import Sentence, bio_tags, entities, entity_scores, split_words
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given

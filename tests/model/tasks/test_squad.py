@@ -19,21 +19,13 @@ from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.squad import SpanClassifier, Squad
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, read_questions
-from clozeworks.model.tasks.squad_windows import (
-    PassageWindow,
-)
+from clozeworks.model.tasks.squad_windows import PassageWindow
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.finetune_fixture import quick
 from tests.fixtures.parity_fixture import check_learning, make_pair
-from tests.fixtures.squad_fixture import (
-    STORY_WORDS,
-    logits_of,
-    qa,
-    question,
-    squad_json,
-)
+from tests.fixtures.squad_fixture import STORY_WORDS, logits_of, qa, question, squad_json
 from tests.fixtures.task_files import write
 
 
@@ -319,11 +311,11 @@ def test_transformers_gives_the_same_logits_and_the_answers_are_in_the_passage(t
 def test_plain_text_and_bad_lines(trained, tmp_path):
     output = trained[2]
     write(tmp_path / "a.txt", "the film is?\tthe book was b very good\n")
-    assert predict(output, tmp_path / "a.txt", tmp_path / "out.json", "cpu") == 1
-    (answer,) = json.loads((tmp_path / "out.json").read_text())
+    assert predict(output, tmp_path / "a.txt", tmp_path / "out.jsonl", "cpu") == 1
+    (answer,) = json.loads((tmp_path / "out.jsonl").read_text())
     assert (answer["id"], answer["answer"]) == (f"{tmp_path / 'a.txt'}, line 1", "b")
     write(tmp_path / "a.txt", "no tab\n")
     with pytest.raises(
         UserError, match="line 1: write a question and a passage, separated by one tab"
     ):
-        predict(output, tmp_path / "a.txt", tmp_path / "out.json", "cpu")
+        predict(output, tmp_path / "a.txt", tmp_path / "out.jsonl", "cpu")
