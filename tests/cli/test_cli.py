@@ -141,7 +141,7 @@ def test_mistakes_are_one_line(
         (
             PretrainConfig,
             "micro_batch_size evaluate_every checkpoint_every checkpoint_minutes archive_every "
-            " license compile deterministic device",
+            " license compile deterministic device also",
         ),
         (
             FinetuneConfig,
