@@ -198,16 +198,7 @@ def test_chunks_of_logits_give_the_same_loss_and_gradient(monkeypatch, training)
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "deberta-v2",
-        "neobert",
-        "ltgbert",
-        "electra",
-        "distilbert",
-        "mpnet",
-        "albert",
-        ["bert"],
-    ],
+    ["deberta-v2", "neobert", "ltgbert", "electra", "distilbert", "mpnet", "albert", ["bert"]],
 )
 def test_other_kinds_are_refused_with_those_that_are_taken(kind):
     with pytest.raises(UserError, match="BERT, ModernBERT, RoBERTa, XLM-RoBERTa, CamemBERT can"):

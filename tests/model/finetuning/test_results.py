@@ -60,11 +60,7 @@ def folder(tmp_path: Path) -> Path:
     # The best run is at 4e-5, where the median of three seeds is 85; at 5e-5 all are worse.
     write_results(
         tmp_path / "glue" / "mrpc",
-        {
-            "task": "mrpc",
-            "checkpoint": "runs/base",
-            "last_scores": {"f1": 0.805, "accuracy": 0.67},
-        },
+        {"task": "mrpc", "checkpoint": "runs/base", "last_scores": {"f1": 0.805, "accuracy": 0.67}},
         [
             (4e-5, {"f1": 0.85, "accuracy": 0.8}),
             (4e-5, {"f1": 0.9, "accuracy": 0.86}),

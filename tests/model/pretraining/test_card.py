@@ -87,10 +87,7 @@ def test_data_are_those_of_the_training_shards():
         "| validation rows | 300 |",
         "| tokens from text, all passes | 5 |",
     }
-    expected |= {
-        "| tokens from enwiki, all passes | 1,600 |",
-        "| documents in und | 4 |",
-    }
+    expected |= {"| tokens from enwiki, all passes | 1,600 |", "| documents in und | 4 |"}
     expected |= {
         "| max length | 128 |",
         "| fingerprint | abc |",
@@ -164,11 +161,7 @@ def test_without_languages_none_is_named():
     manifest = {name: value for name, value in MANIFEST.items() if name != "languages"}
     card = ModelCard(
         model_card(
-            PretrainConfig(),
-            ModelConfig(),
-            [parsed(manifest), parsed(MANIFEST)],
-            SUMMARY,
-            "fp32",
+            PretrainConfig(), ModelConfig(), [parsed(manifest), parsed(MANIFEST)], SUMMARY, "fp32"
         )
     )
     assert "## Data, phase 2" in card.text

@@ -21,19 +21,9 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")
 STEPS, ROWS = 6, 8
-SHAPE: dict[str, Any] = {
-    "num_layers": 2,
-    "hidden_size": 32,
-    "num_heads": 2,
-}
+SHAPE: dict[str, Any] = {"num_layers": 2, "hidden_size": 32, "num_heads": 2}
 CONFIG = PretrainConfig(
-    **SHAPE,
-    steps=STEPS,
-    batch_size=ROWS,
-    warmup_steps=0,
-    learning_rate=1e-3,
-    dropout=0.0,
-    seed=1,
+    **SHAPE, steps=STEPS, batch_size=ROWS, warmup_steps=0, learning_rate=1e-3, dropout=0.0, seed=1
 )
 
 

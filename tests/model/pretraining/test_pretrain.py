@@ -199,9 +199,7 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
 
 def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     summary = pretrain(
-        make_config(steps=2, dynamic_masking="token"),
-        [instances, instances],
-        tmp_path,
+        make_config(steps=2, dynamic_masking="token"), [instances, instances], tmp_path
     )
     card = ModelCard.load(tmp_path / "README.md")
     named = ("library_name", "pipeline_tag", "tags", "license", "language", "datasets")
@@ -216,10 +214,7 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
     assert f"| parameters | {summary['parameters']:,} |" in lines
     assert f"| tokens seen | {summary['tokens']:,} |" in lines
-    assert {
-        "| learning rate | 0.002 |",
-        "| dynamic masking | token |",
-    } <= set(lines)
+    assert {"| learning rate | 0.002 |", "| dynamic masking | token |"} <= set(lines)
     # Few held-out rows make no figures; test_card.py has the card of enough.
     assert any(line.startswith("| rows | too little to judge: ") for line in lines)
 

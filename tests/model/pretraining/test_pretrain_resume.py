@@ -24,10 +24,7 @@ from tests.fixtures.pretrain_fixture import (
     weights,
 )
 
-DRAWN: dict[str, Any] = {
-    "dynamic_masking": "whole-word",
-    "mask_split": (60, 20, 20),
-}
+DRAWN: dict[str, Any] = {"dynamic_masking": "whole-word", "mask_split": (60, 20, 20)}
 
 
 @pytest.mark.slow
@@ -105,10 +102,7 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
     config = make_config(steps=2)
     pretrain(config, [instances], tmp_path / "run")
     changed = make_config(steps=3)
-    with pytest.raises(
-        UserError,
-        match=r"other settings \(steps was 2, now 3\)\. Choose another",
-    ):
+    with pytest.raises(UserError, match=r"other settings \(steps was 2, now 3\)\. Choose another"):
         pretrain(changed, [instances], tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("[")
     with pytest.raises(

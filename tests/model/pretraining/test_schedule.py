@@ -54,12 +54,6 @@ def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
     assert (ends(2), ends(3), ends(8)) == ((1,), (2,), (7,))
     with pytest.raises(UserError, match="need at least two steps"):
         ends(1)
-    schedule = make_schedule(options(steps=20), [100.0, 500.0])
-    assert [schedule.phase(step) for step in range(20)] == [
-        *((0, step) for step in range(18)),
-        (1, 0),
-        (1, 1),
-    ]
 
 
 def test_a_constant_rate_decays_in_the_last_steps_or_hours():

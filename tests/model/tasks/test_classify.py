@@ -84,10 +84,7 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (
-            "a,b\nx,1\n",
-            "a.csv, line 2: there is no column 'text', only a, b; choose with",
-        ),
+        ("a,b\nx,1\n", "a.csv, line 2: there is no column 'text', only a, b; choose with"),
         ("text,label\n", "contains no rows"),
         ("text,label\nx,\ny,\n", "label holds 0 different labels in 0 rows, and training needs 2"),
         (
@@ -117,10 +114,7 @@ def test_every_task_is_named_before_pytorch_is_loaded():
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
     with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
         check_task("sst", TaskOptions())
-    with pytest.raises(
-        UserError,
-        match="`text` is for classify; sst2 does not take it",
-    ):
+    with pytest.raises(UserError, match="`text` is for classify; sst2 does not take it"):
         check_task("sst2", TaskOptions(text="b"))
 
 

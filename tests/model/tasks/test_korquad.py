@@ -104,11 +104,7 @@ def test_the_metric_is_that_of_the_file(tmp_path):
         tmp_path / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS, version="KorQuAD_v1.0_train")
     )
     other = write(tmp_path / "train.json", korquad(*QUESTIONS, version="1.1"))
-    for files, metric in (
-        ([korean], "korquad"),
-        ([other], "squad"),
-        ([korean, other], "squad"),
-    ):
+    for files, metric in (([korean], "korquad"), ([other], "squad"), ([korean, other], "squad")):
         task, _ = read_squad(files, TaskOptions())
         assert (task.version, task.metric) == ("1.1", metric)
     assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == (

@@ -139,19 +139,13 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
     documents = list(read_conll(two, labelled=True))
     assert [
         [(sentence.words, sentence.tags) for sentence in document] for document in documents
-    ] == [
-        [(("a b", ""), ("B-x", "O"))],
-        [(("c\u00a0d",), ("O",))],
-    ]
+    ] == [[(("a b", ""), ("B-x", "O"))], [(("c\u00a0d",), ("O",))]]
 
 
 @pytest.mark.parametrize(
     "text, message",
     [
-        (
-            "a O\n\nb X-per\n",
-            "line 3: the tag is 'X-per', not one such as O, B-person or I-person",
-        ),
+        ("a O\n\nb X-per\n", "line 3: the tag is 'X-per', not one such as O, B-person or I-person"),
         ("a O\nb\n", "line 2: the number of columns is 1, not 2 as in the lines before it."),
         ("a NN O\nb O\n", "line 2: the number of columns is 2, not 3 as in the lines before it."),
         ("a\tO\nb\t\n", "line 2: the tag is ''"),

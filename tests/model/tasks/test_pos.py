@@ -49,10 +49,7 @@ def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
     for words, tags in sentences:
         columns += "".join(map("{} {}\n".format, words, tags)) + "\n"
         rows += json.dumps({"tokens": words, "upos": tags}) + "\n"
-    for path in (
-        write(tmp_path / "train.conll", columns),
-        write(tmp_path / "train.jsonl", rows),
-    ):
+    for path in (write(tmp_path / "train.conll", columns), write(tmp_path / "train.jsonl", rows)):
         read = [example.sentence for example in task.read(path, labelled=True)]
         assert [(sentence.words, sentence.tags) for sentence in read] == sentences
         assert read_ner([path], TaskOptions())[0] == task  # none of the tags has an entity's form

@@ -70,8 +70,7 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
     for name in ("train", "dev"):
         write(tmp_path / "data" / f"{name}.json", squad_json(qa(2, start=5)))
     with pytest.raises(
-        UserError,
-        match="None of the 1 training examples has a usable label or answer",
+        UserError, match="None of the 1 training examples has a usable label or answer"
     ):
         finetune("squad", tmp_path / "data", checkpoint, tmp_path / "again", config)
 
@@ -312,7 +311,7 @@ def test_plain_text_and_bad_lines(trained, tmp_path):
     output = trained[2]
     write(tmp_path / "a.txt", "the film is?\tthe book was b very good\n")
     assert predict(output, tmp_path / "a.txt", tmp_path / "out.jsonl", "cpu") == 1
-    (answer,) = json.loads((tmp_path / "out.jsonl").read_text())
+    answer = json.loads((tmp_path / "out.jsonl").read_text())
     assert (answer["id"], answer["answer"]) == (f"{tmp_path / 'a.txt'}, line 1", "b")
     write(tmp_path / "a.txt", "no tab\n")
     with pytest.raises(

@@ -158,9 +158,7 @@ def test_whole_articles_are_held_out_or_passages_if_there_are_few(tmp_path):
 
     for num_articles, num_dev in [(10, 10), (3, 4)]:
         data = read_data(
-            "squad",
-            write(tmp_path / f"{num_articles}.json", content(num_articles)),
-            TaskOptions(),
+            "squad", write(tmp_path / f"{num_articles}.json", content(num_articles)), TaskOptions()
         )
         dev = {each.passage for each in data.dev[""]}
         assert data.held_out

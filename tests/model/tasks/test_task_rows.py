@@ -17,10 +17,7 @@ def test_pairs_are_cut_as_by_the_fast_tokenizer_of_transformers(checkpoint, limi
     theirs = transformers.AutoTokenizer.from_pretrained(checkpoint)
     for length_a, length_b in product(range(12), range(1, 12)):  # "" is no pair for it
         encoded = theirs(
-            "the " * length_a,
-            "the " * length_b,
-            truncation="longest_first",
-            max_length=limit + 3,
+            "the " * length_a, "the " * length_b, truncation="longest_first", max_length=limit + 3
         )
         types = encoded["token_type_ids"]
         expected = (types.count(0) - 2, types.count(1) - 1)

@@ -78,11 +78,7 @@ def instances(tmp_path_factory) -> str:
 
 def pretraining(instances: str, ranks: Ranks, micro_batch_size: int) -> Work:
     config = PretrainConfig(
-        steps=2,
-        batch_size=12,
-        objective="mlm",
-        device="cpu",
-        micro_batch_size=micro_batch_size,
+        steps=2, batch_size=12, objective="mlm", device="cpu", micro_batch_size=micro_batch_size
     )
     batch = set_up(make_plan(config, [instances]), ranks).global_batch(0)
     model = BertForPreTraining(SHAPE)
