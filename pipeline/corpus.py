@@ -11,7 +11,7 @@ from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .documents.pipeline import IngestStage
 from .execution.job import Stage, open_job
-from .execution.runner import ShowProgress, check_runner, run_on_beam, run_planned
+from .execution.runner import ShowProgress, check_runner, run_planned
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
@@ -82,7 +82,9 @@ def make_corpus(
             plan = first_plan if stage is ingest else stage.plan()
             _, manifest = open_job(stage, plan, overwrite=False)
             if manifest is None:
-                manifests += run_on_beam(stages[index:], options)
+                from .execution.beam import run_pipeline  # late, as in `run_planned`
+
+                manifests += run_pipeline(stages[index:], options)
                 break
             manifests.append(manifest)
         return CorpusManifests(*manifests)

@@ -140,9 +140,7 @@ _ADVICE = "Rerun with `overwrite` to start over."
 
 
 # A process reads these once for all that it does: a folder is that of one work alone.
-_begun_works: dict[str, _Begun] = {}
-
-
+@lru_cache(maxsize=8)
 def _read_begun(path: str, setup_type: Any) -> _Begun:
     try:
         begun = parse_json(storage.read_bytes(path), _Begun, path)
@@ -194,10 +192,7 @@ class Job(OutputDirectory):
 
     @property
     def _begun(self) -> _Begun:
-        if self._folder not in _begun_works:
-            begun = _read_begun(f"{self._folder}/{JOB}", self.setup_type)
-            _begun_works[self._folder] = begun
-        return _begun_works[self._folder]
+        return _read_begun(f"{self._folder}/{JOB}", self.setup_type)
 
     # Units and their records.
 
@@ -215,7 +210,7 @@ class Job(OutputDirectory):
         """
         # A plan that exists stays, because the records of its units refer to it by number.
         if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
-            self.write_plan(phase, phase.plan(self))
+            self._write_json(f"{phase.name}/plan.json", phase.plan(self))
         units = self.units(phase.name)
         unfinished = set(range(len(units))) - self._records(phase).keys()
         # An expensive unit that began last would keep one worker busy while the others idle.
@@ -227,10 +222,6 @@ class Job(OutputDirectory):
         unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
         self._write_json(f"{phase.name}/{number:05d}.json", phase.do(self, unit))
         release_memory()
-
-    def write_plan(self, phase: Phase, units: Sequence[Unit]) -> None:
-        """Write the plan of a phase."""
-        self._write_json(f"{phase.name}/plan.json", units)
 
     def _write_json(self, name: str, value: Any) -> None:
         self.write_bytes(self.temporary(name), msgspec.json.encode(value))
@@ -312,13 +303,11 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
         job.remove(job.temporary(ERRORS))  # let units begin again
     # Again when resuming, which changes nothing: the same work has the same units. Later phases are
     # planned once those before are done.
-    job.write_plan(stage.phases[0], plan.units)
+    job._write_json(f"{stage.phases[0].name}/plan.json", plan.units)
     writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
-    begun = _Begun(plan.head, plan.setup, writers, opened=time.time())
     # Last: with it, the stage has begun.
-    job._write_json(JOB, begun)
-    _begun_works.clear()  # of the same work, begun before
-    _begun_works[job._folder] = begun
+    job._write_json(JOB, _Begun(plan.head, plan.setup, writers, opened=time.time()))
+    _read_begun.cache_clear()  # of the same work, begun before
     _read_plan.cache_clear()
     return job, None
 

@@ -56,7 +56,10 @@ def run_planned(
     if manifest is not None:
         return manifest
     if options.beam_options:
-        [manifest] = run_on_beam([stage], options)
+        # Imported late: Beam takes seconds to import, and what is finished needs none of it.
+        from .beam import run_pipeline
+
+        [manifest] = run_pipeline([stage], options)
         return manifest
     num_processes = num_workers(stage, plan, options)
     try:
@@ -80,14 +83,6 @@ def run_planned(
         cause = str(error) or type(error).__name__
         raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
     return job.finish(stage)
-
-
-def run_on_beam(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]:
-    """Run stages as one pipeline; the first one has been opened. Return their manifests."""
-    # Imported late: Beam takes seconds to import, and what is finished needs none of it.
-    from .beam import run_pipeline
-
-    return run_pipeline(stages, options)
 
 
 def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:

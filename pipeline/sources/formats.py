@@ -1,8 +1,7 @@
 """Find the files of the sources that a user names, cut them into ranges, and read these.
 
-The format of a file is `config.format`; by
-default it follows from the name, or from the first bytes if the name has no suffix (WikiExtractor's
-``wiki_00``) or ``.json``, which may be anything.
+The format of a file is `config.format`; by default it follows from the name, or from the first
+bytes if the name has no suffix (WikiExtractor's ``wiki_00``) or ``.json``, which may be anything.
 """
 
 import os.path

@@ -85,9 +85,10 @@ def _connect(path: str) -> tuple["FileSystem", str]:
     """Return the filesystem of a remote path, and the filesystem's name for the path."""
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
-    # Credentials in an address would come into manifests and messages.
-    has_credentials = scheme in ENDPOINT_VARIABLES and ":" in bucket
-    if scheme not in SCHEMES or not bucket or has_credentials:
+    if scheme in ENDPOINT_VARIABLES and ":" in bucket:
+        # Credentials in an address, which would come into manifests, and into this message.
+        raise UserError(f"{scheme}:// takes a bucket without credentials: give {_ACCESS}.")
+    if scheme not in SCHEMES or not bucket:
         raise UserError(
             f"{path} cannot be opened: use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or "
             "hdfs://; download what is on the web."

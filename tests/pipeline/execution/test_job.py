@@ -117,7 +117,7 @@ def test_a_half_opened_stage_has_not_begun(tmp_path: Path):
 
 def rewrite_job(job: Job, content: bytes) -> None:
     job.write_bytes(job.temporary("job.json"), content)
-    jobs._begun_works.clear()
+    jobs._read_begun.cache_clear()
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"head": 3}', b"[]"])
@@ -160,7 +160,8 @@ def test_payloads_may_be_dataclasses(tmp_path: Path):
 
     _, job = opened(tmp_path)
     phase = Nested(square)
-    job.write_plan(phase, [Unit("outer", cost=1, payload=Unit("inner", cost=7, payload=[1, 2]))])
+    units = [Unit("outer", cost=1, payload=Unit("inner", cost=7, payload=[1, 2]))]
+    job._write_json("squares/plan.json", units)
     job.do(0, phase)
     assert [record.square for record in job.records(phase)] == [7]
 
