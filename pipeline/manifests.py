@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from msgspec import Meta, Struct, structs
 
 from .config import BuildConfig, IngestConfig, VocabConfig
+from .counters import count_of
 from .errors import UserError
 from .parsing import Count, FileName, Fraction, parse_json
 
@@ -260,8 +261,7 @@ def too_little_to_judge(num_rows: int) -> str:
     """Say that rows are too few to judge a model by; "" if they are enough."""
     if num_rows >= ROWS_TO_JUDGE:
         return ""
-    plural = "" if num_rows == 1 else "s"
-    return f"too little to judge: {num_rows} row{plural}"
+    return f"too little to judge: {count_of(num_rows, 'row')}"
 
 
 def check_schema_version(version: int, path: str) -> None:

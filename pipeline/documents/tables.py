@@ -79,9 +79,7 @@ KEYS = TemporaryTable(
 """A small row for each document, to find equal texts by."""
 
 BANDS = TemporaryTable(
-    "bands",
-    _schema(band_hash=pa.uint64(), text_hash=pa.uint64()),
-    ByHash("band_hash"),
+    "bands", _schema(band_hash=pa.uint64(), text_hash=pa.uint64()), ByHash("band_hash")
 )
 """The bands of the documents' signatures: texts that share one may be similar."""
 
@@ -96,16 +94,11 @@ SKETCHES = TemporaryTable(
 )
 """Shortened signatures, to estimate how similar two texts are."""
 
-CANDIDATES = TemporaryTable(
-    "pairs",
-    _schema(one=pa.uint64(), other=pa.uint64()),
-)
+CANDIDATES = TemporaryTable("pairs", _schema(one=pa.uint64(), other=pa.uint64()))
 """Pairs of texts, by their hashes, that may be similar."""
 
 NEAR_DUPLICATES = TemporaryTable(
-    "near",
-    _schema(text_hash=pa.uint64(), kept=pa.string()),
-    ByHash("text_hash"),
+    "near", _schema(text_hash=pa.uint64(), kept=pa.string()), ByHash("text_hash")
 )
 """Texts to remove, and the document that is kept instead."""
 

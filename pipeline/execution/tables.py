@@ -93,7 +93,10 @@ class TemporaryTable:
                 # Partition p of chunk c is batch c * num_partitions + p: no index is needed.
                 for first_of_chunk in range(0, reader.num_record_batches, num_partitions):
                     for partition in partitions:
-                        batch = _read_batch(reader, first_of_chunk + partition)
+                        index = first_of_chunk + partition
+                        batch, metadata = reader.get_batch_with_custom_metadata(index)
+                        if metadata is None or metadata[_CHECKSUM] != _checksum(batch):
+                            raise pa.ArrowInvalid("its checksum differs")
                         if batch.num_rows:
                             yield batch
         except pa.ArrowException as error:
@@ -153,13 +156,6 @@ class TableWriter:
 
     def _write_batch(self, rows: pa.RecordBatch) -> None:
         self.writer.write_batch(rows, {_CHECKSUM: _checksum(rows)})
-
-
-def _read_batch(reader: Any, index: int) -> pa.RecordBatch:
-    batch, metadata = reader.get_batch_with_custom_metadata(index)
-    if metadata is None or metadata[_CHECKSUM] != _checksum(batch):
-        raise pa.ArrowInvalid("its checksum differs")
-    return batch
 
 
 def _checksum(batch: pa.RecordBatch) -> bytes:
