@@ -306,31 +306,27 @@ def lock_by_another_process(path: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("workers", "num_bytes", "expected"),
-    [(0, runner.SMALL_BYTES - 1, 1), (0, runner.SMALL_BYTES, 8), (2, 10, 2), (1, 1 << 40, 1)],
+    ("workers", "costs", "more_work", "expected"),
+    [
+        (0, [runner.SMALL_BYTES - 2, 1], square, 1),
+        (0, [runner.SMALL_BYTES - 1, 1], square, 8),
+        (2, [9, 1], square, 2),
+        (1, [1 << 40, 1], square, 1),
+        # In a single phase one worker is busy with the largest unit.
+        (0, [1 << 40, runner.SMALL_BYTES // 2], None, 1),
+        (0, [1 << 40, runner.SMALL_BYTES // 2, runner.SMALL_BYTES // 2], None, 8),
+        (2, [1 << 40], None, 1),
+    ],
 )
 def test_little_input_is_read_by_one_worker_unless_told_otherwise(
     workers: int,
-    num_bytes: int,
+    costs: list[int],
+    more_work: Work | None,
     expected: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    stage = NumberStage(output=str(tmp_path), more_work=square)
-    units = [Unit("a", num_bytes - 1, 0), Unit("b", 1, 1)]
-    plan = replace(stage.plan(), units=units)
+    stage = NumberStage(output=str(tmp_path), more_work=more_work)
+    plan = replace(stage.plan(), units=[Unit("unit", cost, 0) for cost in costs])
     assert runner.num_workers(stage, plan, RunOptions(workers=workers)) == expected
-
-
-@pytest.mark.parametrize(("num_others", "expected"), [(1, 1), (2, 8)])
-def test_one_worker_builds_a_single_large_shard(
-    num_others: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    stage = NumberStage(output=str(tmp_path))
-    units = [Unit("large", 1 << 40, 0)]
-    for number in range(num_others):
-        units.append(Unit(f"other-{number}", runner.SMALL_BYTES // 2, number))
-    plan = replace(stage.plan(), units=units)
-    assert runner.num_workers(stage, plan, RunOptions()) == expected

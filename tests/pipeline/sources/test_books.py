@@ -245,24 +245,6 @@ def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("documents", ["auto", "file", "blank-line"])
-def test_sentences_without_blank_lines_make_documents_of_the_size_of_books(documents: str) -> None:
-    """The form of bookcorpus/bookcorpus."""
-    sentences = [
-        "usually , he would be tearing around the living room , playing with his toys .",
-        "`` what do you think ? '' she asked , and number {} looked up .",
-        "`` no ! ''",
-        "it was the {}th time ... and the last .",
-    ]
-    lines = [sentences[number % 4].format(number) for number in range(100_000)]
-    found = read_text("\n".join(lines), documents=documents)
-    assert [line for document in found for line in document.paragraphs] == lines
-    sizes = [sum(map(len, document.paragraphs)) for document in found]
-    assert len(sizes) > 10
-    assert all(books.BOOK_CHARACTERS <= size <= 2 * books.BOOK_CHARACTERS for size in sizes)
-
-
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
 def test_compressed_books(suffix: str) -> None:
     compress: dict[str, Callable[[bytes], bytes]] = {

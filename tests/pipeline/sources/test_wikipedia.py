@@ -152,20 +152,22 @@ def test_what_is_left_out_is_counted() -> None:
         page(7, "* only\n* a list"),
         page(8, "#REDIRECT: [[Page 1]]"),
         page(9).replace("<revision>", "<revision><model>json</model>"),
+        "<page></page>",
+        "<page><ns>0</ns><revision><text /></revision></page>",
     ]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1]
     assert +counters.counts == {
-        "pages": 9,
+        "pages": 11,
         "lines_left_out": 2,
         "other_namespaces": 1,
         "redirects": 3,
         "disambiguation_pages": 1,
-        "empty_pages": 2,
+        "empty_pages": 4,
         "other_models": 1,
         "words_left_out_as_disambiguation_pages": 8,
         "words_left_out_as_lists": 5,
-        "words_left_out_as_markup": 49,
+        "words_left_out_as_markup": 52,
         "words_left_out_as_other_models": 4,
         "words_left_out_as_other_namespaces": 4,
         "words_left_out_as_redirects": 7,
@@ -312,21 +314,6 @@ def test_what_expands_beyond_reason_takes_little_memory(
     tracemalloc.stop()
     assert len(content) < 300_000 and peak < 16e6
     assert ids(documents) == [1, 2] and set(counters.bad) == {"oversized_page"}
-
-
-def test_pages_without_text_are_not_bad_input() -> None:
-    pages = [
-        page(1),
-        "<page></page>",
-        "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>",
-    ]
-    pages += [
-        "<page><title>B</title><ns>0</ns><id>3</id></page>",
-        page(4).replace("</id>", "</id>\n", 1),
-    ]
-    documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
-    assert ids(documents) == [1, 4]
-    assert (counters.counts["pages"], counters.counts["empty_pages"]) == (5, 3) and not counters.bad
 
 
 @pytest.mark.parametrize(

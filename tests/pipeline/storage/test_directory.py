@@ -30,15 +30,6 @@ from clozeworks.pipeline.storage.directory import (
 from tests.fixtures.object_stores import object_store
 
 
-def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
-    directory = OutputDirectory(str(tmp_path))
-    with pytest.raises(OSError, match="disk full"), directory.write("shard") as file:
-        file.write(b"half")
-        raise OSError("disk full")
-    assert not (tmp_path / "shard").exists()
-    assert list((tmp_path / ".work" / "tmp").iterdir()) == []
-
-
 def test_a_lock_is_on_the_directory_that_is_at_the_path(tmp_path: Path):
     path = tmp_path / "out"
     with locked(str(path)):

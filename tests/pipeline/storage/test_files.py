@@ -176,6 +176,8 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
         "s4://bucket/x cannot be opened: use a local path, s3://BUCKET/…"
     )
     assert message("s3://").startswith("s3:// cannot be opened: use a local path, s3://BUCKET/…")
+    with_credentials = message("s3://key:secret@bucket/x")
+    assert "without credentials" in with_credentials and "secret" not in with_credentials
     monkeypatch.setattr(remote, "S3_ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")  # not reached, perhaps only now
     assert message("s3://bucket/x", RunError).startswith(
@@ -481,17 +483,3 @@ def test_expired_credentials_and_a_wrong_region_are_named(answer: str):
     message = "credentials have expired .* or the bucket is in another region"
     with pytest.raises(RunError, match=message), remote._errors_in_a_line("s3://bucket/key"):
         raise OSError(f"AWS Error {answer}")
-
-
-def test_a_store_that_fails_while_it_is_read_is_one_line():
-    class Failing(CountedFile):
-        def read_at(self, num_bytes: int, offset: int) -> bytes:
-            raise OSError("AWS Error NETWORK_CONNECTION during GetObject:\ncurlCode: 7")
-
-    failing: Any = Failing(100)
-    message = r"^s3://bucket/key: the store cannot be reached, [^\n]+\.$"
-    with read_by_ranges(failing) as file:
-        with pytest.raises(RunError, match=message):
-            file.read(10)
-        with pytest.raises(RunError, match=message):
-            file.read()

@@ -61,10 +61,6 @@ def add_foreign_file(path: Path) -> None:
     (path / "thesis.tex").write_text("mine")
 
 
-def nothing(path: Path) -> None:
-    pass
-
-
 FOREIGN = r"out already contains other files \(thesis\.tex, …\)\. Choose another `output`\.$"
 OTHER_WORK = (
     r"out was written with other settings \(seed was 1, now 0\)\. Choose another `output`, or "
@@ -132,13 +128,6 @@ def test_a_directory_says_which_stage_is_unfinished(tmp_path: Path):
     assert unfinished_stage(str(tmp_path)) == "ingest"
     finish(tmp_path)
     assert unfinished_stage(str(tmp_path)) is None
-
-
-def test_what_a_process_killed_beside_its_manifest_left_is_removed(tmp_path: Path):
-    finish(tmp_path)
-    OutputDirectory(str(tmp_path)).write_bytes(".work/0/squares/00000.json", b"{}")
-    begin(tmp_path)
-    assert not (tmp_path / ".work").exists()
 
 
 def test_files_that_a_failed_command_left_are_no_others(tmp_path: Path):
