@@ -67,11 +67,7 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
 
 
 def hub_languages(languages: Mapping[str, int]) -> list[str]:
-    """Return the languages as the Hub names them: codes of two or three letters, sorted.
-
-    >>> hub_languages({"be-tarask": 3, "und": 1, "en": 2})
-    ['be', 'en']
-    """
+    """Return the languages as the Hub names them, sorted: "be" for "be-tarask", none for "und"."""
     codes = set()
     for language in languages:
         code = _LANGUAGE_CODE.match(language)

@@ -96,10 +96,7 @@ class DocumentsShard(Shard, frozen=True, kw_only=True):
     """One shard of documents."""
 
     groups: list[DocumentsGroup] = []
-    """Sorted by source and language.
-
-    Empty in shards from before the column ``language`` existed.
-    """
+    """Sorted by source and language; none in shards from before documents had a language."""
 
 
 class InstancesShard(Shard, frozen=True, kw_only=True):
@@ -274,10 +271,7 @@ def check_schema_version(version: int, path: str) -> None:
 
 
 def parse_manifest(content: bytes, path: str) -> Manifest:
-    """Return the manifest of a finished stage.
-
-    Raise `UserError` naming the file and the field that does not fit.
-    """
+    """Return the manifest of a finished stage; raise `UserError` naming the field that is wrong."""
     # The version first: fields of a newer one may not fit, which must not read as damage.
     version = parse_json(content, _Version, path).schema_version
     check_schema_version(version, path)

@@ -8,11 +8,7 @@ _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform =
 
 
 def release_memory() -> None:
-    """Return what was freed, by any thread, to the system.
-
-    Otherwise it stays with the thread that freed it: a worker of Beam would grow with each of its
-    threads.
-    """
+    """Return what was freed to the system; else it would stay with the thread that freed it."""
     import pyarrow as pa  # late: a trainer uses `trim_heap` without it
 
     pa.default_memory_pool().release_unused()

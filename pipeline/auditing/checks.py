@@ -137,9 +137,7 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
     if measures.config.packs:
         # The last row of each pass over a shard holds what is left; with weights a pass is packed
         # in several readings.
-        weights = [group.weight for group in manifest.mixture]
-        readings_per_pass = math.ceil(max(weights, default=1))
-        readings_per_pass = max(readings_per_pass, 1)
+        readings_per_pass = max([1, *(math.ceil(group.weight) for group in manifest.mixture)])
         num_partial = len(measures.passes) * readings_per_pass
         limit = MAX_PADDING_SHARE + num_partial / max(stored_rows, 1)
         check = at_most("padding at fixed length", padding, limit, stored_rows)

@@ -79,8 +79,7 @@ class FindClusters(Phase):
         """Write the texts to remove as near-duplicates."""
         pairs = np.empty((0, 2), np.uint64)
         for batch in CANDIDATES.read(job):
-            one, other = batch["one"], batch["other"]
-            pairs_of_batch = np.stack([one, other], axis=1)
+            pairs_of_batch = np.stack([batch["one"], batch["other"]], axis=1)
             # After each batch: two nearly equal texts share most bands, so repeats outnumber the
             # rest.
             pairs = distinct(np.concatenate([pairs, pairs_of_batch]))

@@ -246,12 +246,7 @@ def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:
 
 
 def identify_language(sentences: Sequence[str]) -> str:
-    """Return the code of the language that a sample of the sentences is most likely in, whatever
-    language the source names.
-
-    >>> identify_language(["Il pleut sur la ville.", "Les rues sont vides."])
-    'fr'
-    """
+    """Return the code of the language that a sample of the sentences is most likely in."""
     # From all over the document, because its first sentences may quote another language.
     step = max(1, len(sentences) // SAMPLE_SENTENCES)
     sample = sentences[::step]

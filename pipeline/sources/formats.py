@@ -199,7 +199,7 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
         if reasons:
             counts = name_counts(Counter(reasons.values()))
             raise UserError(
-                f"{source} has no file in a known format, only {counts}: rename files "
+                f"{source}: no file in a known format, only {counts}: rename files "
                 f"({KNOWN_NAMES}) or give `format`."
             )
         if storage.has_wildcard(source):

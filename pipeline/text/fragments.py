@@ -71,13 +71,7 @@ def introduction_gap(text: str, language: str) -> str:
 
 
 def is_navigation(paragraph: str) -> bool:
-    """Return whether a paragraph is only names between bullets: links to related pages.
-
-    >>> is_navigation("1916 • 1917 • 1918 • 1919 • 1920")
-    True
-    >>> is_navigation("Cheju · Ulsan · Busan were cities then.")
-    False
-    """
+    """Return whether a paragraph is only names between bullets: "1916 • 1917 • 1918 • 1919"."""
     # Single characters first, because most texts have none.
     if "•" not in paragraph and "·" not in paragraph and "|" not in paragraph:
         return False
@@ -88,11 +82,7 @@ def is_navigation(paragraph: str) -> bool:
 
 
 def without_reference_marks(text: str) -> str:
-    """Return `text` without the numbers of references that somebody pasted.
-
-    >>> without_reference_marks("It was known.[17][18] Set names[2] = 5.")
-    'It was known. Set names[2] = 5.'
-    """
+    """Return `text` without the numbers of references that somebody pasted."""
     # A single character is found faster, and most texts have none.
     if "[" not in text:
         return text

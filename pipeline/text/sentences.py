@@ -72,13 +72,7 @@ _HIDDEN_STOP = "\ue000"
 
 
 def compose(text: str) -> str:
-    """Return `text` composed (NFC), in linear time.
-
-    Only the first 30 of a run of combining marks stay.
-
-    >>> compose("e\\u0301")
-    'é'
-    """
+    """Return `text` composed (NFC), in linear time: of a run of marks, the first 30 stay."""
     if len(text) > 30 and not text.isascii() and _SAMPLED_RUN.search(text[::10]):
         text = _long_run().sub(r"\1", text)
     return unicodedata.normalize("NFC", text)
@@ -109,9 +103,8 @@ def normalise(text: str) -> str:
 
 
 def ends_sentence(line: str) -> bool:
-    """Return whether `line` ends with the punctuation of a sentence, in any script.
-
-    Closing quotes and brackets may follow.
+    """Return whether `line` ends with the punctuation of a sentence, before closing quotes and
+    brackets, in any script.
 
     >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
     (True, True, False)

@@ -151,10 +151,10 @@ def test_empty_files_are_counted(tmp_path: Path):
             ["a b.ZIP"],
             r"^a b.ZIP is an archive: unpack it \(unzip 'a b.ZIP'\) and give the folder.$",
         ),
-        (["pictures"], "pictures has no file in a known format"),
+        (["pictures"], "pictures: no file in a known format"),
         (
             ["all/README"],
-            "^all/README has no file in a known format, only 1 x files of unknown format: ",
+            "^all/README: no file in a known format, only 1 x files of unknown format: ",
         ),
         (
             ["mac.csv"],
@@ -261,7 +261,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         },
     }
     for name in ("pipe.txt", "broken.txt"):
-        with pytest.raises(UserError, match=f"{name} has no file in a known format"):
+        with pytest.raises(UserError, match=f"{name}: no file in a known format"):
             find_inputs([str(folder / name)], None, AUTO)
     assert find_inputs([str(folder / "link-out.txt")], None, AUTO)[0]
 

@@ -300,38 +300,6 @@ def test_removing_a_path_below_a_file_does_nothing(tmp_path: Path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_paths_that_are_left_out_have_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = tmp_path / "corpus"
-    for name in ("a.txt", ".hidden", ".git/config", "sub/b.txt", "sub/.c", "locked/d.txt"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("text")
-    os.mkfifo(folder / "pipe")
-    (folder / "gone").symlink_to(tmp_path / "nothing")
-    (folder / "linked").symlink_to(folder / "sub")
-    (folder / "linked.txt").symlink_to(folder / "a.txt")
-    scandir = os.scandir
-
-    def deny(path: Any) -> Any:
-        if str(path).endswith("locked"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", deny)
-    sizes, left_out = storage.list_files(str(folder))
-    assert sizes == {f"{folder}/{name}": 4 for name in ("a.txt", "linked.txt", "sub/b.txt")}
-    assert {Path(path).relative_to(folder).as_posix(): why for path, why in left_out.items()} == {
-        ".git": "hidden_files",
-        ".hidden": "hidden_files",
-        "gone": "broken_link",
-        "linked": "linked_folders",
-        "locked": "unreadable_folder",
-        "pipe": "special_files",
-        "sub/.c": "hidden_files",
-    }
-    assert storage.list_files(f"{folder}/pipe") == ({}, {f"{folder}/pipe": "special_files"})
-    assert storage.list_files(f"{folder}/nothing*") == ({}, {})
-
-
 def test_hidden_files_of_a_bucket_have_a_reason(s3: str):
     folder = f"{s3}/{uuid.uuid4().hex}"
     for name in ("a.txt", ".b.txt", ".git/config", "sub/c.txt"):

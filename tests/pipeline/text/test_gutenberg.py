@@ -302,19 +302,3 @@ def test_every_word_of_a_book_is_kept_or_counted() -> None:
         left_out[kind] > 2
         for kind in ("boilerplate", "notes", "contents", "title_pages", "advertisements")
     )
-
-
-@pytest.mark.slow
-def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
-    line = "There was once a bear who lived in a wood, and was known to all the people.\n"
-    text = BOOK.replace("He went\naway.\n", line * 30_000) * 2
-    counters = Counters()
-    documents = read_text(text, counters)
-    kept = sum(
-        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
-    )
-    assert kept > 2 * 30_000 * len(line.split())
-    left_out = sum(
-        count for name, count in counters.counts.items() if name.startswith("words_left_out_as_")
-    )
-    assert kept + left_out == len(text.split())
