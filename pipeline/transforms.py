@@ -18,22 +18,20 @@ Everything that a stage's manifest counts is counted as Beam metrics in ``clozew
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
-
-import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
 
 from .config import MAX_BAD, BuildConfig, IngestConfig, VocabConfig
 from .counters import Counters
 from .documents.pipeline import IngestStage
-from .execution.beam import METRICS, RunStage
+from .execution.beam import ReadParallel, RunStage
 from .instances.pipeline import InstancesStage
 from .sources.formats import plan_reading, read_range
 from .sources.streams import InputRange
 from .vocabulary.pipeline import VocabularyStage
 
 
-class ReadDocuments(beam.PTransform):
+class ReadDocuments(ReadParallel):
     """Transform a pipeline into the documents of `sources`, a dictionary each.
 
     Their fields are those of `RawDocument`. The files are listed at once, and read in parallel by
@@ -42,26 +40,16 @@ class ReadDocuments(beam.PTransform):
     """
 
     def __init__(self, sources: str | Sequence[str], config: IngestConfig | None = None) -> None:
-        super().__init__()
-        self.config = config or IngestConfig()
-        self.ranges = plan_reading(sources, self.config, Counters())
+        config = config or IngestConfig()
+        ranges = plan_reading(sources, config, Counters())
+        super().__init__(ranges, partial(_read_as_dicts, config=config))
         self.with_output_types(dict[str, Any])
 
-    def expand(self, input_or_inputs: Any) -> Any:
-        """Wire the transform."""
-        return (
-            input_or_inputs
-            | "Ranges" >> beam.Create(self.ranges)
-            | "Deal out" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(_read_as_dicts, self.config)
-        )
 
-
-def _read_as_dicts(input_range: InputRange, config: IngestConfig) -> Iterator[dict[str, Any]]:
-    counters = Counters()
-    yield from map(asdict, read_range(input_range, config, counters))
-    for name, amount in {**counters.counts, **counters.bad}.items():
-        Metrics.counter(METRICS, name).inc(amount)
+def _read_as_dicts(
+    input_range: InputRange, counters: Counters, config: IngestConfig
+) -> Iterator[dict[str, Any]]:
+    return map(asdict, read_range(input_range, config, counters))
 
 
 class Ingest(RunStage):

@@ -41,6 +41,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from .. import storage
 from ..config import RunOptions
+from ..counters import Counters
 from ..errors import RunError, UserError
 from ..manifests import Manifest, VocabularyManifest
 from ..storage.state import MANIFEST, read_any_manifest
@@ -319,3 +320,33 @@ def pipeline_options(options: RunOptions, output: str = "gs://…") -> PipelineO
     if unknown:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
     return PipelineOptions(list(flags))
+
+
+class ReadParallel(beam.PTransform):
+    """Transform a pipeline into the elements that `read` yields for each range, in parallel.
+
+    What `read` counts in its `Counters` becomes Beam metrics in the namespace `METRICS`.
+    """
+
+    def __init__(
+        self, ranges: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]
+    ) -> None:
+        super().__init__()
+        self.ranges = ranges
+        self.read = read
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        """Wire the transform."""
+        return (
+            input_or_inputs
+            | "Ranges" >> beam.Create(self.ranges)
+            | "Deal out" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(_read_range, self.read)
+        )
+
+
+def _read_range(input_range: Any, read: Callable[[Any, Counters], Iterable[Any]]) -> Iterator[Any]:
+    counters = Counters()
+    yield from read(input_range, counters)
+    for name, amount in {**counters.counts, **counters.bad}.items():
+        Metrics.counter(METRICS, name).inc(amount)
