@@ -11,6 +11,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.display import DisplayData
 from clozeworks.pipeline import Ingest, ReadDocuments
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
@@ -258,7 +259,7 @@ def test_an_error_is_reported_by_its_cause_within_javas_traceback():
     assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."
 
 
-def test_transforms_have_types(tmp_path: Path):
+def test_transforms_have_types_and_display_data(tmp_path: Path):
     (tmp_path / "a.txt").write_text("A text of one sentence.")
     pipeline = beam.Pipeline(options=pipeline_options(IN_THIS_PROCESS))
     ingest = Ingest(str(tmp_path / "a.txt"), str(tmp_path / "out"), IngestConfig(seed=7))
@@ -266,3 +267,6 @@ def test_transforms_have_types(tmp_path: Path):
     assert directory.element_type is str
     documents: Any = pipeline | ReadDocuments(str(tmp_path / "a.txt"))
     assert str(documents.element_type).startswith("Dict")
+    items: Any = DisplayData.create_from(ingest).items
+    shown = {item.key: item.value for item in items}
+    assert (shown["output"], shown["seed"]) == (str(tmp_path / "out"), "7")
