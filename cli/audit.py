@@ -96,7 +96,13 @@ def audit(
     if as_json:
         click.echo(json.dumps({directory: measured.to_json()}, indent=1))
     elif not settings.is_quiet:
-        _print_checks(measured)
+        from rich.text import Text
+
+        checks = []
+        for check in measured.checks:
+            mark = Text(*MARKS[check.verdict])
+            checks.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
+        print_table(["check", "measured", "expected", ""], checks)
     if report:
         _write_report(report, directory, measured)
     sentence = with_flags(measured.sentence)
@@ -111,16 +117,6 @@ def audit(
         tell("notice", sentence)
         ctx.exit(1)
     return None if as_json else summary  # a summary would follow the JSON
-
-
-def _print_checks(measured: "Audit") -> None:
-    from rich.text import Text
-
-    rows = []
-    for check in measured.checks:
-        mark = Text(*MARKS[check.verdict])
-        rows.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
-    print_table(["check", "measured", "expected", ""], rows)
 
 
 def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> CommandSummary | None:

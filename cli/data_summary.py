@@ -78,15 +78,15 @@ def summarize_dry_run(stage: "Stage", options: "RunOptions") -> CommandSummary:
     """Summarise what a stage would do, after ``--dry-run``."""
     from ..pipeline.execution.runner import dry_run
 
-    found = dry_run(stage, options)
+    plan = dry_run(stage, options)
     states = {"begun": "unfinished, would resume", "finished": ALREADY_FINISHED}
     rows = [
-        ("state", states.get(found.state, "new")),
-        ("units of work", f"{found.num_units:,}"),
-        ("to read", byte_size(found.input_bytes)),
+        ("state", states.get(plan.state, "new")),
+        ("units of work", f"{plan.num_units:,}"),
+        ("to read", byte_size(plan.input_bytes)),
     ]
-    if found.free_bytes is not None:
-        rows.append(("free disk", byte_size(found.free_bytes)))
+    if plan.free_bytes is not None:
+        rows.append(("free disk", byte_size(plan.free_bytes)))
     return CommandSummary(f"{stage.name} --dry-run", stage.output, rows)
 
 

@@ -59,7 +59,17 @@ def evaluate(
         if _are_pairs(data):
             if batch_size:
                 raise UserError(f"--batch-size is for instances, but {data} holds minimal pairs.")
-            measured = _evaluate_pairs(model, data, device)
+            from ..model.minimal_pairs import evaluate_minimal_pairs
+
+            with training_progress() as report:
+                measured = evaluate_minimal_pairs(
+                    model,
+                    data,
+                    device,
+                    lambda step, steps: report(
+                        {"stage": "sentences", "step": step, "steps": steps}
+                    ),
+                )
         else:
             from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
@@ -79,17 +89,6 @@ def _are_pairs(data: str) -> bool:
         return True
     names = storage.file_names(data)
     return "manifest.json" not in names and any(name.endswith(".jsonl") for name in names)
-
-
-def _evaluate_pairs(model: str, data: str, device: str) -> dict[str, Any]:
-    from ..model.minimal_pairs import evaluate_minimal_pairs
-
-    with training_progress() as report:
-
-        def show(num_done: int, num_sentences: int) -> None:
-            report({"stage": "sentences", "step": num_done, "steps": num_sentences})
-
-        return evaluate_minimal_pairs(model, data, device, show)
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from clozeworks.cli.options import COMMON
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.pipeline.config import BuildConfig, identity_fields
+from clozeworks.pipeline.config import identity_fields
 
 from tests.fixtures.command_fixture import error_of
 
@@ -107,15 +107,6 @@ def test_help_shows_options_in_groups_the_common_ones_first(
     assert headings[0] == COMMON
     assert len(headings) > 1
     assert len(set(headings)) == len(headings)
-
-
-def test_options_are_the_fields_of_the_configuration():
-    options = {parameter.name: parameter for parameter in COMMANDS["build"].params}
-    for field in dataclasses.fields(BuildConfig):
-        if field.name != "mask_split":
-            assert options[field.name].default == field.default
-    assert options["mask_split"].opts == ["--mask-split"]
-    assert options["mask_split"].default == "80,10,10"
 
 
 @pytest.mark.slow

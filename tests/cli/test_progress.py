@@ -57,21 +57,6 @@ def test_a_new_stage_has_a_time_left_of_its_own(clock: Clock, capsys: pytest.Cap
     )
 
 
-def test_pre_training_names_both_of_its_losses(clock: Clock, capsys: pytest.CaptureFixture[str]):
-    losses = {
-        "mlm_loss": 6.3319,
-        "nsp_loss": 0.6931,
-        "mlm_accuracy": 0.123,
-        "nsp_accuracy": 0.504,
-        "perplexity": 562.0,
-    }
-    with module.training_progress() as report:
-        clock.now += 60
-        report({"step": 1, "steps": 2, **losses})
-    expected = "MLM loss 6.332, NSP loss 0.693, MLM accuracy 12.3%, NSP accuracy 50.4%"
-    assert capsys.readouterr().err == f"training: 1 of 2, {expected}\n"
-
-
 def test_short_work_and_all_processes_but_the_first_are_silent(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

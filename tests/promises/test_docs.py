@@ -71,14 +71,6 @@ def test_every_link_of_a_page_leads_somewhere(page: Path):
             assert anchor in anchors(target), f"{address}#{anchor}"
 
 
-@pytest.mark.parametrize(
-    "line", ["finetune sst2 data", "build documents --vocabulary v", "features run t --layers a"]
-)
-def test_a_mistake_is_found(line):
-    with pytest.raises(Exception, match=r"[Mm]issing|[Nn]o such option|is not a list of numbers"):
-        parse(line)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_mark_of_markdown_is_shown_as_it_is(page: Path):
     # Python-Markdown, which makes the site, leaves the backslash of `\<`, which GitHub takes.

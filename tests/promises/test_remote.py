@@ -67,10 +67,11 @@ def contents(folder: str, *names: str) -> dict[str, bytes]:
     }
 
 
-def upload(texts: Path, folder: str) -> str:
-    for path in sorted(texts.iterdir()):
-        write(f"{folder}/texts/{path.name}", path.read_bytes())
-    return f"{folder}/texts"
+def upload(folder: Path, target: str) -> str:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            write(f"{target}/{path.relative_to(folder)}", path.read_bytes())
+    return target
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def local(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, by
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict[str, bytes]):
     with object_store(scheme) as bucket:
-        source = upload(texts, bucket)
+        source = upload(texts, f"{bucket}/texts")
         assert make_all(source, f"{bucket}/built", RunOptions(workers=1)) == local
         assert not storage.find_files(f"{bucket}/built/*/.work")
         overwrite = RunOptions(workers=1, overwrite=True)
@@ -96,7 +97,8 @@ def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict
 
 def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[str, bytes]):
     with object_store("s3") as bucket:
-        source, output = upload(texts, bucket), f"{bucket}/built/documents"
+        source = upload(texts, f"{bucket}/texts")
+        output = f"{bucket}/built/documents"
         options = f"--output {output} --shards 1 --validation-share 0.4 --workers 2".split()
         process = subprocess.Popen([*CLI, "ingest", source, *options], stderr=subprocess.DEVNULL)
         wait_until(
@@ -133,7 +135,7 @@ def test_a_job_for_dataflow_is_translated_and_staged(texts: Path):
         check_runner(options, f"{bucket}/dataflow")
         with pytest.raises(RunError):  # a template is only written, not run
             ingest(
-                [upload(texts, f"{bucket}/dataflow")],
+                [upload(texts, f"{bucket}/dataflow/texts")],
                 f"{bucket}/dataflow/documents",
                 IngestConfig(),
                 options,
@@ -154,23 +156,16 @@ def figures(table: str) -> list[str]:
     return [word for word in table.split() if word[0].isdigit()]
 
 
-def upload_folder(folder: Path, target: str) -> str:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            write(f"{target}/{path.relative_to(folder)}", path.read_bytes())
-    return target
-
-
 def test_models_are_trained_and_used_from_s3(tmp_path: Path):
     local = tmp_path / "run"
     options = (*PRETRAIN.split(), "--evaluate-every", "20", "--device", "cpu")
     with object_store("s3") as bucket:
-        instances = upload_folder(write_instances(tmp_path / "instances"), f"{bucket}/instances")
+        instances = upload(write_instances(tmp_path / "instances"), f"{bucket}/instances")
         run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)
         run("pretrain", instances, "--output", str(tmp_path / "from-s3"), *options)
         for name in ("model.safetensors", "metrics.csv", "summary.json"):
             assert (tmp_path / "from-s3" / name).read_bytes() == (local / name).read_bytes(), name
-        remote = upload_folder(local, f"{bucket}/run")
+        remote = upload(local, f"{bucket}/run")
         evaluated = run("evaluate", str(local), instances)
         assert figures(run("evaluate", remote, instances)) == figures(evaluated)
         assert fill(remote, "w7 [MASK]") == fill(str(local), "w7 [MASK]")
@@ -184,7 +179,7 @@ def test_models_are_trained_and_used_from_s3(tmp_path: Path):
         for _ in range(2):  # the second time it is finished
             ended = CliRunner().invoke(commands, [*tune, "--output", str(output)])
             assert ended.exit_code in (0, 1), ended.output  # a constant answer may be as good
-        tuned = upload_folder(output, f"{bucket}/tuned")
+        tuned = upload(output, f"{bucket}/tuned")
         run("predict", tuned, f"{bucket}/task/dev.tsv", "--output", f"{bucket}/predictions.tsv")
         assert storage.read_bytes(f"{bucket}/predictions.tsv").count(b"\n") == 21
         assert "examples" in run("evaluate", tuned, f"{bucket}/task/dev.tsv")
