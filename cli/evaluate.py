@@ -62,14 +62,7 @@ def evaluate(
             from ..model.minimal_pairs import evaluate_minimal_pairs
 
             with training_progress() as report:
-                measured = evaluate_minimal_pairs(
-                    model,
-                    data,
-                    device,
-                    lambda step, steps: report(
-                        {"stage": "sentences", "step": step, "steps": steps}
-                    ),
-                )
+                measured = evaluate_minimal_pairs(model, data, device, report)
         else:
             from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 

@@ -20,7 +20,7 @@ Shapes: R rows, L tokens of a row, V tokens in the vocabulary.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,6 +37,7 @@ from .encoders.heads import PretrainModel
 from .tasks.metrics import share_interval
 from .tasks.tables import read_rows
 from .training.device import find_device
+from .training.logs import ProgressCallback
 
 COLUMNS = ("sentence_good", "sentence_bad")
 GROUPS = ("field", "linguistics_term", "phenomenon")
@@ -52,14 +53,14 @@ def evaluate_minimal_pairs(
     run: str | Path,
     data: str | Path,
     device: str = "auto",
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Return the `accuracy` over ``all`` pairs, and for each column of `GROUPS` in the data that of
     each of its values; and the means over the paradigms, ``mean_accuracy`` and
     ``mean_token_alone``.
 
     `data` is a table with the columns `COLUMNS`, or a folder of JSON Lines. `progress` is called
-    with the number of sentences scored and that of all. Raises `UserError` if a column is missing,
+    with ``stage``, ``step`` and ``steps`` (sentences). Raises `UserError` if a column is missing,
     or a sentence is longer than the model reads.
     """
     pairs = list(read_minimal_pairs(data))
@@ -74,7 +75,8 @@ def evaluate_minimal_pairs(
         some = sentences[first : first + SENTENCES_AT_ONCE]
         scores_2N[:, first : first + len(some)] = sentence_scores(model, vocabulary, some)
         if progress:
-            progress(first + len(some), len(sentences))
+            num_done = first + len(some)
+            progress({"stage": "sentences", "step": num_done, "steps": len(sentences)})
     by_group: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, (_, _, groups) in enumerate(pairs):
         for column, value in groups.items():
