@@ -69,6 +69,8 @@ def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
             [source == group.source for source in sources]
         ]  # in sentences, all of them the same
         assert group.squared_tokens * own.sum() ** 2 == group.tokens**2 * (own**2).sum()
+    for shard in manifest.shards:
+        assert sum(shard.source_tokens.values()) == shard.counts["tokens_in"]
     verdicts = {check.name: check.verdict for check in audit(str(tmp_path / "out")).checks}
     assert (
         verdicts["times read per pass: books, en"]

@@ -3,9 +3,11 @@
 from itertools import pairwise
 
 import pyarrow as pa
+from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.documents.duplicates import decide
+from clozeworks.pipeline.documents.gather import choose_rows
 from clozeworks.pipeline.documents.scatter import hash_text
-from clozeworks.pipeline.documents.tables import KEYS, NEAR_DUPLICATES
+from clozeworks.pipeline.documents.tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +46,7 @@ def test_case_punctuation_and_accents_are_part_of_a_text():
 
 def key(text: int, document: int) -> dict:
     return {
-        "text_hash": text,
+        "text_hash": text // 2,
         "text_hash_low": text % 2,
         "hash": document * 1000,
         "validation_hash": document,
@@ -55,7 +57,7 @@ def key(text: int, document: int) -> dict:
 
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=20),
-    st.sets(st.integers(0, 6), max_size=3),
+    st.sets(st.integers(0, 3), max_size=3),
     st.randoms(use_true_random=False),
 )
 def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, random):
@@ -69,16 +71,29 @@ def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, rando
     for text, document in pairs:
         if document != first[text]:
             expected[text, document] = ("duplicate_texts", f"d{first[text]}")
-        elif text in near:
-            expected[text, document] = ("near_duplicates", f"for {text}")
+        elif text // 2 in near:
+            expected[text, document] = ("near_duplicates", f"for {text // 2}")
         else:
             expected[text, document] = ("stays", None)
     rows = decided.to_pylist()
     assert len(rows) == len(expected)
     for row in rows:
         reason = row["reason"] if row["kept"] else "stays"
-        assert expected[row["text_hash"], row["hash"] // 1000] == (reason, row["kept"])
-        assert row["num_bytes"] == 10 * row["text_hash"]
+        text = 2 * row["text_hash"] + row["text_hash_low"]
+        assert expected[text, row["hash"] // 1000] == (reason, row["kept"])
+        assert row["num_bytes"] == 10 * text
     random.shuffle(pairs)
     again = decide(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS.schema), others)
     assert again.equals(decided)
+
+
+def test_of_rows_with_one_id_the_first_that_is_not_left_out_stays():
+    types = {name: KEYS.schema.field(name).type for name in ("hash", "text_hash", "doc_id")}
+    rows = [{"hash": 5, "text_hash": text, "doc_id": "d"} for text in (3, 2, 1)]
+    documents = pa.Table.from_pylist(rows, pa.schema(types))
+    left_out = [
+        {"hash": 5, "validation_hash": 0, "text_hash": 3, "reason": "duplicate_texts", "kept": "e"}
+    ]
+    removals = pa.Table.from_pylist(left_out, LEFT_OUT.schema)
+    assert choose_rows(documents, removals[:0], Counters()).tolist() == [0]
+    assert choose_rows(documents, removals, Counters()).tolist() == [1]
