@@ -31,10 +31,8 @@ The licences of the texts are not recorded: look them up before you publish them
 
 
 def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
-    """Return the card of a directory with this manifest, as Markdown.
-
-    It is made of the manifest alone, without time or machine, so that every run writes the same
-    bytes.
+    """Return the card of a directory, as Markdown: of its manifest alone, without time or machine,
+    so that every run writes the same bytes.
     """
     # Not `DatasetCard` of the same package: it imports an HTTP client, a third of a second.
     from huggingface_hub.repocard_data import DatasetCardData

@@ -78,10 +78,7 @@ def parse_json(
 
 
 def read_toml(path: str, kind: type[T]) -> T:
-    """Return a TOML file that the user wrote as a value of type `kind`.
-
-    Raise `UserError` naming the file and the field that does not fit.
-    """
+    """Return a user's TOML file as a value of type `kind`; raise `UserError` if it is none."""
     try:
         return convert_values(msgspec.toml.decode(Path(path).read_bytes()), kind)
     except OSError as error:
@@ -99,10 +96,7 @@ def parse_toml_option(text: str, kind: type[T], option: str, what: str) -> T:
 
 
 def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
-    """Return the rows of a comma-separated table by column.
-
-    Raise as `parse_json` if it is not UTF-8 or not a table.
-    """
+    """Return the rows of a comma-separated table by column; raise as `parse_json`."""
     try:
         # `newline=""` leaves line breaks within quotes to the reader.
         text = io.StringIO(content.decode(), newline="")

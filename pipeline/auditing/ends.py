@@ -27,7 +27,7 @@ def abbreviated_ends(directory: str) -> list[tuple[str, int]]:
                 sentences = batch.column(0).flatten().to_pylist()
                 num_sentences += len(sentences)
                 for sentence in sentences:
-                    *words, last = sentence.split()
+                    *words, last = sentence.split() or [""]  # blank in a table of others
                     elsewhere.update(word.strip(",;:!?()'\"“”‘’«»") for word in words)
                     word = last.removesuffix(".")
                     if word != last and word.isalpha() and len(word) <= LONGEST:

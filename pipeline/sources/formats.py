@@ -291,9 +291,8 @@ def read_documents(
     """Return an iterator over the documents in `sources`, as `ingest` reads them before it selects
     any.
 
-    Sources and formats are as in ``clozeworks ingest``; of `config`, only ``format``,
-    ``documents`` and ``text_column`` matter. Bad input is counted by reason in `counters` and
-    skipped. Raises `UserError` if a source does not exist or its format is unknown.
+    Bad input is counted by reason in `counters` and skipped. Raises `UserError` if a source does
+    not exist or its format is unknown.
     """
     config = config or IngestConfig()
     counters = counters or Counters()

@@ -71,7 +71,7 @@ def test_what_save_to_disk_wrote(saved: str):
     ]
     assert hub.splits(saved) == ["train", "test"]
     assert list(hub.open_set(saved, "test").rows) == rows(3)
-    only = datasets.DatasetDict(test=datasets.Dataset.from_list(rows(1)))
+    only = datasets.DatasetDict({"test": datasets.Dataset.from_list(rows(1))})
     only.save_to_disk(f"{saved}-of-tests")
     assert hub.open_set(f"{saved}-of-tests").part == "test"
     assert (
