@@ -162,11 +162,13 @@ def test_the_sequence_of_rows_reads_masks_and_locates_them(instances: str):
 
 
 def test_new_masks_keep_the_documents_apart(rows: Rows, instances: str):
-    config = BuildConfig(max_length=MAX_LENGTH, pairing="none", mask_rate=0.3)
-    masked = mask_anew(rows, read_vocabulary(instances), config, np.random.default_rng(0))
+    config = BuildConfig(max_length=MAX_LENGTH, pairing="none")
+    rates = np.linspace(0.1, 0.4, len(rows))
+    masked = mask_anew(rows, read_vocabulary(instances), config, np.random.default_rng(0), rates)
     assert masked.unmasked_ids().tolist() == rows.unmasked_ids().tolist()
     apart = sequences(masked)
-    wanted = np.maximum(1, np.rint(0.3 * apart.lengths))
+    assert rows.num_sequences is not None
+    wanted = np.maximum(1, np.rint(np.repeat(rates, rows.num_sequences) * apart.lengths))
     assert apart.num_masked.tolist() == np.minimum(wanted, apart.lengths - 2).tolist()
     assert not np.isin(masked.masked_ids, [CLS, SEP]).any()
 

@@ -82,9 +82,12 @@ def test_a_run_killed_after_its_last_checkpoint_is_only_finished(instances, tmp_
     model = (tmp_path / "model.safetensors").read_bytes()
     for name in ("summary.json", "model.safetensors"):
         (tmp_path / name).unlink()
+    # Or before it deleted the one before.
+    shutil.copytree(tmp_path / "checkpoints/step-0000003", tmp_path / "checkpoints/step-0000002")
     steps = []
     assert pretrain(make_config(steps=3), [instances], tmp_path, steps.append) == first
     assert not steps
+    assert [path.name for path in tmp_path.glob("checkpoints/step-*")] == ["step-0000003"]
     assert (tmp_path / "model.safetensors").read_bytes() == model
 
 

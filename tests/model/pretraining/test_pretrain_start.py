@@ -7,12 +7,13 @@ import pytest
 import torch
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
+from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
-from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.instances_fixture import SPECIALS, write_instances
 from tests.fixtures.pretrain_fixture import (
     SHORT,
     assert_same_weights,
@@ -58,12 +59,16 @@ def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path):
     options = {"steps": 4, "batch_size": 4, "learning_rate": 0.1, "dynamic_masking": "token"}
     config = PretrainConfig(**also, **options, objective="mlm")
     pretrain(config, [instances], tmp_path / "second", **interrupt_at(2))
-    measured = pretrain(config, [instances], tmp_path / "second")["also"]
-    assert measured["path"] == general
+    measured = pretrain(config, [instances], tmp_path / "second").get("also")
+    assert measured and measured["path"] == general
     for model, when in (("first", "initial"), ("second", "final")):
         values = evaluate(tmp_path / model, general)
         assert measured[when]["mlm_loss"] == pytest.approx(values["mlm_loss"], rel=1e-5)
     assert measured["initial"]["mlm_loss"] != measured["final"]["mlm_loss"]
+    ids = read_split(open_instances(general, "validation")).unmasked_ids()
+    sizes = [len(f"w{token}") for token in ids if token >= len(SPECIALS)]
+    assert measured["text"]["tokens_per_word"] == 1
+    assert measured["text"]["characters_per_token"] == sum(sizes) / len(sizes)
     other = str(write_instances(tmp_path / "other", vocab_size=70))
     with pytest.raises(UserError, match=r"`also`.*different vocabularies"):
         pretrain(PretrainConfig(also=other, **options), [instances], tmp_path / "third")
