@@ -122,9 +122,8 @@ def text_encoding(
 
 
 def is_damage(text: str, characters_per_damage: int = CHARACTERS_PER_DAMAGE) -> bool:
-    """Return whether few enough characters of a decoded text are U+FFFD to be damage.
-
-    If not, the text is in another encoding than the one that it was decoded from.
+    """Return whether few enough characters of a decoded text are U+FFFD to be damage; if not, it is
+    in another encoding.
     """
     num_damaged = text.count("\ufffd")
     return num_damaged <= max(_FEW_DAMAGES, len(text) // characters_per_damage)

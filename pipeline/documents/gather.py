@@ -69,12 +69,9 @@ class Gather(Phase):
 
     def plan(self, job: Job) -> Sequence[Unit]:
         """Cut the hashes into shards."""
-        return plan_shards(
-            job.records(Scatter),
-            job.records(Deduplicate),
-            self.num_shards,
-            job.setup.layout,
-        )
+        scattered = job.records(Scatter)
+        deduplicated = job.records(Deduplicate)
+        return plan_shards(scattered, deduplicated, self.num_shards, job.setup.layout)
 
     def do(self, job: Job, unit: Unit) -> Gathered:
         """Write the shards of a unit."""

@@ -103,10 +103,7 @@ def plan_shards(
     num_shards: int | None,
     layout: HashLayout,
 ) -> list[Unit]:
-    """Cut the hashes into `num_shards` shards, or by size.
-
-    Raises `UserError` if there are too few documents.
-    """
+    """Cut the hashes into `num_shards` shards, or by size; raise `UserError` if too few remain."""
     num_documents = sum(record.documents for record in deduplicated)
     if num_documents < MIN_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))

@@ -43,9 +43,8 @@ def build_instances(
     rng_masks: np.random.Generator,
     duplicate: int,
 ) -> Instances:
-    """Return the instances of pass `duplicate` over `corpus`.
-
-    Raises `UserError` if a pair needs a second document and there is none.
+    """Return the instances of pass `duplicate` over `corpus`; raise `UserError` if a pair needs a
+    second document and there is none.
     """
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     pairs = pairs.take(rng_pairs.permutation(len(pairs)))

@@ -218,9 +218,8 @@ def _same_lines(texts: list[str], lines: str) -> list[str]:
 
 
 def _cut_for_calls(text: str) -> list[str]:
-    """Cut a very long paragraph into texts of at most `LONGEST_CALL` characters.
-
-    They end with a sentence, or else with a word, or else anywhere.
+    """Cut a very long paragraph into texts of at most `LONGEST_CALL` characters, after a sentence,
+    or else after a word, or else anywhere.
     """
     parts = []
     start = 0

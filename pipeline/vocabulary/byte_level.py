@@ -21,7 +21,6 @@ of the white space around it.
 
 import unicodedata
 from collections.abc import Sequence
-from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -172,8 +171,12 @@ class ByteLevelTokenizer(DictionaryTokenizer):
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
         # A space, and then no further white space of any kind.
         is_spaced = [chunk[:1] == " " and chunk.split() == [chunk[1:]] for chunk in chunks]
-        words = list(compress(chunks, is_spaced))
-        others = [chunk for chunk, is_word in zip(chunks, is_spaced, strict=True) if not is_word]
+        # Words first, then the others.
+        order = np.argsort(np.logical_not(is_spaced), kind="stable")
+        ordered = [chunks[index] for index in order.tolist()]
+        num_words = sum(is_spaced)
+        words = ordered[:num_words]
+        others = ordered[num_words:]
 
         # Far faster than each alone: many words are one text, in which each begins where a token
         # begins with a space.
@@ -189,9 +192,8 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         offsets = offsets_of(np.append(lengths_of_words, lengths_of_others))
         ids = np.append(ids_of_words, ids_of_others)
         lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
-        # Words first, then the others; back to the order of `chunks`.
-        places = np.argsort(np.argsort(~np.array(is_spaced), kind="stable"))
-        return lists.take(pa.array(places))
+        # Back to the order of `chunks`.
+        return lists.take(pa.array(np.argsort(order)))
 
 
 # White space beyond ASCII, U+0085 to U+3000: the bytes of each in UTF-8 as one number.
