@@ -148,8 +148,6 @@ def sentence_scores(
 ) -> np.ndarray:
     """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with each
     token masked alone, and with those to its right in its word; 0 for a sentence without tokens.
-
-    Raises `UserError` for a sentence that is longer than the model reads.
     """
     device = next(model.parameters()).device
     limit = model.config.num_positions

@@ -205,10 +205,7 @@ class ResultLine:
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return a line per metric and output directory of `finetune` below `folder`, by directory.
-
-    Raises `UserError` if there are none.
-    """
+    """Return a line per metric and output directory of `finetune` below `folder`, by directory."""
     root = local_copy(folder, IDENTITY, SUMMARY)
     if not root.is_dir():
         raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")

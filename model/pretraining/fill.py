@@ -24,11 +24,7 @@ class Guess(NamedTuple):
 
 
 def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
-    """Return the `top` likeliest tokens, best first, for each [MASK] in `text` from left to right.
-
-    Raises `UserError` without a model, a vocabulary or a mask, and for a text longer than the model
-    reads.
-    """
+    """Return the `top` likeliest tokens, best first, for each [MASK] in `text`, in order."""
     return next(fill_all(run, [text], top))
 
 

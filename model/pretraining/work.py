@@ -11,7 +11,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ..checkpoint import ModelFiles
-from ..encoders.heads import PretrainModel
+from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import StopRequest
 from ..training.device import drain_every, oom_as_run_error, peak_flops, peak_memory, update_flops
 from ..training.logs import Clock, ProgressCallback, RunLog
@@ -67,6 +67,9 @@ class PretrainWork(Work):
             return None
         objective = "ltr" if self.plan.objective == "ltr" else "mlm"
         batches = evaluation_batches(rows, objective, self.plan.config.micro_batch_size)
+        return self._measure(batches)
+
+    def _measure(self, batches: list[PretrainBatch]) -> dict[str, float]:
         with oom_as_run_error("micro_batch_size"):
             sums = sum_losses(self.model, batches, self.device, self.setup.dtype)
         return metrics(self.ranks.sum(sums))
@@ -151,11 +154,7 @@ class PretrainWork(Work):
 
     def evaluate_phase(self, phase: int) -> dict[str, float]:
         """Return the metrics on the held-out rows of a phase; keep the best model of the phase."""
-        setup = self.setup
-        with oom_as_run_error("micro_batch_size"):
-            batches = setup.held_out_batches(phase)
-            sums = sum_losses(self.model, batches, self.device, setup.dtype)
-        values = metrics(setup.ranks.sum(sums))
+        values = self._measure(self.setup.held_out_batches(phase))
         self.state.final = values
         if self.log:
             self.log.metrics(self.step, "validation", values)
