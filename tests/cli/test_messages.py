@@ -311,17 +311,20 @@ def test_a_summary_warns_of_what_was_skipped(capsys, folder: Path):
     (folder / "texts").mkdir()
     for i in range(9):
         (folder / "texts" / f"{i}.txt").write_text(f"Text number {i} is quite short. " * 20)
-    (folder / "texts" / "none.txt").write_text("")
+    for name in ("none.txt", "nothing.txt"):
+        (folder / "texts" / name).write_text("")
+    (folder / "texts" / "a.jsonl").write_text("no JSON\n")
     (folder / "texts" / "cover.jpg").write_text("")
-    run("ingest texts --output d --workers 1 --max-bad 0.2")
+    run("ingest texts --output d --workers 1 --max-bad 0.5")
     assert capsys.readouterr().err.splitlines() == [
-        "Warning: bad input: 1 x empty file; for example empty file at texts/none.txt.",
+        "Warning: bad input: 2 x empty file, 1 x not json; for example empty file at "
+        "texts/none.txt.",
         "Warning: skipped 1 file of unknown format, for example texts/cover.jpg; give --format to "
         "read all.",
         "Warning: the language of 9 documents is unknown: sentences are split as in English; give "
         "--language for them.",
     ]
-    run("ingest texts --output named --workers 1 --max-bad 0.2 --language en")
+    run("ingest texts --output named --workers 1 --max-bad 0.5 --language en")
     assert "unknown:" not in capsys.readouterr().err
     assert "empty file at texts/none.txt" in error_of_line(
         capsys, "ingest texts --output other-texts --workers 1"

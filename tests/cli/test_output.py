@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,17 @@ def test_no_cell_is_a_formula(value, capsys, monkeypatch):
     assert (cells["directory"], cells["task"], cells["median"]) == (f"'{value}", "a=b", "-1.5")
 
 
+def test_results_name_a_directory_once(capsys, monkeypatch):
+    line: dict[str, Any] = dict.fromkeys((field.name for field in fields(ResultLine)), 1)
+    line |= {"task": "mrpc", "variant": "", "checkpoint": "bert", "directory": "tuned"}
+    lines = [replace(ResultLine(**line), metric=metric) for metric in ("f1", "accuracy")]
+    monkeypatch.setattr("clozeworks.model.finetuning.results.read_results", lambda _: lines)
+    main(["results", "folder"])
+    printed = capsys.readouterr().out
+    assert printed.count("mrpc") == printed.count("tuned") == printed.count("bert") == 1
+    assert "accuracy" in printed
+
+
 def test_events_are_json_lines(sources, tmp_path, capsys):
     documents = str(tmp_path / "documents")
     main(["--log-format", "json", "--quiet", "ingest", *sources, "--output", documents])
@@ -163,6 +174,9 @@ def test_of_many_classes_those_with_most_mistakes_are_shown():
     classes["37"]["recall"] = 0.2
     names = [name for name, _ in _class_rows({"classes": classes, "confusion": []})]
     assert (len(names), names[0], names[-1]) == (21, "class 37", "20 other classes")
+    confusion = [[2, 1, 2], [0, 5, 0], [0, 0, 5]]
+    (_, first), *_ = _class_rows({"classes": dict.fromkeys("abc", figures), "confusion": confusion})
+    assert first.endswith("of 5; 2 taken for c")
 
 
 def test_line_breaks_stay():

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
+from clozeworks.cli.output import byte_size
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
@@ -294,6 +295,8 @@ def test_a_dry_run_says_what_the_run_then_is(instances, tmp_path, capsys):
     assert "epochs 0.878 of" in table  # 82 rows
     (num_tokens,) = re.findall(r"tokens ([\d,]+)", table)
     assert int(num_tokens.replace(",", "")) == pytest.approx(summary["tokens"], rel=0.1)
+    # The model at the end, and the one in the last checkpoint with Adam's two averages.
+    assert f"to write about {byte_size(16 * summary['parameters'])}" in table
     main([*args, "--dry-run"])
     assert "already finished" in capsys.readouterr().out
     (output / "summary.json").unlink()

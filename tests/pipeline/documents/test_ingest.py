@@ -361,6 +361,7 @@ def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
     assert completed.returncode == 1
     last_line = completed.stderr.splitlines()[-1]
     assert "out: File too large. Fix this and rerun; it resumes. Log: " in last_line
+    assert Path(last_line.split("Log: ")[1]).exists()
     left = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert not [
         name for name in left if name.endswith(".parquet") or name.removesuffix(".json").isdecimal()
