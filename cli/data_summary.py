@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..pipeline.counters import WORDS_LEFT_OUT, count_of, in_words, name_counts
 from ..pipeline.languages import UNKNOWN
-from ..pipeline.text.wikitext.repair import (
-    LOST_TO_TEMPLATE,
-    NUM_TEMPLATES,
-    most_costly_templates,
-)
+from ..pipeline.text.wikitext.repair import LOST_TO_TEMPLATE, NUM_TEMPLATES, most_costly_templates
 from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn, with_flags
 
 if TYPE_CHECKING:

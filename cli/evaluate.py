@@ -22,11 +22,7 @@ UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @device_option
 def evaluate(
-    model: str,
-    data: str,
-    batch_size: int | None,
-    as_json: bool,
-    device: str,
+    model: str, data: str, batch_size: int | None, as_json: bool, device: str
 ) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
 

@@ -85,14 +85,8 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
         ("task", summary["task"]),
         ("examples", examples),
         ("runs", f"{summary['runs']:,} ({degenerate})"),
-        (
-            f"dev {in_words(summary['metric'])}",
-            f"median {median}, {lowest} to {highest}",
-        ),
-        (
-            "best run",
-            f"{run.in_words}, after {best['step']:,} steps",
-        ),
+        (f"dev {in_words(summary['metric'])}", f"median {median}, {lowest} to {highest}"),
+        ("best run", f"{run.in_words}, after {best['step']:,} steps"),
     ]
     # What simpler answers reach stands in parentheses.
     baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}

@@ -36,9 +36,7 @@ MEASURED = {
 @path_option("--output", "RUN", "Directory for the model, its logs and checkpoints.")
 @overwrite_option
 @click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Only print steps, epochs, tokens and bytes to write.",
+    "--dry-run", is_flag=True, help="Only print steps, epochs, tokens and bytes to write."
 )
 @config_options(PretrainConfig)
 def pretrain(

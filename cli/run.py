@@ -39,13 +39,7 @@ Table = dict[str, list[str]]
     show_default=True,
     help="Value of {output} in the recipe.",
 )
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a variable.",
-)
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Set a variable.")
 @click.option("--dry-run", is_flag=True, help="Print the commands and stop.")
 @click.pass_context
 def run(
