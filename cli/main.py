@@ -66,9 +66,7 @@ class _CommandsInOrder(click.Group):
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the whole first sentence of each command's help, where click cuts it at the end of
-        the line.
-        """
+        """Write the whole first sentence of each command's help."""
         limit = 1000  # characters, so none of them is cut
         summaries = []
         for name, command in self.commands.items():

@@ -147,9 +147,7 @@ def read_languages(folder: Path) -> list[str]:
 
 
 def with_license(card: str, license: str) -> str:
-    """Return a card whose metadata name this licence alone; raises `UserError` if its metadata
-    cannot be read.
-    """
+    """Return a card whose metadata name this licence alone."""
     parsed = _parsed(card)
     parsed.data["license"] = license
     parsed.data.pop("license_name")

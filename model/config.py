@@ -265,9 +265,7 @@ class PretrainConfig:
 
     @property
     def can_be_prolonged(self) -> bool:
-        """Whether another run can continue this one's schedule: its rate does not depend on the
-        length of the run.
-        """
+        """Whether another run can continue this one's schedule, whatever its length."""
         return self.schedule == "constant-with-decay"
 
     def _check_masking(self) -> None:

@@ -39,9 +39,7 @@ CONFIGS: Mapping[str, type[EncoderConfig]] = {
 
 
 def read_hf(values: dict[str, Any], path: object = "config.json") -> EncoderConfig:
-    """Return the shape in a ``config.json``; raises `UserError` for another kind of model, and for
-    a field that does not fit.
-    """
+    """Return the shape in a ``config.json``; raises `UserError` for what is not built here."""
     kind = check_model_type(values, path)
     return CONFIGS[kind].from_hf(values, path)
 

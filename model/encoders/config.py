@@ -190,9 +190,7 @@ class EncoderConfig(ABC):
         return convert(values, cls, path, "Use another checkpoint.")
 
     def to_hf(self, architecture: str | None = None) -> dict[str, Any]:
-        """Return the content of ``config.json`` from which ``transformers`` builds this model, by
-        default with the heads of pre-training.
-        """
+        """Return the model's ``config.json``, by default with the heads of pre-training."""
         pretraining = "ForPreTraining" if "mlm+nsp" in self.objectives else "ForMaskedLM"
         names = [architecture or f"{self.hf_prefix}{pretraining}"]
         return {"architectures": names, "model_type": self.model_type, **asdict(self)}

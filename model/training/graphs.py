@@ -35,9 +35,7 @@ class Recorder:
         self._stream = torch.cuda.Stream(device)
 
     def prepare(self, function: Callable[[], Tensor]) -> Tensor:
-        """Call a function before it is captured: on another stream than the usual one, as CUDA
-        wants it.
-        """
+        """Call a function before it is captured, on another stream, as CUDA wants it."""
         usual = torch.cuda.current_stream()
         self._stream.wait_stream(usual)
         with torch.cuda.stream(self._stream):

@@ -298,9 +298,7 @@ def make_updater(
     dtype: torch.dtype,
     dropout_seed: tuple[int | str, ...],
 ) -> Updater:
-    """Return an updater with its optimiser, and with graphs where updates are captured; `corrects`
-    is `make_optimizer`'s ``bias_correction``.
-    """
+    """Return an updater with its optimiser, and with graphs where updates are captured."""
     graphs = make_graphs(ranks, dtype)
     optimizer = make_optimizer(model, bias_correction=corrects, capturable=graphs is not None)
     return Updater(

@@ -90,9 +90,7 @@ def info(name: str, value: float, measured: str) -> Check:
 
 
 def too_few(chance: float, num_rows: int) -> str:
-    """Return why not to judge a share of rows that may deviate by `chance`; "" if it can be
-    judged.
-    """
+    """Return why not to judge a share that may deviate by `chance`; "" if it can be."""
     if chance <= MAX_CHANCE:
         return ""
     return f"{TOO_LITTLE}: {count_of(num_rows, 'row')}"

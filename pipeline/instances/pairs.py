@@ -400,9 +400,7 @@ def _bert_rows(
 
 
 def _collect(bounds: list[int], first: int, target: int) -> int:
-    """Return the sentence to stop before, to have at least `target` tokens from `first` on, and at
-    least one sentence.
-    """
+    """Return where to stop, to have `target` tokens and a sentence from `first` on."""
     stop = first + 1
     while stop < len(bounds) - 1 and bounds[stop] - bounds[first] < target:
         stop += 1

@@ -119,9 +119,7 @@ def is_compressed(name: str) -> bool:
 
 
 def stem_of(name: str, *suffixes: str) -> str:
-    """Return a file's name without the suffix of its compression, then without one of `suffixes`:
-    ``part-0`` for ``part-0.jsonl.zst``.
-    """
+    """Return a file's name without its compression's suffix and one of `suffixes`."""
     for group in (COMPRESSED_SUFFIXES, suffixes):
         for suffix in group:
             if name.lower().endswith(suffix):
@@ -214,9 +212,7 @@ def _blocks_of_streams(
 
 
 def plan_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a file into equal ranges of at most `range_bytes`, unless it is compressed, or recoded
-    while it is read.
-    """
+    """Cut a file into equal ranges, unless it is compressed or recoded."""
     if is_compressed(file.name) or file.encoding != UTF_8:
         return [file]
     return file.cut_evenly(range_bytes)

@@ -41,18 +41,14 @@ def absolute(path: str) -> str:
 
 
 def open_input(path: str) -> BinaryIO:
-    """Open a file for reading bytes; seekable, never decompressed. Raise `FileNotFoundError` if
-    there is none.
-    """
+    """Open a file for reading bytes, seekable; raise `FileNotFoundError` without one."""
     if is_remote(path):
         return open_remote(path)
     return open(path, "rb")
 
 
 def version_of(file: BinaryIO) -> str:
-    """Return what changes if a file that `open_input` opened is replaced: its size, inode and time,
-    or its tag in an object store.
-    """
+    """Return what changes if an open file is replaced: size, inode and time, or a tag."""
     if version := remote_version(file):
         return version
     status = os.fstat(file.fileno())

@@ -141,9 +141,7 @@ def open_remote(path: str) -> BinaryIO:
 
 
 def remote_version(file: BinaryIO) -> str | None:
-    """Return what a store says of an opened file: size, time, and a tag of its content if it has
-    one; None for a file of this machine.
-    """
+    """Return what a store says of an opened file; None for a file of this machine."""
     reader = getattr(file, "raw", None)
     if not isinstance(reader, _RemoteReader):
         return None

@@ -94,9 +94,7 @@ def read_any_manifest(
 
 
 def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:
-    """Return the manifest of a directory, and its head as it is stored; None for both if there is
-    none.
-    """
+    """Return a directory's manifest, and its head as stored; None for both without one."""
     path = storage.join(directory, MANIFEST)
     try:
         content = storage.read_bytes(path)

@@ -247,9 +247,7 @@ def check_model_type(fields: Mapping[str, Any], path: object) -> str:
 
 
 def check_model_beside(vocabulary: str) -> None:
-    """Raise `UserError` if the directory of a vocabulary is that of a model that cannot be trained,
-    so that nobody makes instances for it.
-    """
+    """Raise `UserError` if the model beside a vocabulary cannot be trained."""
     path = storage.join(vocabulary, "config.json")
     if storage.exists(path):
         check_model_type(parse_json(storage.read_bytes(path), dict[str, Any], path), path)

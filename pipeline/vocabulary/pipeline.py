@@ -193,9 +193,7 @@ def learn_vocabulary(
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
-    """Return `fertility_report` of any vocabulary that `build` takes on the validation documents,
-    for comparison. Raises `UserError` if an input or option is wrong.
-    """
+    """Return `fertility_report` of any vocabulary on the validation documents."""
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)
     paths = shard_paths(documents, corpus, "validation")

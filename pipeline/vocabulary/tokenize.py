@@ -382,9 +382,7 @@ def panics_reported() -> Iterator[None]:
 
 
 def count_words(sentences: Iterable[pa.Array], splitter: Splitter) -> pa.Table:
-    """Count the words in arrays of sentences: a table of schema `WORD_COUNTS`, most frequent word
-    first, ties in byte order.
-    """
+    """Return `WORD_COUNTS` of sentences: most frequent first, ties in byte order."""
     return merge_counts(count_tables(sentences, splitter))
 
 

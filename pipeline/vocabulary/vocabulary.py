@@ -263,9 +263,7 @@ class Vocabulary:
         return AnyTokenizer(self, added, fast)
 
     def splitter(self) -> Splitter:
-        """Return a new splitter of text into the words that the vocabulary's pieces make up; raise
-        `UserError` if there is none.
-        """
+        """Return a new splitter of text into words; raise `UserError` if there is none."""
         if self.byte_level:
             return ByteLevelSplitter(self.tokenizer())
         if self.is_foreign:
