@@ -259,8 +259,8 @@ def prefixed(prefix: str, scores: Scores) -> Scores:
 def report_cut(task: Task[Any], where: str, num_cut: int, num_examples: int) -> None:
     """Print how many of the examples in `where` (a file or a split) are cut, if any are."""
     if num_cut:
-        what, option = task.cut
-        print_notice(
-            f"{where}: {num_cut:,} of {num_examples:,} {what} cut at `{option}` "
-            f"{getattr(task, option)}."
-        )
+        what, field = task.cut
+        limit = f"{getattr(task, field)} tokens"
+        if field == "max_length":  # an option
+            limit = f"`{field}` {task.max_length}"
+        print_notice(f"{where}: {num_cut:,} of {num_examples:,} {what} cut at {limit}.")

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..counters import sum_counters
 from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
 from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, KeyRange, plan_keys
@@ -54,17 +53,15 @@ class Deduplicated(Record):
 class Deduplicate(Phase):
     """List the documents to remove."""
 
-    max_bad: float
+    scatter: Scatter
 
     name = "deduplicate"
     payload_type = KeyRange
     record_type = Deduplicated
 
     def plan(self, job: Job) -> Sequence[Unit]:
-        """Cut the keys into ranges of the texts' hashes, unless too much of the input was bad."""
-        scattered = job.records(Scatter)
-        sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
-        num_documents = sum(record.documents for record in scattered)
+        """Cut the keys into ranges of the texts' hashes."""
+        num_documents = self.scatter.num_documents(job)
         return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, job.setup.layout)
 
     def do(self, job: Job, unit: Unit) -> Deduplicated:

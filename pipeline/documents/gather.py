@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import ragged
-from ..counters import CounterRecord, Counters, count_of
-from ..errors import UserError
+from ..counters import CounterRecord, Counters
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TemporaryTable
 from ..manifests import DocumentsGroup, DocumentsShard
 from ..schemas import DOCUMENTS
 from ..storage.shards import write_parquet
 from .duplicates import DUPLICATE, Deduplicate
+from .layout import check_shard_size
 from .scatter import Scatter
 from .shard_plan import ShardRun, plan_shards
 from .tables import LEFT_OUT, SCATTERED
@@ -88,12 +88,7 @@ class Gather(Phase):
             keys = documents.select(["hash", "text_hash", "doc_id"])
             is_of_shard = shard_of_left_out == index
             order = choose_rows(keys, left_out.filter(pa.array(is_of_shard)), counters)
-            if len(order) < 2:
-                advice = "lower `shards`"
-                if self.num_shards is None:
-                    advice = "of documents with the same id only one stays"
-                held = count_of(len(order), "document")
-                raise UserError(f"A {run.split} shard would hold {held}: {advice}.")
+            check_shard_size(run.split, len(order), self.num_shards)
             shards.append(_write_shard(job, run, names[index], documents, order))
         return Gathered(files=tuple(names), counters=counters.to_record(), shards=shards)
 

@@ -19,9 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..config import IngestConfig
-from ..counters import CounterRecord
+from ..counters import CounterRecord, count_of
+from ..errors import UserError
 from ..execution.job import Unit
 from ..execution.tables import cut_evenly, range_of
+from ..manifests import Split
 from ..ragged import divide_up, offsets_of
 
 SHARD_TEXT_BYTES = 64 << 20
@@ -127,6 +129,16 @@ def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout) 
             )
         )
     return units
+
+
+def check_shard_size(split: Split, num_documents: int, num_shards: int | None) -> None:
+    """Raise `UserError` if a shard would hold too few documents for a pair from two of them."""
+    if num_documents >= 2:
+        return
+    advice = "lower `shards`"
+    if num_shards is None:
+        advice = "of documents with the same id only one stays"
+    raise UserError(f"A {split} shard would hold {count_of(num_documents, 'document')}: {advice}.")
 
 
 def cut_shards(

@@ -36,6 +36,7 @@ class FindCandidates(Phase):
 
     share: float
     """The share of their word 5-grams that near-duplicates have in common."""
+    scatter: Scatter
 
     name = "candidates"
     payload_type = KeyRange
@@ -43,7 +44,7 @@ class FindCandidates(Phase):
 
     def plan(self, job: Job) -> Sequence[Unit]:
         """Cut the bands into ranges of their hashes."""
-        num_documents = sum(record.documents for record in job.records(Scatter))
+        num_documents = self.scatter.num_documents(job)
         num_bands, _ = choose_bands(self.share)
         return plan_keys("bands", num_bands * num_documents, BANDS_PER_UNIT, job.setup.layout)
 

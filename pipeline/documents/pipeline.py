@@ -74,17 +74,19 @@ class IngestStage(Stage):
         """The phases in their order, with the tables that they write."""
         config = self.config
         tables = (SCATTERED, KEYS)
-        find_similar: list[Phase] = []
         if config.near_duplicates is not None:
             tables = (SCATTERED, KEYS, BANDS, SKETCHES)
+        scatter = Scatter(config, self.max_bad, writes=tables)
+        find_similar: list[Phase] = []
+        if config.near_duplicates is not None:
             find_similar = [
-                FindCandidates(config.near_duplicates, writes=(CANDIDATES,)),
+                FindCandidates(config.near_duplicates, scatter, writes=(CANDIDATES,)),
                 FindClusters(config.near_duplicates, writes=(NEAR_DUPLICATES,)),
             ]
         return [
-            Scatter(config, writes=tables),
+            scatter,
             *find_similar,
-            Deduplicate(self.max_bad, writes=(LEFT_OUT,)),
+            Deduplicate(scatter, writes=(LEFT_OUT,)),
             Gather(config.shards),
         ]
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import IngestConfig
-from ..counters import CounterRecord, Counters
+from ..counters import CounterRecord, Counters, sum_counters
 from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.tables import TableWriter
@@ -28,6 +28,7 @@ from ..sources.formats import read_range
 from ..sources.streams import InputRange, RawDocument
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
+from .layout import check_shard_size
 from .minhash import NUM_HASHES, choose_bands, hash_bands, hash_shingles, shorten, sign
 from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
@@ -63,6 +64,7 @@ class Scatter(Phase):
     """Read, clean and split documents, and write them by hash."""
 
     config: IngestConfig
+    max_bad: float
 
     name = "scatter"
     payload_type = list[InputRange]
@@ -101,6 +103,23 @@ class Scatter(Phase):
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
             documents=int(bucket_documents.sum()),
         )
+
+    def num_documents(self, job: Job) -> int:
+        """Return how many documents were scattered, for the phase that follows.
+
+        Raise `UserError` before more is done if too much of the input was bad, or a shard would
+        hold too few documents even if none is a duplicate.
+        """
+        scattered = job.records(Scatter)
+        counters = (record.counters for record in scattered)
+        sum_counters((job.setup.left_out, *counters), self.max_bad, seen="documents_read")
+        if self.config.shards is not None:
+            documents_of_buckets = np.zeros(job.setup.layout.num_buckets + 1, np.int64)
+            for record in scattered:
+                documents_of_buckets += np.frombuffer(record.bucket_documents, np.uint32)
+            # Bucket 0 is held out; with `shards`, each of the others is a shard.
+            check_shard_size("train", int(documents_of_buckets[1:].min()), self.config.shards)
+        return sum(record.documents for record in scattered)
 
 
 def _read_rows(

@@ -76,10 +76,8 @@ class Phase:
     record_type: ClassVar[Any]
 
     def plan(self, job: "Job") -> Sequence[Unit]:
-        """Return the units, from the records of earlier phases; those of a first phase are in its
-        stage's `Plan`. May raise `UserError`.
-        """
-        raise NotImplementedError
+        """Return the units, from the records of earlier phases; may raise `UserError`."""
+        raise AssertionError(f"{self.name}: only a first phase's units are in its stage's `Plan`")
 
     @abstractmethod
     def do(self, job: "Job", unit: Unit) -> Record:

@@ -169,6 +169,7 @@ def test_too_few_documents_for_the_shards_are_reported(tmp_path: Path):
     texts, documents = write_texts(tmp_path / "texts", 6), str(tmp_path / "documents")
     with pytest.raises(UserError, match="lower `shards`"):
         ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))
+    assert not list(tmp_path.glob("documents/.work/*/deduplicate"))  # before more is done
     with pytest.raises(
         UserError, match=r"^`shards` is 9999999, but the sources have \d+ bytes: lower it.$"
     ):

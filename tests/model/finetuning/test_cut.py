@@ -47,7 +47,7 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     assert len(features) > 20
     assert num_cut(features) == 2
     report_cut(task, "dev", 2, 3)
-    assert capsys.readouterr().err == "dev: 2 of 3 questions cut at `max_question_length` 5.\n"
+    assert capsys.readouterr().err == "dev: 2 of 3 questions cut at 5 tokens.\n"
     sentence = SentenceExample([split_words(words(100))], 0)
     assert (
         num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0

@@ -270,8 +270,10 @@ def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
     (tmp_path / "texts" / "link.txt").symlink_to(tmp_path / "nothing")
     manifest = ingest([source], str(tmp_path / "out"), CONFIG, ONE)
     assert manifest.counts["hidden_files"] == manifest.bad["broken_link"] == 1
+    similar = replace(CONFIG, near_duplicates=0.8)
     with pytest.raises(UserError, match="1 x broken link"):
-        ingest([source], str(tmp_path / "strict"), CONFIG, RunOptions(workers=1, max_bad=0))
+        ingest([source], str(tmp_path / "strict"), similar, RunOptions(workers=1, max_bad=0))
+    assert not list(tmp_path.glob("strict/.work/*/candidates"))  # before pairs are compared
 
 
 @pytest.mark.parametrize(
