@@ -155,9 +155,7 @@ def _row_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Che
 
 
 def _text_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
-    """Judge special and unknown tokens, and the number of tokens, over all passes, by the
-    manifest's counts for the documents.
-    """
+    """Judge special and unknown tokens, and the number of tokens, over all passes."""
     counts = measures.counts
     yield exact("rows with misplaced [CLS] or [SEP]", counts["rows_without_specials"])
     yield exact("special tokens in the text", counts["specials_in_text"])

@@ -131,9 +131,7 @@ def _by_share(pairs: Mapping[tuple[str, str], np.ndarray]) -> np.ndarray:
 
 
 def _is_next_check(measures: Measures) -> Check:
-    """Judge the share of label 0 in all rows and in each pass over each shard; show first what is
-    wrong.
-    """
+    """Judge the share of label 0 in all rows and in each pass over each shard."""
     pairing = measures.config.pairing
     name = "pairs in order" if pairing == "sop" else "IsNext"
     rows = measures.counts["rows"]

@@ -206,9 +206,7 @@ def merge_buckets(sizes: np.ndarray) -> list[int]:
 
 
 def cut_validation(num_bytes: int) -> list[int]:
-    """Return the borders of the validation shards: equal ranges, each below `SHARD_TEXT_BYTES` if
-    several.
-    """
+    """Return the borders of the validation shards: equal ranges of hashes."""
     num_shards = 1
     if num_bytes > SHARD_TEXT_BYTES:
         # An eighth of room, as equal ranges of hashes hold only about the same text.

@@ -178,9 +178,7 @@ def ingest(
 
 
 def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
-    """Return name, format, size and digest of each input, for the manifest; the encoding too if it
-    is not UTF-8.
-    """
+    """Return name, format, size, digest, and an encoding other than UTF-8, of each input."""
     with ThreadPoolExecutor(NUM_READERS) as pool:
         digests = list(pool.map(_digest, inputs))
     found: list[dict[str, Any]] = []

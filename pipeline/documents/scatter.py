@@ -105,10 +105,8 @@ class Scatter(Phase):
         )
 
     def num_documents(self, job: Job) -> int:
-        """Return how many documents were scattered, for the phase that follows.
-
-        Raise `UserError` before more is done if too much of the input was bad, or a shard would
-        hold too few documents even if none is a duplicate.
+        """Return how many documents there are; raise `UserError`, before more is done, if too much
+        input was bad, or if a shard would hold too few even without duplicates.
         """
         scattered = job.records(Scatter)
         counters = (record.counters for record in scattered)
@@ -248,9 +246,7 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
 
 
 def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of at least `num_bytes` of text, except the last, which has the
-    rest.
-    """
+    """Yield the rows in lists of at least `num_bytes` of text; the last has the rest."""
     held: list[Row] = []
     held_bytes = 0
     for row in rows:

@@ -221,9 +221,7 @@ def find_words(
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Take words in random order, skipping those that no longer fit; the shortest word of a row if
-    none fits.
-    """
+    """Take words in random order that still fit; a row's shortest word if none fits."""
     # The words of each row in random order, and their lengths; the padding is word 0 with a length
     # that fits nowhere. Two rows of two and three words, of these lengths:
     #

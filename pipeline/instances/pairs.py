@@ -305,9 +305,7 @@ def _split_chunks(
     chunks: Chunks,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Split chunks between two segments at random, or inside the only one; single tokens are
-    dropped and counted.
-    """
+    """Split chunks between two segments at random, or inside the only one."""
     is_splittable = chunks.stop - chunks.start >= 2
     tokens_cut = int(np.count_nonzero(~is_splittable))
     chunks = chunks.take(is_splittable)

@@ -110,9 +110,7 @@ class Columns:
         return any(name in row or outermost(name) in row for name in self.text)
 
     def read_text(self, row: Mapping[str, object]) -> str | None:
-        """Return a row's text, columns and items of lists as lines; "" if it has none, None if it
-        is not text.
-        """
+        """Return a row's text, lists as lines; "" if it has none, None if it is not text."""
         parts: list[str] = []
         for name in self.text:
             for part in values_at(row, name):

@@ -195,9 +195,7 @@ def kept(*directories: str) -> Iterator[None]:
 
 @contextmanager
 def write_file(path: str) -> Iterator[BinaryIO]:
-    """Open a single file for writing, which appears when it is complete; raise `UserError` if it
-    cannot be written.
-    """
+    """Open a single file for writing; it appears when it is complete."""
     if storage.is_remote(path):  # written by one request
         with write_atomically(path, "") as file:
             yield file
@@ -227,9 +225,7 @@ class OutputDirectory:
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
-        """Open the file `name` for writing, which appears when it is complete; raise `UserError` if
-        it cannot be written.
-        """
+        """Open the file `name` for writing; it appears when it is complete."""
         try:
             with write_atomically(self.file(name), self.file(TEMPORARY)) as file:
                 yield file

@@ -91,9 +91,7 @@ def folder_names(directory: str) -> list[str]:
 
 
 def file_sizes(directory: str) -> dict[str, int]:
-    """Return the size in bytes of each file directly in `directory`, names sorted; none if it does
-    not exist.
-    """
+    """Return the size in bytes of each file directly in `directory`, names sorted."""
     sizes: dict[str, int] = {}
     if is_remote(directory):
         for path, num_bytes in list_remote(directory).items():

@@ -104,9 +104,7 @@ def _connect(path: str) -> tuple["FileSystem", str]:
 def _client(
     scheme: str, bucket: str, endpoint: str | None, _process_id: int
 ) -> tuple["FileSystem", str]:
-    """Return a client and its name of `bucket`; one for each process, as they do not survive a
-    fork.
-    """
+    """Return a client, one for each process as they survive no fork, and its name of `bucket`."""
     from pyarrow import fs
 
     if scheme == "s3":

@@ -74,9 +74,7 @@ def is_wrapped(lines: Sequence[str]) -> bool:
 
 
 def wrap_width(lines: Sequence[str]) -> int:
-    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph
-    or sentence.
-    """
+    """Return the width at which lines are wrapped; 0 if a line is a whole paragraph."""
     lines = [line.rstrip() for line in lines if line.strip()]
     if not lines:
         return 0

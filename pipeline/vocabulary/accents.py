@@ -87,9 +87,7 @@ def _with_share(language: str, shares: dict[str, float]) -> str:
 
 
 def _changed_share(paths: Iterable[str]) -> float:
-    """Return the share of the words that stripping changes, in the first documents in an unknown
-    language.
-    """
+    """Return the share of words that stripping changes in the first documents."""
     counts: Counter[str] = Counter()
     missing = SAMPLE_CHARACTERS
     for path in paths:
