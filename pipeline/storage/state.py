@@ -89,7 +89,11 @@ def read_any_manifest(
             f"{directory} is unfinished: rerun the command that writes it; it resumes, or "
             "says what is wrong."
         )
-    fault = describe_absence(directory) or f"{directory} has no {MANIFEST}"
+    fault = describe_absence(directory)
+    if not fault:
+        fault = f"{directory} has no {MANIFEST}"
+        if writer == "`clozeworks ingest`":
+            writer += ", which reads documents that other programs filtered, too"
     raise UserError(f"{fault}: give a directory written by {writer}.")
 
 

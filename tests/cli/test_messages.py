@@ -61,7 +61,8 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ),
         (
             "vocab other --output v",
-            "other has no manifest.json: give a directory written by `clozeworks ingest`.",
+            "other has no manifest.json: give a directory written by `clozeworks ingest`, which "
+            "reads documents that other programs filtered, too.",
         ),
         (
             "vocab vocab --output v",
