@@ -54,6 +54,9 @@ settings.commands = COMMANDS
 DATA_STAGES = ("corpus", "ingest", "vocab", "build")
 """The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
 
+RESUMED = frozenset((*DATA_STAGES, "pretrain", "finetune", "features", "run"))
+"""The commands whose rerun resumes what was interrupted."""
+
 RANKS_WAIT_S = 5.0
 """Longer than torchrun takes to end the other ranks once the first has failed."""
 
@@ -174,10 +177,12 @@ def main(args: Sequence[str] | None = None) -> None:
         interrupt = error.__cause__ if isinstance(error, click.Abort) else error
         exit_code = 143 if isinstance(interrupt, Terminated) else 130  # 128 + the signal's number
         typed = sys.argv if args is None else args
-        command = "the same command"
-        if "--overwrite" in typed:
-            command += " without --overwrite"  # with it, the rerun would start over
-        _fail(f"Interrupted; rerun {command} to resume.", exit_code, owns_process=args is None)
+        message = "Interrupted"
+        if not RESUMED.isdisjoint(typed):
+            # With it, the rerun would start over.
+            without = " without --overwrite" if "--overwrite" in typed else ""
+            message += f"; rerun the same command{without} to resume"
+        _fail(f"{message}.", exit_code, owns_process=args is None)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:

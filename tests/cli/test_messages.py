@@ -293,19 +293,26 @@ def test_errors_of_the_system_are_one_line_and_code_1(
     assert (ended.value.code, capsys.readouterr().err) == (1, f"Error: {line}\n")
 
 
-@pytest.mark.parametrize("without", ["", " without --overwrite"])
-def test_an_interrupted_command_says_how_it_resumes(without: str, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "line, how",
+    [
+        ("vocab . --output v", "; rerun the same command to resume"),
+        (
+            "vocab . --output v --overwrite",
+            "; rerun the same command without --overwrite to resume",
+        ),
+        ("show .", ""),
+    ],
+)
+def test_an_interrupted_command_says_how_it_resumes(line: str, how: str, capsys, monkeypatch):
     def interrupt(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands.commands["vocab"], "callback", interrupt)
+    monkeypatch.setattr(commands.commands[line.split()[0]], "callback", interrupt)
     monkeypatch.setattr(os, "_exit", sys.exit)
     with pytest.raises(SystemExit, match="130"):
-        main(["vocab", ".", "--output", "v", *(["--overwrite"] if without else [])])
-    assert (
-        capsys.readouterr().err.strip()
-        == f"Error: Interrupted; rerun the same command{without} to resume."
-    )
+        main(line.split())
+    assert capsys.readouterr().err.strip() == f"Error: Interrupted{how}."
 
 
 def test_a_summary_warns_of_what_was_skipped(capsys, folder: Path):
