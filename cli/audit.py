@@ -73,6 +73,8 @@ def audit(
     """
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.ends import abbreviated_ends
+    from ..pipeline.counters import name_counts
+    from ..pipeline.manifests import DocumentsManifest
     from ..pipeline.storage.state import read_any_manifest, verify_files
 
     if report is not None:
@@ -81,10 +83,14 @@ def audit(
         verify_files(directory)
     if against:
         return _print_overlaps(directory, against, as_json)
-    stage = read_any_manifest(directory).stage
-    if stage == "ingest" and not (verify or report or as_json):
+    manifest = read_any_manifest(directory)
+    stage = manifest.stage
+    if isinstance(manifest, DocumentsManifest) and not (verify or report or as_json):
         ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
-        return CommandSummary("audit", directory, [("short ends", ends or "none that repeats")])
+        rows = [("short ends", ends or "none that repeats")]
+        if manifest.bad:
+            rows.append(("bad input", f"{name_counts(manifest.bad)}; {directory}/bad lists it"))
+        return CommandSummary("audit", directory, rows)
     if stage != "build":
         if verify:
             return CommandSummary("audit", directory, [("verdict", "All files are intact.")])

@@ -88,7 +88,7 @@ def summarize_dry_run(stage: "Stage", options: "RunOptions") -> CommandSummary:
 
 def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:
     """Summarise a directory of documents; warn of what was not read as a user may expect."""
-    _warn_about_documents(manifest)
+    _warn_about_documents(where, manifest)
     counts = {}
     words_left_out = {}
     for name, count in manifest.counts.items():
@@ -190,7 +190,7 @@ def _count_rows(counts: Mapping[str, int]) -> Rows:
     return [(in_words(name), f"{count:,}") for name, count in counts.items() if count]
 
 
-def _warn_about_documents(manifest: "DocumentsManifest") -> None:
+def _warn_about_documents(where: str, manifest: "DocumentsManifest") -> None:
     """Warn of input that was skipped, removed or perhaps misread."""
     counts = manifest.counts
     examples = manifest.examples
@@ -198,7 +198,7 @@ def _warn_about_documents(manifest: "DocumentsManifest") -> None:
         # The most frequent reason; of equally frequent ones the first by name.
         reason = min(bad, key=lambda reason: (-bad[reason], reason))
         first = f"{in_words(reason)} at {examples[reason][0]}"
-        warn(f"bad input: {name_counts(bad)}; for example {first}")
+        warn(f"bad input: {name_counts(bad)}; for example {first}; {where}/bad lists it")
     for counter, (noun, warning) in COUNTED.items():
         if count := counts.get(counter, 0):
             shown = examples.get(counter, [""])

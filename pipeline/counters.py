@@ -1,5 +1,6 @@
 """Count what a unit of work sees, skips on purpose, and finds unusable."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,10 @@ from .errors import UserError
 
 MAX_EXAMPLES = 3
 LONGEST_EXAMPLE = 100
+MAX_LISTED_BYTES = 1 << 20
+"""Of `Counters.listed`."""
+LONGEST_RECORD = 1 << 14
+"""A longer bad input is not repeated where it is listed."""
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
 
@@ -32,13 +37,17 @@ class Counters:
 
     `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
     `examples` holds the first few locations of each reason, and of some neutral counts.
-    `num_words_left_out` sums what `leave_out` counts.
+    `num_words_left_out` sums what `leave_out` counts. `listed` are lines of JSON, one for each bad
+    input, up to `MAX_LISTED_BYTES`; `file` is the one that is being read.
     """
 
     counts: Counter[str] = field(default_factory=Counter, init=False)
     bad: Counter[str] = field(default_factory=Counter, init=False)
     examples: dict[str, list[str]] = field(default_factory=dict, init=False)
     num_words_left_out: int = field(default=0, init=False)
+    listed: list[str] = field(default_factory=list, init=False)
+    file: str = field(default="", init=False)
+    _free_bytes: int = field(default=MAX_LISTED_BYTES, init=False)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""
@@ -71,10 +80,32 @@ class Counters:
         self.counts[name] += 1
         self._remember(name, where)
 
-    def skip(self, reason: str, where: str) -> None:
-        """Count one bad input under `reason` and record `where` it was (file and position)."""
-        self.bad[reason] += 1
-        self._remember(reason, where)
+    def skip(self, kind: str, where: str, reason: str = "", record: object = b"") -> None:
+        """Count one bad input under its `kind`, and record `where` it was (file and position), the
+        `reason` if the kind does not say it, and the input itself: a line or a row, if at hand.
+        """
+        self.bad[kind] += 1
+        self._remember(kind, where)
+        if not isinstance(record, str | bytes):
+            try:
+                record = json.dumps(record, ensure_ascii=False, default=str)
+            except (ValueError, RecursionError):  # so deep that it could just be parsed
+                record = ""
+        if isinstance(record, str):
+            record = record.encode("utf-8", "backslashreplace")
+        is_shown = 0 < len(record) <= LONGEST_RECORD
+        bad_input = {
+            "kind": kind,
+            "file": self.file,
+            "place": where.removeprefix(self.file).removesuffix(reason).strip(",:/ "),
+            "reason": reason or in_words(kind),
+            "record": record.decode("utf-8", "backslashreplace") if is_shown else None,
+        }
+        line = json.dumps(bad_input, ensure_ascii=False) + "\n"
+        self._free_bytes -= len(line.encode("utf-8", "replace"))
+        # Below 0 for good: the first ones are listed, without gaps.
+        if self._free_bytes >= 0:
+            self.listed.append(line)
 
     def _remember(self, name: str, where: str) -> None:
         examples = self.examples.setdefault(name, [])
@@ -133,7 +164,8 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
         raise UserError(
             f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than "
             f"`max_bad` {max_bad} allows; the first: {in_words(reason)} at "
-            f"{total.examples[reason][0]}. Fix the input, or raise `max_bad` to continue."
+            f"{total.examples[reason][0]}. Fix the input (bad/ in `output` lists what is bad), "
+            "or raise `max_bad` to continue."
         )
     return total
 

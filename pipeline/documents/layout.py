@@ -12,7 +12,7 @@ out equal. Borders are the upper 32 bits of a hash::
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
@@ -100,6 +100,8 @@ class IngestSetup:
     layout: HashLayout
     left_out: CounterRecord
     """Counts files that are not read."""
+    bad_inputs: list[str] = field(default_factory=list)
+    """`Counters.listed` of these files."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,9 @@ class IngestStage(Stage):
         layout = choose_layout(num_bytes, config)
         return Plan(
             head=manifest_head("ingest", config, fingerprints(inputs), *libraries),
-            setup=IngestSetup(layout=layout, left_out=left_out.to_record()),
+            setup=IngestSetup(
+                layout=layout, left_out=left_out.to_record(), bad_inputs=left_out.listed
+            ),
             units=[
                 Unit(f"range-{number:05d}", sum(part.num_bytes for part in ranges), ranges)
                 for number, ranges in enumerate(plan_units(inputs, config))

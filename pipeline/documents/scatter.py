@@ -26,6 +26,7 @@ from ..languages import language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.streams import InputRange, RawDocument
+from ..storage.state import BAD_INPUTS
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
 from .layout import check_shard_size
@@ -97,6 +98,16 @@ class Scatter(Phase):
                 np.add.at(bucket_documents, buckets, 1)
                 del rows  # or these and the next ones would be in memory at once
         drop_rare_templates(counters.counts)
+        bad_inputs = counters.listed
+        num_bad = counters.bad.total()
+        if unit.name == job.units(self.name)[0].name:  # with what was found before there were units
+            bad_inputs = [*job.setup.bad_inputs, *bad_inputs]
+            num_bad += sum(job.setup.left_out["bad"].values())
+        if num_bad:
+            content = "".join(bad_inputs).encode("utf-8", "replace")
+            job.write_bytes(f"{BAD_INPUTS}/{unit.name}.jsonl", content)
+        if num_bad > len(bad_inputs):
+            counters.count("bad_inputs_not_listed", num_bad - len(bad_inputs))
         return Scattered(
             counters=counters.to_record(),
             bucket_bytes=bucket_bytes.tobytes(),

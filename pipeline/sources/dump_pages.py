@@ -200,7 +200,8 @@ def _split_pages(
             last_open = buffer.rfind(_PAGE_OPEN, begin, end)
             if first_open < last_open:
                 # Damage can cut off a page: then another one opens before the first closes.
-                counters.skip("cut_off_page", _location(input_range, num_pages + 1))
+                location = _location(input_range, num_pages + 1)
+                counters.skip("cut_off_page", location, record=buffer[first_open:last_open])
             if last_open >= 0 and (range_end is None or last_open < range_end):
                 num_pages += 1
                 yield buffer[last_open:end], _location(input_range, num_pages)
@@ -222,7 +223,7 @@ def _split_pages(
                 return
             buffer = b""
     if _PAGE_OPEN in buffer:
-        counters.skip("cut_off_page", _location(input_range, num_pages + 1))
+        counters.skip("cut_off_page", _location(input_range, num_pages + 1), record=buffer)
 
 
 def _location(input_range: InputRange, number: int) -> str:

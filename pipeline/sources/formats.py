@@ -21,7 +21,7 @@ from ..config import IngestConfig
 from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import RunError, UserError
-from ..storage.state import MANIFEST, TIMINGS, unfinished_stage
+from ..storage.state import BAD_INPUTS, MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .books import read_book
 from .streams import BOM, InputRange, RawDocument, decompressed, is_compressed, plan_lines, stem_of
@@ -171,6 +171,10 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     for folder in ingested:
         for name in BESIDE_DOCUMENTS:
             bytes_of.pop(posixpath.join(folder, name), None)
+    for path in list(bytes_of):
+        folder, name = posixpath.split(posixpath.dirname(path))
+        if name == BAD_INPUTS and folder in ingested:
+            del bytes_of[path]
     # Names do not depend on where the source lies: /data/books/a/b.txt of the source /data/books is
     # books/a/b.txt.
     folder_above = posixpath.dirname(storage.absolute(root).rstrip("/")).rstrip("/") + "/"
@@ -210,6 +214,7 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     for path, reason in reasons.items():
         shown = names[path].encode("utf-8", "backslashreplace").decode()
         if reason in ("broken_link", "unreadable_folder"):
+            left_out.file = shown
             left_out.skip(reason, shown)
         else:
             left_out.note(reason, shown)
@@ -316,6 +321,7 @@ def read_range(
     input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of one range; what cannot be read is counted in `counters`."""
+    counters.file = input_range.name
     if input_range.format in (EMPTY_FILE, DAMAGED_FILE):
         counters.skip(input_range.format, input_range.name)
         return

@@ -349,7 +349,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     columns = table.columns
     text = columns.read_text(row)
     if text is None:
-        counters.skip("text_is_not_a_string", location)
+        counters.skip("text_is_not_a_string", location, record=row)
         return None
     if not text:
         # Not damage: tables have such rows by the million.
@@ -447,7 +447,7 @@ def _joined_documents(
     for number, row in chain(rows, [(0, {})]):
         text = table.columns.read_text(row)
         if text is None:
-            counters.skip("text_is_not_a_string", table.location(number))
+            counters.skip("text_is_not_a_string", table.location(number), record=row)
             continue
         text = text.replace(GAP, "")
         row_id = table.columns.read(row, table.columns.id)

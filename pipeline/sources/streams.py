@@ -110,7 +110,7 @@ def counted_damage(reason: str, location: str, counters: Counters) -> Iterator[N
         if has_failed or isinstance(error, ConnectionError | TimeoutError):
             raise
         message = str(error) or type(error).__name__
-        counters.skip(reason, f"{location}: {message}")
+        counters.skip(reason, f"{location}: {message}", message)
 
 
 def is_compressed(name: str) -> bool:
@@ -251,8 +251,8 @@ def decode(raw: bytes, location: str, counters: Counters) -> str:
     """Return bytes as text, with U+FFFD for bad ones, which are counted as ``invalid_utf8``."""
     try:
         return raw.decode()
-    except UnicodeDecodeError:
-        counters.skip("invalid_utf8", location)
+    except UnicodeDecodeError as error:
+        counters.skip("invalid_utf8", location, str(error), raw)
         return raw.decode("utf-8", "replace")
 
 

@@ -55,8 +55,10 @@ _SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 _JSON = json.JSONDecoder(parse_constant=lambda constant: None)
 _HEAD_BYTES = 1 << 16
 
-_Row = tuple[int, list[str]]
-"""The first byte of a row's first line, and its fields; none for an empty line."""
+_Row = tuple[list[tuple[int, str]], list[str]]
+"""The lines of a row with their first bytes, until the next row is read, and its fields; none for
+an empty line.
+"""
 
 
 def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -108,18 +110,18 @@ def _read_objects(
         elif row.keys() == {"index"}:  # in the dumps of Cirrus, before each article
             counters.count("index_lines")
         else:
-            counters.skip("no_text_column", location)
+            counters.skip("no_text_column", location, record=line)
 
 
 def _parse_object(line: bytes, location: str, counters: Counters) -> dict[str, Any] | None:
     """Return the JSON object that a line holds; None, and a count, if it holds none."""
     try:
         value = _JSON.decode(decode(line, location, counters))
-    except (ValueError, RecursionError):
-        counters.skip("not_json", location)
+    except (ValueError, RecursionError) as error:
+        counters.skip("not_json", location, str(error), line)
         return None
     if not isinstance(value, dict):
-        counters.skip("no_json_object", location)
+        counters.skip("no_json_object", location, record=line)
         return None
     return value
 
@@ -169,12 +171,12 @@ def _delimited_rows(
     )
     if input_range.format == "csv":
         return csv_rows(lines, name, counters)
-    return ((offset, line.split("\t") if line else []) for offset, line in lines)
+    return (([each], each[1].split("\t") if each[1] else []) for each in lines)
 
 
 def _header(rows: Iterator[_Row]) -> list[str]:
     """Return the names in the first row, without the spaces that some write after each comma."""
-    _, fields = next(rows, (0, []))
+    _, fields = next(rows, ([], []))
     return [name.strip() for name in fields]
 
 
@@ -182,13 +184,16 @@ def _rows_by_column(
     header: Sequence[str], rows: Iterable[_Row], table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield each row by column; an empty line is not a row, but may end a document."""
-    for offset, fields in rows:
+    for lines, fields in rows:
+        offset, _ = lines[0]
         if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
         elif not fields and table.documents == "sentence":
             yield offset, {}
         elif fields:
-            counters.skip("wrong_number_of_columns", table.location(offset))
+            reason = f"{len(fields)} columns, but {len(header)} names"
+            record = "\n".join(line for _, line in lines)
+            counters.skip("wrong_number_of_columns", table.location(offset), reason, record)
 
 
 def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[_Row]:
@@ -201,27 +206,27 @@ def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) ->
     csv.field_size_limit(LONGEST_LINE_BYTES)
     lines = iter(lines)
     first = next(lines, (0, ""))
-    offsets: list[int] = []  # of the lines of one row
+    row: list[tuple[int, str]] = []
 
     def numbered_lines() -> Iterator[str]:
-        for offset, line in chain([first], lines):
-            offsets.append(offset)
-            yield f"{line}\n"
+        for numbered in chain([first], lines):
+            row.append(numbered)
+            yield f"{numbered[1]}\n"
 
     # Strict, because a lenient reader would take a missing quote for the rest of the file. The
     # first line shows the delimiter.
     reader = csv.reader(numbered_lines(), delimiter=csv_delimiter(first[1]), strict=True)
     while True:
-        offsets.clear()
+        row.clear()
         try:
             fields = next(reader)
         except StopIteration:
             return
-        except csv.Error:
-            for offset in offsets:
-                counters.skip("not_csv", f"{name}, byte {offset}")
+        except csv.Error as error:
+            for offset, line in row:
+                counters.skip("not_csv", f"{name}, byte {offset}", str(error), line)
             continue
-        yield offsets[0], fields
+        yield row, fields
 
 
 def _table(input_range: InputRange, config: IngestConfig) -> Table:
@@ -273,7 +278,7 @@ def _read_articles(
         match = _ARTICLE_HEADER.match(decode(header, location, counters))
         text = decode(b"\n".join(lines), location, counters)
         if match is None:
-            counters.skip("malformed_header", location)
+            counters.skip("malformed_header", location, record=header)
             continue
         page_id, url, title = (html.unescape(value or "") for value in match.groups())
         yield offset, {"id": page_id, "url": url, "title": title, "text": text}
@@ -308,7 +313,7 @@ def _articles(
         elif article:
             article[2].append(line)
         elif counts_outside and in_range and line.strip():
-            counters.skip("text_outside_articles", table.location(offset))
+            counters.skip("text_outside_articles", table.location(offset), record=line)
             counts_outside = False
         if not in_range and article is None:
             return

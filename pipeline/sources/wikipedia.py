@@ -123,7 +123,7 @@ def _parse_page(xml: bytes, location: str, counters: Counters) -> ElementTree.El
     try:
         return ElementTree.fromstring(decode(xml, location, counters))
     except (ElementTree.ParseError, ValueError) as error:
-        counters.skip("malformed_page", f"{location}: {error}")
+        counters.skip("malformed_page", f"{location}: {error}", str(error), xml)
         return None
 
 

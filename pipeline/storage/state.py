@@ -41,6 +41,8 @@ MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
 JOB = "job.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+BAD_INPUTS = "bad"
+"""The folder of lists of bad input, one for each unit that met any."""
 WORD_COUNTS_FILE = "word_counts.parquet"
 
 FORMAT = 7
@@ -52,7 +54,13 @@ State = Literal["new", "replaced", "begun", "finished"]
 _OTHER_OUTPUT = "Choose another `output`, or start over with `overwrite`."
 _SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
 _STAGE_FILES = re.compile(
-    "|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD))])
+    "|".join(
+        [
+            _SHARD,
+            rf"{BAD_INPUTS}(/range-\d+\.jsonl)?",
+            *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD)),
+        ]
+    )
 )
 
 
@@ -282,9 +290,15 @@ def _changes(stored: StoredHead, wanted: StoredHead) -> list[str]:
 
 def clear_stage(path: str) -> None:
     """Delete what a stage, of any configuration, has left in the directory `path`."""
-    stage_files = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
+    names = storage.file_names(path)
+    names += [f"{BAD_INPUTS}/{name}" for name in storage.file_names(storage.join(path, BAD_INPUTS))]
+    stage_files = [name for name in names if _STAGE_FILES.fullmatch(name) and name != BAD_INPUTS]
+    directory = OutputDirectory(path)
+    directory.remove(*stage_files)
+    with suppress(OSError):  # not empty, or in a store, where there are no folders
+        os.rmdir(directory.file(BAD_INPUTS))
     # The manifest goes last, so that what a kill leaves still has an owner.
-    OutputDirectory(path).remove(*stage_files, WORK, MANIFEST)
+    directory.remove(WORK, MANIFEST)
 
 
 def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:

@@ -326,7 +326,7 @@ def test_a_summary_warns_of_what_was_skipped(capsys, folder: Path):
     run("ingest texts --output d --workers 1 --max-bad 0.5")
     assert capsys.readouterr().err.splitlines() == [
         "Warning: bad input: 2 x empty file, 1 x not json; for example empty file at "
-        "texts/none.txt.",
+        "texts/none.txt; d/bad lists it.",
         "Warning: skipped 1 file of unknown format, for example texts/cover.jpg; give --format to "
         "read all.",
         "Warning: the language of 9 documents is unknown: sentences are split as in English; give "

@@ -1,9 +1,16 @@
 """Sums of counters over units, and how much bad input is too much."""
 
+import json
 import re
 
 import pytest
-from clozeworks.pipeline.counters import CounterRecord, Counters, count_words, sum_counters
+from clozeworks.pipeline.counters import (
+    LONGEST_RECORD,
+    CounterRecord,
+    Counters,
+    count_words,
+    sum_counters,
+)
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,3 +39,13 @@ def test_lines_left_out_are_examples_once():
         counters.leave_out_line("menu", text, f"web:{number}")
     assert counters.counts == {"menu": 6, "words_left_out_as_menu": 7}
     assert counters.examples == {"menu": ["web:0: Home.", "web:2: About us.", "web:4: Contact."]}
+
+
+def test_bad_input_is_listed_up_to_a_megabyte():
+    counters = Counters()
+    counters.file = "a.csv"
+    for number in range(99):
+        counters.skip("not_csv", f"a.csv, byte {number}", "no quote", '"' * LONGEST_RECORD)
+    counters.skip("not_csv", "a.csv, byte 99", "no quote", "short")
+    assert 1 << 20 >= sum(map(len, counters.listed)) > 0.9 * (1 << 20)
+    assert json.loads(counters.listed[-1])["place"] == f"byte {len(counters.listed) - 1}"

@@ -39,7 +39,8 @@ FINETUNE = "--learning-rates 1e-3 --epochs 1 --batch-size 4 --max-length 16 --de
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("remote") / "texts"
     folder.mkdir()
-    for i in range(12):
+    (folder / "bad.txt").write_text("")
+    for i in range(24):
         text = " ".join(f"Here is sentence number {j} of the text {i * j}." for j in range(30))
         (folder / f"{i}.txt").write_text(text)
     return folder
@@ -91,6 +92,10 @@ def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict
         names = storage.file_names(f"{bucket}/built/documents")
         assert "train-00001-of-00002.parquet" in names
         assert "train-00000-of-00001.parquet" not in names
+        assert "/documents/bad/range-00000.jsonl" in local
+        storage.remove(f"{source}/bad.txt")
+        ingest([source], f"{bucket}/built/documents", IngestConfig(shards=2), overwrite)
+        assert not storage.find_files(f"{bucket}/built/documents/bad")
         with pytest.raises(UserError, match="nothing"):
             ingest([f"{bucket}/nothing"], f"{bucket}/documents", IngestConfig(), RunOptions())
 

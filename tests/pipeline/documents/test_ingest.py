@@ -27,6 +27,7 @@ from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import tables
 from clozeworks.pipeline.execution.job import Job, Phase
 from clozeworks.pipeline.seeding import stable_hash
+from clozeworks.pipeline.sources import formats
 from clozeworks.pipeline.sources.formats import read_documents
 from hypothesis import given
 from hypothesis import strategies as st
@@ -274,6 +275,53 @@ def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
     with pytest.raises(UserError, match="1 x broken link"):
         ingest([source], str(tmp_path / "strict"), similar, RunOptions(workers=1, max_bad=0))
     assert not list(tmp_path.glob("strict/.work/*/candidates"))  # before pairs are compared
+
+
+@pytest.mark.slow
+def test_bad_input_is_listed_whatever_the_runner_and_can_be_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "MIN_RANGE_BYTES", 1 << 14)
+    lines = [json.dumps({"text": text_of(i)}) for i in range(60)]
+    bad = [lines[0][:-1], '["\\ud800"]', json.dumps({"text": [5, "\ud800é"]}), "x" * 20_000]
+    sources = tmp_path / "rows"
+    sources.mkdir()
+    (sources / "a.jsonl").write_bytes("\n".join([*bad[:2], *lines[1:]]).encode() + b'\n"\xff')
+    (sources / "b.jsonl").write_text("\n".join([*bad[2:], lines[1]]))
+    (sources / "link.txt").symlink_to(tmp_path / "nothing")
+    out, other = tmp_path / "out", tmp_path / "other"
+    with pytest.raises(UserError, match=r"bad/ in `output` lists what is bad"):
+        ingest([str(sources)], str(out), CONFIG, ONE)
+    listed = {path.name: path.read_bytes() for path in out.glob("bad/*")}
+    lax = RunOptions(workers=1, max_bad=1, overwrite=True)
+    for options in (
+        replace(lax, overwrite=False),  # resumes
+        replace(lax, workers=2),
+        replace(lax, beam_options=("--direct_running_mode=in_memory",)),
+    ):
+        output = other if options.overwrite else out
+        ingest([str(sources)], str(output), CONFIG, options)
+        assert {path.name: path.read_bytes() for path in output.glob("bad/*")} == listed
+    found = [json.loads(line) for name in sorted(listed) for line in listed[name].splitlines()]
+    assert [(row["kind"], row["place"], row["record"]) for row in found] == [
+        ("broken_link", "", None),
+        ("not_json", "byte 0", bad[0]),
+        ("no_json_object", f"byte {len(bad[0]) + 1}", bad[1]),
+        ("invalid_utf8", found[3]["place"], '"\\xff'),
+        ("not_json", found[3]["place"], '"\\xff'),
+        ("text_is_not_a_string", "byte 0", bad[2].replace("\\u00e9", "é")),
+        ("not_json", f"byte {len(bad[2]) + 1}", None),
+    ]
+    assert {row["file"] for row in found} == {"rows/a.jsonl", "rows/b.jsonl", "rows/link.txt"}
+    assert found[1]["reason"].startswith("Expecting ',' delimiter")
+    (tmp_path / "repaired.jsonl").write_text(found[1]["record"] + "}")
+    (other / "bad" / "mine.txt").write_text("")
+    ingest(
+        [str(out), str(tmp_path / "repaired.jsonl")], str(other), CONFIG, replace(lax, max_bad=0)
+    )
+    assert [path.name for path in other.glob("bad/*")] == ["mine.txt"]
+    assert sum(1 for _ in rows_in(other)) == 60
+    monkeypatch.setattr(Counters, "_free_bytes", 0)
+    manifest = ingest([str(sources)], str(out), CONFIG, lax)
+    assert manifest.counts["bad_inputs_not_listed"] == 7
 
 
 @pytest.mark.parametrize(
