@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .attention import PackedRows, PaddedRows
 from .config import EncoderConfig
@@ -156,6 +157,18 @@ def linear(num_inputs: int, num_outputs: int, sigma: float, *, bias: bool = True
     layer = nn.Linear(num_inputs, num_outputs, bias=bias)
     layer.initial_sigma = sigma  # pyright: ignore[reportArgumentType]
     return layer
+
+
+class UnsetWeights(TorchFunctionMode):
+    """Makes modules within the block whose weights are then read from a checkpoint: those that
+    PyTorch draws take half a second for `base`.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ in ("kaiming_uniform_", "normal_", "uniform_"):
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
 
 
 def initialise(model: nn.Module, config: EncoderConfig, generator: torch.Generator) -> None:

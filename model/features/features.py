@@ -31,7 +31,7 @@ from ...pipeline.storage.directory import write_file
 from ..checkpoint import Checkpoint, files_digest
 from ..copies import local_copy, refuse_remote
 from ..encoders.catalogue import make_encoder
-from ..encoders.encoder import Encoder
+from ..encoders.encoder import Encoder, UnsetWeights
 from ..notices import print_notice
 from ..tasks.batches import Feature, make_batch
 from ..tasks.classify import TEXT_COLUMNS
@@ -153,7 +153,8 @@ class Extractor:
         self.layers = resolve_layers(config.layers, checkpoint.shape.num_hidden_layers)
         self.num_cut = 0
         """Texts that were longer than a row."""
-        encoder = make_encoder(checkpoint.shape)
+        with UnsetWeights():
+            encoder = make_encoder(checkpoint.shape)
         # Its name in a whole model gives the weights the names of the checkpoint. No hidden state
         # depends on the pooler, which checkpoints of some tasks lack.
         whole = nn.ModuleDict({encoder.prefix: encoder})

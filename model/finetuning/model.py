@@ -15,7 +15,7 @@ from ...pipeline.seeding import rng_for
 from ...pipeline.storage.state import describe_absence
 from ..checkpoint import TASK, Checkpoint, ModelFiles
 from ..copies import local_copy
-from ..encoders.encoder import initialise
+from ..encoders.encoder import UnsetWeights, initialise
 from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.task import Task, TaskModel
@@ -105,7 +105,8 @@ def load_finetuned(
     task = read_task(path, task)
     checkpoint = Checkpoint.open(directory)
     tokenizer = checkpoint.text_tokenizer(task.max_length)
-    model = task.model(checkpoint.shape)
+    with UnsetWeights():
+        model = task.model(checkpoint.shape)
     read_weights(model, checkpoint)
     return Finetuned(task, tokenizer, model.to(device).eval())
 

@@ -17,10 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
-from scipy.special import expit, softmax
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from ...pipeline.errors import UserError
@@ -28,7 +24,7 @@ from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
-from .metrics import label_report, measure
+from .metrics import label_report, measure, softmax
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
 from .tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
@@ -240,10 +236,12 @@ class Classification(Task[TextExample]):
         logits_NK = example_logits(outputs, features)
         if not self.labels:
             return [{"score": float(logits_K[0])} for logits_K in logits_NK]
+        to_probabilities = softmax
+        if self.has_lists:
+            from scipy.special import expit as to_probabilities
         answers: list[Answer] = []
         for logits_K in logits_NK:
             # In float64, so that the probabilities in the file sum to 1.
-            to_probabilities = expit if self.has_lists else softmax
             probabilities_K = to_probabilities(logits_K.astype(np.float64)).tolist()
             probabilities = dict(zip(self.labels, probabilities_K, strict=True))
             if self.has_lists:
@@ -284,6 +282,10 @@ class Classification(Task[TextExample]):
         classes = [example.target for example in some]
         if len(set(classes)) < 2:
             return {}
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+
         # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is
         # left out by default.
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")

@@ -1,4 +1,7 @@
-"""Compute the official metrics of GLUE, and figures of each class, with scikit-learn and SciPy."""
+"""Compute the official metrics of GLUE, and figures of each class, with scikit-learn and SciPy.
+
+These are imported late: that takes as long as importing torch, and `predict` needs neither.
+"""
 
 import math
 import warnings
@@ -6,8 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics as sklearn_metrics
 
 from .options import ClassReport
 
@@ -25,6 +26,9 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     ``micro_f1`` (of all decisions), ``matthews``, ``pearson`` or ``spearman``; 0 if it is undefined
     because all predictions or all labels are equal, or there is only one.
     """
+    from scipy import stats
+    from sklearn import metrics as sklearn_metrics
+
     # The libraries warn about constant predictions, which any degenerate run produces.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -58,6 +62,8 @@ def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport
     `truths` and `answers` are lists (N,) of classes' names, or bool (N, K): which of the K classes
     each example has; of these there is no matrix.
     """
+    from sklearn import metrics as sklearn_metrics
+
     labels = list(names) if isinstance(truths, list) else None
     figures = sklearn_metrics.precision_recall_fscore_support(
         truths, answers, labels=labels, average=None, zero_division=ZERO
@@ -79,7 +85,20 @@ def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport
     return ClassReport(classes=classes, confusion=confusion)
 
 
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the probabilities along the last axis."""
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
+
+
 def share_interval(num_right: int, num_all: int) -> tuple[float, float]:
     """Return the ends of the 95% interval (Wilson's) of a share."""
-    low, high = stats.binomtest(num_right, num_all).proportion_ci(method="wilson")
-    return float(low), float(high)
+    # As SciPy's `binomtest` has it, to the bit: importing that would take longer than the rest.
+    z = 1.959963984540054
+    share = num_right / num_all
+    denominator = 2 * (num_all + z**2)
+    center = (2 * num_all * share + z**2) / denominator
+    reach = z / denominator * math.sqrt(4 * num_all * share * (1 - share) + z**2)
+    low = center - reach if num_right else 0.0
+    high = center + reach if num_right < num_all else 1.0
+    return low, high

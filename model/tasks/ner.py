@@ -19,7 +19,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from scipy.special import softmax
 from torch import Tensor
 
 from ...pipeline.errors import UserError
@@ -28,7 +27,7 @@ from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .conll import ANY_TAGS, ENTITY_TAGS, TABLES, WORD_TAGS, TagForm, read_conll, sentence_of_text
-from .metrics import label_report
+from .metrics import label_report, softmax
 from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .tables import listed, notice_once
@@ -138,7 +137,7 @@ class WordTagging(Task[SentenceExample]):
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
             logits_WK = logits_LK[row.word_positions].astype(np.float64)
-            probabilities_WK = softmax(logits_WK, axis=1)
+            probabilities_WK = softmax(logits_WK)
             classes_W = probabilities_WK.argmax(1).tolist()
             highest_W = probabilities_WK.max(1).tolist()
             tags, probabilities = sentences[row.example]

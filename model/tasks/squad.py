@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import torch.nn.functional as F
-from scipy.special import softmax
 from torch import Tensor
 
 from ...pipeline.errors import UserError
@@ -28,6 +27,7 @@ from ..encoders.encoder import linear
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
+from .metrics import softmax
 from .options import Size, TaskOptions
 from .squad_files import TABLES, Question, QuestionFile, read_questions
 from .squad_metrics import Metric, Version, best_threshold, question_scores, squad_scores
@@ -319,7 +319,7 @@ class Squad(Task[Question]):
             null_score = sum(prediction.null_logits)
             spans.append(Span(null_score, 0, "", *prediction.null_logits))
             spans.sort(key=lambda span: -span.score)
-        probabilities = softmax([span.score for span in spans]).tolist()
+        probabilities = softmax(np.array([span.score for span in spans])).tolist()
         return [
             {
                 "text": span.text,

@@ -95,7 +95,7 @@ with contextlib.suppress(SystemExit):
     [
         (f"import {PIPELINES}", {"torch"}),
         ("from clozeworks.pipeline.auditing import checks, report", {"apache_beam"}),
-        (f"import {MODELS}", {"apache_beam", "datasets"}),
+        (f"import {MODELS}", {"apache_beam", "datasets", "scipy", "sklearn", "pandas"}),
         ("import clozeworks.pipeline.sources.hub", {"apache_beam", "datasets", "sentencex"}),
         (
             "import clozeworks.model; from clozeworks.pipeline import BuildConfig, UserError",

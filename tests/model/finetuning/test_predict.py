@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from clozeworks.cli.evaluate import evaluate
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
@@ -36,7 +37,9 @@ def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(
 def test_predict_reads_standard_input_and_answers_every_line(trained, monkeypatch, capsys):
     stdin = io.TextIOWrapper(io.BytesIO("good\n\n[SEP] bad \u2028 x\n".encode()))
     monkeypatch.setattr("sys.stdin", stdin)
+    generator = torch.get_rng_state()
     assert predict(trained[0], "-", "-", "cpu") == 3
+    assert torch.equal(torch.get_rng_state(), generator)  # no weights were drawn, only read
     # Not `splitlines`, to which U+2028 is the end of a line too.
     lines = capsys.readouterr().out.split("\n")
     assert lines[0] == "text\tlabel\tnegative\tpositive"
