@@ -29,8 +29,8 @@ from ..execution.job import Job, Phase, Plan, Stage, Unit
 from ..execution.runner import ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
-from ..sources.formats import NUM_READERS, find_inputs, plan_units
-from ..sources.streams import InputRange
+from ..sources.formats import find_inputs, plan_units
+from ..sources.streams import InputRange, is_compressed
 from ..storage import absolute
 from ..storage.directory import digest_of
 from ..storage.state import manifest_head
@@ -55,6 +55,8 @@ WHOLE_BYTES = 64 << 20
 """A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
 NUM_SAMPLES = 16
 SAMPLE_BYTES = 1 << 16
+COMPRESSION = 4
+"""Times that text is shorter when compressed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,14 @@ class IngestStage(Stage):
             ],
         )
 
+    def compressed_bytes(self, unit: Unit) -> int:
+        """Return the bytes of a unit, those of a file that is not compressed as a quarter."""
+        num_bytes = 0
+        for part in unit.payload:
+            packed = part.format in ("parquet", "hf") or is_compressed(part.path)
+            num_bytes += part.num_bytes if packed else part.num_bytes // COMPRESSION
+        return num_bytes
+
     def manifest(self, job: Job, head: StoredHead) -> DocumentsManifest:
         """Return the manifest, with counts, languages and shards."""
         gathered = job.records(Gather)
@@ -181,7 +191,7 @@ def ingest(
 
 def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
     """Return name, format, size, digest, and an encoding other than UTF-8, of each input."""
-    with ThreadPoolExecutor(NUM_READERS) as pool:
+    with ThreadPoolExecutor(storage.NUM_READERS) as pool:
         digests = list(pool.map(_digest, inputs))
     found: list[dict[str, Any]] = []
     for file, digest in zip(inputs, digests, strict=True):

@@ -36,9 +36,6 @@ from ..parsing import convert, convert_values, parse_json
 from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
 from ..storage.state import JOB, MANIFEST, TIMINGS, begun_in, clear_stage, look, work_folder
 
-NUM_READERS = 16
-"""Records read at a time, because object stores are slow to answer."""
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -111,6 +108,10 @@ class Stage:
     @abstractmethod
     def phases(self) -> Sequence[Phase]:
         """The phases in their order, with the tables that they write."""
+
+    def compressed_bytes(self, unit: Unit) -> int:
+        """Return how many bytes a unit of the first phase would read if all were compressed."""
+        return unit.cost
 
     @abstractmethod
     def manifest(self, job: "Job", head: StoredHead) -> Manifest:
@@ -253,7 +254,7 @@ class Job(OutputDirectory):
         numbers = self.finished_units(phase.name)
         if not numbers:
             return {}
-        with ThreadPoolExecutor(NUM_READERS) as pool:
+        with ThreadPoolExecutor(storage.NUM_READERS) as pool:
             records = dict(zip(numbers, pool.map(read, numbers), strict=True))
         # One listing of a folder serves all of its files.
         results = set(storage.file_names(self.path))

@@ -21,8 +21,8 @@ from .job import Job, Plan, Stage, open_job
 from .workers import Worker, do_all, started
 
 SMALL_BYTES = 8 << 20
-"""Of input, as stored: below, one worker is as fast by the clock as two, which take half a second
-of CPU each to start.
+"""Of compressed input: below, one worker is as fast by the clock as two on a machine that is not
+idle, as each takes half a second of CPU to start.
 """
 
 
@@ -89,7 +89,7 @@ def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
     """Return how many processes do the work: by default one per core, but a single one, this
     process, where more would gain nothing, as each has to start.
     """
-    costs = sorted(unit.cost for unit in plan.units)
+    costs = sorted(stage.compressed_bytes(unit) for unit in plan.units)
     if len(stage.phases) == 1:
         costs = costs[:-1]  # one worker is busy with the largest, whatever the others do
         if not costs:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import storage
 from ..config import IngestConfig
@@ -23,18 +23,17 @@ from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import RunError, UserError
 from ..storage.state import BAD_INPUTS, MANIFEST, TIMINGS, unfinished_stage
 from . import hub
-from .books import read_book
-from .streams import BOM, InputRange, RawDocument, decompressed, is_compressed, plan_lines, stem_of
-from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read_table
-from .text_tables import (
+from .streams import (
     ARTICLE_HEAD,
-    plan_delimited,
-    plan_json_lines,
-    read_delimited,
-    read_extracted,
-    read_json_lines,
+    BOM,
+    DAMAGED_FILE,
+    InputRange,
+    RawDocument,
+    decompressed,
+    is_compressed,
+    plan_lines,
+    stem_of,
 )
-from .wikipedia import plan_dump, read_dump
 
 MIN_RANGE_BYTES = 1 << 20
 MAX_RANGE_BYTES = 640 << 20
@@ -43,8 +42,6 @@ EMPTY_FILE = "empty_file"
 TABLE_FORMATS = ("jsonl", "csv", "tsv")
 TEXT_FORMATS = ("text", "gutenberg", *TABLE_FORMATS)
 """The formats of texts in any encoding."""
-NUM_READERS = 16
-"""Files that are read at a time, because object stores are slow to answer."""
 BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
 """Files of a directory that `ingest` wrote, beside its documents."""
 KNOWN_NAMES = (
@@ -117,7 +114,7 @@ def find_inputs(
                     f"({seen[key]}): list it once, or give the folder that contains both."
                 )
             seen[key] = file.path
-    with ThreadPoolExecutor(NUM_READERS) as pool:
+    with ThreadPoolExecutor(storage.NUM_READERS) as pool:
         inputs = list(pool.map(partial(examined, config=config), inputs))
     return inputs, left_out
 
@@ -273,11 +270,10 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
     units: list[list[InputRange]] = []
     free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:
-        ranges = [file]
         if file.num_bytes == 0 and file.format != "hf":
             ranges = [replace(file, format=EMPTY_FILE)]
-        elif file.format in PLANNERS:
-            ranges = PLANNERS[file.format](file, range_bytes, config)
+        else:
+            ranges = functions_of(file.format).plan(file, range_bytes, config)
         # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
             units[-1].extend(ranges)
@@ -325,7 +321,7 @@ def read_range(
     if input_range.format in (EMPTY_FILE, DAMAGED_FILE):
         counters.skip(input_range.format, input_range.name)
         return
-    read = READERS[input_range.format]
+    read = functions_of(input_range.format).read
     if input_range.format == "hf":
         yield from read(hub.open_set(input_range.path), input_range, config, counters)
         return
@@ -352,25 +348,47 @@ def _refuse_changed(input_range: InputRange) -> None:
         )
 
 
-PLANNERS = {
-    "wikipedia": plan_dump,
-    "wikiextractor": plan_lines,
-    "jsonl": plan_json_lines,
-    "csv": plan_delimited,
-    "tsv": plan_delimited,
-    "parquet": plan_table,
-    "hf": plan_data_set,
-}
-"""The functions that cut an input into ranges; without one, it is a single range."""
-READERS: dict[str, Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]] = {
-    "wikipedia": read_dump,
-    "wikiextractor": read_extracted,
-    "jsonl": read_json_lines,
-    "csv": read_delimited,
-    "tsv": read_delimited,
-    "parquet": read_table,
-    "hf": read_data_set,
-    "text": read_book,
-    "gutenberg": read_book,
-}
-"""The functions that read a range of an open file or `hub.DataSet`."""
+class FormatFunctions(NamedTuple):
+    """How inputs of a format are read."""
+
+    plan: Callable[[InputRange, int, IngestConfig], list[InputRange]]
+    """Cuts an input into ranges of about so many bytes."""
+    read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
+    """Yields the documents of a range of an open file or `hub.DataSet`."""
+
+
+def functions_of(file_format: str) -> FormatFunctions:
+    """Return how inputs of a format are read.
+
+    Only this reader is imported, because each process of a stage would import all of them for a
+    twentieth to a tenth of its start.
+    """
+    match file_format:
+        case "wikipedia":
+            from .wikipedia import plan_dump, read_dump
+
+            return FormatFunctions(plan_dump, read_dump)
+        case "wikiextractor":
+            from .text_tables import read_extracted
+
+            return FormatFunctions(plan_lines, read_extracted)
+        case "jsonl":
+            from .text_tables import plan_json_lines, read_json_lines
+
+            return FormatFunctions(plan_json_lines, read_json_lines)
+        case "csv" | "tsv":
+            from .text_tables import plan_delimited, read_delimited
+
+            return FormatFunctions(plan_delimited, read_delimited)
+        case "parquet":
+            from .tables import plan_table, read_table
+
+            return FormatFunctions(plan_table, read_table)
+        case "hf":
+            from .tables import plan_data_set, read_data_set
+
+            return FormatFunctions(plan_data_set, read_data_set)
+        case _:
+            from .books import read_book
+
+            return FormatFunctions(lambda file, range_bytes, config: [file], read_book)

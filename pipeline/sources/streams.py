@@ -36,6 +36,9 @@ TEXT_ALLOWANCE = 1 << 24
 LONGEST_LINE_BYTES = 1 << 24
 """A longer line is not a real document: it is left out and counted."""
 BOM = b"\xef\xbb\xbf"
+ARTICLE_HEAD = b"<doc "
+"""Of an article that WikiExtractor wrote."""
+DAMAGED_FILE = "damaged_parquet_file"
 _SKIPPED_BYTES = 1 << 20
 
 _READ_BYTES = 1 << 13
@@ -53,7 +56,7 @@ class InputRange:
     name: str
     """The file's name in ids and messages; the folder above the source is not part of it."""
     format: str
-    """Key of `formats.READERS`: ``wikipedia``, ``text``, ..."""
+    """As `IngestConfig.format` names it: ``wikipedia``, ``text``, ..."""
     num_bytes: int = 0
     """Of a part about; 0 if unknown."""
     start: int = 0

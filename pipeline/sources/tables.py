@@ -26,6 +26,7 @@ from .rows import (
     row_documents,
 )
 from .streams import (
+    DAMAGED_FILE,
     LONGEST_LINE_BYTES,
     TEXT_ALLOWANCE,
     InputRange,
@@ -37,7 +38,6 @@ from .streams import (
 )
 
 RANGE_BYTES = 1 << 24
-DAMAGED_FILE = "damaged_parquet_file"
 BATCH_ROWS = 128
 BATCH_BYTES = 1 << 24
 BUFFER_BYTES = 1 << 20

@@ -29,6 +29,7 @@ from ..counters import Counters
 from ..parsing import csv_delimiter
 from .rows import Columns, Table, no_column, row_documents
 from .streams import (
+    ARTICLE_HEAD,
     BOM,
     LONGEST_LINE_BYTES,
     InputRange,
@@ -41,7 +42,6 @@ from .streams import (
     text_stream,
 )
 
-ARTICLE_HEAD = b"<doc "
 LONGEST_ARTICLE_BYTES = 1 << 24
 _ARTICLE_END = b"</doc>"
 # The attributes come in this order, and only some versions escape the quotation marks within a

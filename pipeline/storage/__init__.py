@@ -4,6 +4,7 @@ The functions on files, below, are used as ``storage.open_input(path)`` and so o
 """
 
 from .files import (
+    NUM_READERS,
     absolute,
     exists,
     file_names,

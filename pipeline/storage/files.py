@@ -22,6 +22,9 @@ from .remote import (
     stat_remote,
 )
 
+NUM_READERS = 16
+"""Files that are read at a time, because object stores are slow to answer."""
+
 
 def is_remote(path: str) -> bool:
     """Tell whether `path` lies in an object store rather than on this machine."""
