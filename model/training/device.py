@@ -155,14 +155,19 @@ def deterministic(wanted: bool) -> Iterator[None]:
     # cuBLAS reads it at its first product.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     was_deterministic = torch.are_deterministic_algorithms_enabled()
+    settings: Any = torch.utils.deterministic
+    fills_memory = settings.fill_uninitialized_memory
     uses_efficient = torch.backends.cuda.mem_efficient_sdp_enabled()
     torch.use_deterministic_algorithms(True)
+    # Every new tensor would be filled with NaN before it is written, a kernel more for each.
+    settings.fill_uninitialized_memory = False
     # The attention to padded rows whose gradients are added up in any order.
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(was_deterministic)
+        settings.fill_uninitialized_memory = fills_memory
         torch.backends.cuda.enable_mem_efficient_sdp(uses_efficient)
 
 

@@ -9,6 +9,7 @@ except for what `Graphs.run` copies.
 
 from collections import Counter
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +47,20 @@ class Recorder:
     def capture(self, function: Callable[[], None]) -> Callable[[], None]:
         """Return a function that queues the work of `function` again; nothing is computed yet."""
         graph = torch.cuda.CUDAGraph()
+        usual = torch.cuda.current_stream()
         # What fails within leaves the generator of dropout unusable: another one takes its place.
-        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        generator = torch.cuda.default_generators[usual.device_index]
         fresh = generator.clone_state()
         try:
             # Meanwhile other threads may pin memory for the next batches.
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 function()
         except Exception:
+            # If the capture cannot even be ended, PyTorch stays on its stream, and its allocator
+            # would keep all free memory for it.
+            torch.cuda.set_stream(usual)
+            with suppress(AttributeError, RuntimeError):
+                torch._C._cuda_endAllocateToPool(usual.device_index, self._pool)  # pyright: ignore
             generator.graphsafe_set_state(fresh)
             raise
         return graph.replay
