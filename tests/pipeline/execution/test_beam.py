@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.pipeline import PipelineVisitor
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.display import DisplayData
-from clozeworks.pipeline import Ingest, ReadDocuments
+from clozeworks.pipeline import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.beam import (
@@ -259,14 +261,30 @@ def test_an_error_is_reported_by_its_cause_within_javas_traceback():
     assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."
 
 
-def test_transforms_have_types_and_display_data(tmp_path: Path):
+class Labels(PipelineVisitor):
+    """The steps of a pipeline, without those inside Beam's own transforms."""
+
+    def __init__(self, pipeline: beam.Pipeline) -> None:
+        self.found: set[str] = set()
+        pipeline.visit(self)
+
+    def visit_transform(self, transform_node: Any) -> None:
+        self.found.add(re.sub(r"(Start|Ranges|Deal out)/.*", r"\1", transform_node.full_label))
+
+
+def test_transforms_have_types_labels_and_display_data(tmp_path: Path):
     (tmp_path / "a.txt").write_text("A text of one sentence.")
     pipeline = beam.Pipeline(options=pipeline_options(IN_THIS_PROCESS))
     ingest = Ingest(str(tmp_path / "a.txt"), str(tmp_path / "out"), IngestConfig(seed=7))
     directory: Any = pipeline | ingest
-    assert directory.element_type is str
+    vocab: Any = directory | LearnVocabulary(str(tmp_path / "out"), str(tmp_path / "v"))
+    built: Any = vocab | BuildInstances(str(tmp_path / "out"), str(tmp_path / "v"), str(tmp_path))
+    assert [each.element_type for each in (directory, vocab, built)] == [str] * 3
     documents: Any = pipeline | ReadDocuments(str(tmp_path / "a.txt"))
     assert str(documents.element_type).startswith("Dict")
+    labels = Labels(pipeline).found
+    assert {"Ingest/Scatter/Work", "Vocab/Count/Units", "ReadDocuments/Read"} < labels
+    assert not [label for label in labels if "(" in label]  # as in "Map(<lambda at beam.py:9>)"
     items: Any = DisplayData.create_from(ingest).items
     shown = {item.key: item.value for item in items}
     assert (shown["output"], shown["seed"]) == (str(tmp_path / "out"), "7")
