@@ -248,11 +248,16 @@ class Checkpoint:
             target.copy_(weight)
         return missing
 
-    def pretrain_model(self) -> PretrainModel:
-        """Return the model with its pre-training heads, on the CPU, in training mode."""
+    def pretrain_model(self, masked_words_alone: bool = False) -> PretrainModel:
+        """Return the model with its pre-training heads, on the CPU, in training mode.
+
+        For `masked_words_alone` a BERT needs no pooler and no next-sentence head, as those of
+        ``BertForMaskedLM``; where they are missing, they stay unset.
+        """
         with UnsetWeights():
             model = make_pretrain_model(self.shape)
-        self.load_into(model)
+        unused = ("bert.pooler.", "cls.seq_relationship.")
+        self.load_into(model, new=unused if masked_words_alone else ())
         return model
 
 

@@ -22,7 +22,7 @@ Shapes: R rows, L tokens of a row, V tokens in the vocabulary.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,7 @@ def evaluate_minimal_pairs(
 ) -> dict[str, Any]:
     """Return the `accuracy` over ``all`` pairs, and for each column of `GROUPS` in the data that of
     each of its values; and the means over the paradigms, ``mean_accuracy`` and
-    ``mean_token_alone``.
+    ``mean_token_alone``, with the 95% intervals of other such paradigms (``…_low``, ``…_high``).
 
     `data` is a table with the columns `COLUMNS`, or a folder of JSON Lines. `progress` is called
     with ``stage``, ``step`` and ``steps`` (sentences). Raises `UserError` if a column is missing,
@@ -67,7 +67,7 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise UserError(f"{data} has no pairs.")
     checkpoint = Checkpoint.open(run)
-    model = checkpoint.pretrain_model().eval().to(find_device(device))
+    model = checkpoint.pretrain_model(masked_words_alone=True).eval().to(find_device(device))
     vocabulary = checkpoint.vocabulary()
     sentences = [sentence for good, bad, _ in pairs for sentence in (good, bad)]
     scores_2N = np.zeros((2, len(sentences)))
@@ -91,7 +91,12 @@ def evaluate_minimal_pairs(
     paradigms = list(measured.pop(PARADIGM).values())
     measured["paradigms"] = len(paradigms)
     for name in ("accuracy", "token_alone"):
-        measured[f"mean_{name}"] = fmean(paradigm[name] for paradigm in paradigms)
+        shares = [paradigm[name] for paradigm in paradigms]
+        mean = measured[f"mean_{name}"] = fmean(shares)
+        if len(shares) > 1:
+            reach = 1.96 * stdev(shares) / len(shares) ** 0.5
+            measured[f"mean_{name}_low"] = max(mean - reach, 0.0)
+            measured[f"mean_{name}_high"] = min(mean + reach, 1.0)
     return measured
 
 

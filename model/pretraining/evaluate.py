@@ -69,7 +69,7 @@ def evaluate(
         objective = "mlm"
     rows = read_split(directory)
     batches = evaluation_batches(rows, objective, batch_size)
-    model = checkpoint.pretrain_model().to(target)
+    model = checkpoint.pretrain_model(masked_words_alone=objective != "mlm+nsp").to(target)
     with oom_as_run_error("batch_size"):
         measured = metrics(sum_losses(model, batches, target))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}

@@ -4,6 +4,7 @@ are counted by which scores higher.
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from clozeworks.model.minimal_pairs import (
     read_minimal_pairs,
     sentence_scores,
 )
+from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline.errors import UserError
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, sem
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM
 
@@ -126,12 +128,25 @@ def test_ties_are_right_for_babylm_and_counted():
 
 def test_paradigms_count_alike_and_questions_with_answers_are_pairs(speller, tmp_path):
     good, bad = "Who did you see? Ann.", "Who did you see? Bread."
-    for name, pairs in (("one", [(good, bad)]), ("two", [(bad, good)] * 3)):
-        rows = [{"sentence_good": first, "sentence_bad": second} for first, second in pairs]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shares = [1.0, 0.0] * 8
+    for name, share in enumerate(shares):
+        first, second, times = (good, bad, 1) if share else (bad, good, 3)
+        row = json.dumps({"sentence_good": first, "sentence_bad": second})
+        (tmp_path / f"{name}.jsonl").write_text(f"{row}\n" * times)
     measured = evaluate_minimal_pairs(speller, tmp_path, "cpu")
     assert measured["all"]["accuracy"] in (0.25, 0.75)
-    assert (measured["paradigms"], measured["mean_accuracy"]) == (2, 0.5)
+    assert (measured["paradigms"], measured["mean_accuracy"]) == (16, 0.5)
+    interval = norm.interval(0.95, 0.5, sem(shares))  # of the mean over other such paradigms
+    ends = [measured[f"mean_accuracy_{end}"] for end in ("low", "high")]
+    assert ends == pytest.approx(interval, abs=1e-4)
+
+
+def test_a_bert_without_pooler_and_next_sentences_is_measured(run, tmp_path):
+    copytree(run, tmp_path / "masked")
+    BertForMaskedLM.from_pretrained(run).save_pretrained(tmp_path / "masked")
+    kinds = [evaluate_minimal_pairs(model, SAMPLE) for model in (run, tmp_path / "masked")]
+    assert kinds[0] == kinds[1]
+    assert fill(tmp_path / "masked", "the [MASK]") == fill(run, "the [MASK]")
 
 
 def test_a_folder_is_read_and_a_missing_column_is_named(tmp_path):
