@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import bilstm
 import numpy as np
 import pytest
 import torch
@@ -25,7 +24,6 @@ from bilstm import (
 from clozeworks.model import (
     EntityRecognition,
     FinetuneConfig,
-    ModernBertConfig,
     Squad,
     Task,
     evaluate_task,
@@ -120,14 +118,6 @@ def test_a_row_is_read_at_both_its_ends(checkpoint):
     torch.testing.assert_close(model(batch)[0], expected, rtol=0, atol=1e-6)
 
 
-def test_a_token_of_a_left_to_right_encoder_sees_what_follows_through_the_lstm(checkpoint):
-    model = make_model(TASKS[1], Checkpoint.open(checkpoint), NO_DROPOUT, seed=1)
-    before, changed = feature(9), feature(9)
-    changed.row.input_ids[7] += 1
-    moved = (model(make_batch([before])) - model(make_batch([changed])))[0].abs().amax(1) > 1e-9
-    assert moved.all()
-
-
 @pytest.mark.slow
 def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
@@ -191,12 +181,6 @@ def test_what_was_tuned_is_taken_from_the_model(deep_checkpoint, tmp_path):
     measured = evaluate_task(output, tmp_path / "data", "cpu", task=task)
     scores = summary["best"]["scores"]
     assert {name: measured[name] for name in scores} == scores
-
-
-@pytest.mark.parametrize("task", [*TASKS, on_features(ENTITIES, "last", 6)])
-def test_another_encoder_is_refused(task: Task):
-    with pytest.raises(UserError, match="are for BERT, but the checkpoint is a ModernBERT"):
-        task.model(ModernBertConfig())
 
 
 # On the hidden states of a frozen encoder
@@ -285,16 +269,6 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(deep_check
     after = model.encoder.state_dict()
     assert all(torch.equal(weight, after[name]) for name, weight in before.items())
     assert model.layer_weights.grad is not None and model.layer_weights.grad.abs().sum() > 0
-
-
-def test_without_room_in_the_cache_states_are_computed_each_time(deep_checkpoint, monkeypatch):
-    monkeypatch.setattr(bilstm, "CACHE_BYTES", 0)
-    model = BiLstmTagger(of_bert(Checkpoint.open(deep_checkpoint).shape), 5, "last", 6).train()
-    batch = make_batch(some_features(deep_checkpoint))
-    rows = watch_rows(model.encoder, monkeypatch)
-    model(batch)
-    model(batch)
-    assert len(rows) == 6
 
 
 def write_entities(folder: Path) -> Path:

@@ -11,7 +11,6 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
 from tests.fixtures.instances_fixture import as_lists
+from tests.fixtures.parity_fixture import SMALL_BERT
 
 
 def loader(dataset: InstanceDataset, num_workers: int = 0) -> DataLoader:
@@ -164,13 +164,7 @@ def test_a_state_of_another_order_is_refused(instances):
 def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(
     instances: str, tmp_path: Path
 ):
-    config = ModelConfig(
-        vocab_size=60,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
-    )
+    config = SMALL_BERT
     ours = BertForPreTraining(config)
     initialise(ours, config, torch.Generator().manual_seed(0))
     shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}

@@ -16,7 +16,6 @@ import transformers
 from clozeworks.cli.main import main
 from clozeworks.model.checkpoint import read_model, save_model
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
@@ -25,6 +24,7 @@ from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.parity_fixture import SMALL_BERT
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +34,7 @@ def instances(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def run(instances, tmp_path_factory):
-    config = ModelConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=24,
-    )
+    config = SMALL_BERT
     model = BertForPreTraining(config)
     initialise(model, config, torch.Generator().manual_seed(0))
     with torch.no_grad():  # larger than at first, so that guesses differ

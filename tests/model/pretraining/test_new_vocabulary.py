@@ -5,6 +5,7 @@ stays.
 import json
 import re
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ import torch
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainModel
 from clozeworks.model.pretraining.evaluate import evaluate
@@ -24,6 +24,7 @@ from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.parity_fixture import SMALL_BERT
 
 UNCASED, CASED = (
     Normalization(lowercase=True, strip_accents=True),
@@ -44,13 +45,7 @@ def vocabulary(*tokens: str, normalization: Normalization = UNCASED) -> Vocabula
 
 
 def random_model(size: int) -> BertForPreTraining:
-    config = ModelConfig(
-        vocab_size=size,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
+    config = replace(SMALL_BERT, vocab_size=size)
     model = BertForPreTraining(config).eval()
     initialise(model, config, torch.Generator().manual_seed(3))
     torch.nn.init.normal_(model.cls.get_parameter("predictions.bias"))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.evaluate import evaluate_task
@@ -24,7 +23,7 @@ from clozeworks.model.tokenizer import TokenRow
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.finetune_fixture import quick
-from tests.fixtures.parity_fixture import check_learning, make_pair
+from tests.fixtures.parity_fixture import SMALL_BERT, check_learning, make_pair
 from tests.fixtures.squad_fixture import STORY_WORDS, logits_of, qa, question, squad_json
 from tests.fixtures.task_files import write
 
@@ -204,13 +203,7 @@ def test_logits_loss_and_gradients_equal_transformers():
 
 
 def test_padding_takes_no_part_in_the_loss():
-    config = ModelConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
+    config = SMALL_BERT
     model = SpanClassifier(config).eval()
     initialise(model, config, torch.Generator().manual_seed(2))
     short, long = (
