@@ -72,15 +72,3 @@ def test_one_job_on_dask(books: Path, one_by_one: dict[str, str], tmp_path: Path
         ended = run_job(books, tmp_path, *DASK, address, "--dask_npartitions=8")
     assert ended.returncode == 0, ended.stderr
     assert digests(tmp_path) == one_by_one
-
-
-@RUNNERS
-def test_a_mistake_fails_the_job_with_its_line(
-    runner: tuple[str, ...], books: Path, tmp_path: Path
-):
-    ended = run_job(books, tmp_path, "--shards=1000000", *runner)
-    assert ended.returncode == 1
-    num_bytes = sum(book.stat().st_size for book in books.iterdir())
-    line = f"`shards` is 1000000, but the sources have {num_bytes} bytes: lower it."
-    assert line in ended.stderr
-    assert not list(tmp_path.rglob("manifest.json"))

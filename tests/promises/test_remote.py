@@ -88,13 +88,12 @@ def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict
         assert make_all(source, f"{bucket}/built", RunOptions(workers=1)) == local
         assert not storage.find_files(f"{bucket}/built/*/.work")
         overwrite = RunOptions(workers=1, overwrite=True)
+        storage.remove(f"{source}/bad.txt")
         ingest([source], f"{bucket}/built/documents", IngestConfig(shards=2), overwrite)
         names = storage.file_names(f"{bucket}/built/documents")
         assert "train-00001-of-00002.parquet" in names
         assert "train-00000-of-00001.parquet" not in names
         assert "/documents/bad/range-00000.jsonl" in local
-        storage.remove(f"{source}/bad.txt")
-        ingest([source], f"{bucket}/built/documents", IngestConfig(shards=2), overwrite)
         assert not storage.find_files(f"{bucket}/built/documents/bad")
         with pytest.raises(UserError, match="nothing"):
             ingest([f"{bucket}/nothing"], f"{bucket}/documents", IngestConfig(), RunOptions())

@@ -20,10 +20,8 @@ PROGRAM = Path(__file__).resolve().parents[2] / "examples" / "beam" / "vectors.p
 def test_vectors_are_those_of_transformers(tmp_path: Path):
     for module in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(module, reason=f"{module} is not installed")
-    texts = ["a cup of tea.", "the dogs were barking all night, and nobody slept."]
-    encoder = make_checkpoint(
-        tmp_path / "encoder", [*"abcdefghijklmnopqrstuvwxyz,.", *sorted(set(texts[1].split()))]
-    )
+    texts = ["a book.", "the film is not very good, a dull book is not bad."]
+    encoder = make_checkpoint(tmp_path / "encoder")
     model: Any = transformers.AutoModel.from_pretrained(encoder).eval()
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(encoder)
     batch = dict(tokenizer(texts, padding=True, return_tensors="pt"))
@@ -36,7 +34,6 @@ def test_vectors_are_those_of_transformers(tmp_path: Path):
     options = [f"--graph={encoder}", f"--source={tmp_path}/[ab].txt", f"--output={tmp_path}/rows"]
     subprocess.run([sys.executable, str(PROGRAM), *options], check=True, capture_output=True)
     rows = pq.read_table(*tmp_path.glob("rows*.parquet")).sort_by("doc_id").to_pylist()
-    with torch.no_grad():
-        for row, text in zip(rows, texts, strict=True):
-            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
-            assert row["vector"] == pytest.approx(states.mean(0).tolist(), abs=1e-5)
+    for row, text in zip(rows, texts, strict=True):
+        states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        assert row["vector"] == pytest.approx(states.mean(0).tolist(), abs=1e-5)

@@ -107,11 +107,9 @@ def test_a_cut_off_file_is_read_up_to_the_cut(suffix: str):
     rng = random.Random(0)
     content = b"".join(b"%d %s\n" % (i, rng.randbytes(30).hex().encode()) for i in range(30_000))
     compressed = COMPRESS[suffix](content)
+    half = compressed[: len(compressed) // 2]
     counters = Counters()
-    found = [
-        line
-        for _, line in lines_of(compressed[: len(compressed) // 2], f"a.jsonl.{suffix}", counters)
-    ]
+    found = [line for _, line in lines_of(half, f"a.jsonl.{suffix}", counters)]
     assert 0.8 * 15_000 < len(found) < 1.2 * 15_000
     assert found[:-1] == content.split(b"\n")[: len(found) - 1]
     assert counters.bad == {"corrupt_file": 1}
@@ -127,9 +125,7 @@ def test_a_file_that_is_not_what_its_name_says(suffix: str):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_an_oversized_line_costs_only_itself(suffix: str):
-    block = (
-        random.Random(0).randbytes(512).hex().encode()
-    )  # which shrinks to a hundredth: not a bomb
+    block = random.Random(0).randbytes(512).hex().encode()  # shrinks to a hundredth: not a bomb
     content = b"one\n" + block * (2 * LONGEST_LINE_BYTES // len(block) + 1) + b"\ntwo\n"
     name = f"a.jsonl{suffix}"
     counters = Counters()
