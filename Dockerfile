@@ -1,25 +1,30 @@
-# Two images, with the versions of constraints.txt:
+# Two images, with the versions and hashes of constraints.txt, pip's own first: older ones do not verify them here. To pin the
+# base images, too: --build-arg PYTHON_IMAGE=python:3.11-slim@DIGEST, which `docker buildx imagetools inspect IMAGE` prints.
 #
 #     docker build -t clozeworks .                                 the commands, on CPUs
 #     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/data" -w /data clozeworks ingest corpus --output documents
 #
 #     docker build --target beam -t REGISTRY/clozeworks-beam .     Beam's SDK container, for workers of Dataflow, Flink, Spark
-FROM apache/beam_python3.11_sdk:2.77.0 AS beam
-# Of the isolated build, too; the two names are those of old and new versions of pip.
-ENV PIP_CONSTRAINT=/clozeworks/constraints.txt PIP_BUILD_CONSTRAINT=/clozeworks/constraints.txt
+ARG BEAM_IMAGE=apache/beam_python3.11_sdk:2.77.0
+ARG PYTHON_IMAGE=python:3.11-slim
+FROM $BEAM_IMAGE AS beam
+# Of the isolated build, too.
+ENV PIP_BUILD_CONSTRAINT=/clozeworks/constraints.txt
 COPY . /clozeworks
-RUN pip install --no-cache-dir '/clozeworks[data]'
+RUN sed -n '/^pip==/,/[^\\]$/p' /clozeworks/constraints.txt | pip install --requirement /dev/stdin
+RUN pip install --no-cache-dir --no-require-hashes --constraint /clozeworks/constraints.txt '/clozeworks[data]'
 # Not root: what a job stages is installed below /tmp.
 RUN useradd --create-home clozeworks
 USER clozeworks
 
-FROM python:3.11-slim AS commands
-ENV PIP_CONSTRAINT=/clozeworks/constraints.txt PIP_BUILD_CONSTRAINT=/clozeworks/constraints.txt
-# The CPU build of PyTorch first: PyPI's brings several gigabytes of CUDA.
+FROM $PYTHON_IMAGE AS commands
+ENV PIP_BUILD_CONSTRAINT=/clozeworks/constraints.txt
 COPY constraints.txt /clozeworks/
-RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch
+RUN sed -n '/^pip==/,/[^\\]$/p' /clozeworks/constraints.txt | pip install --requirement /dev/stdin
+# The CPU build of PyTorch first: PyPI's brings several gigabytes of CUDA. Its hash is not PyPI's.
+RUN pip install --no-cache-dir --no-deps --index-url https://download.pytorch.org/whl/cpu $(grep -o '^torch==[^ ]*' /clozeworks/constraints.txt)
 COPY . /clozeworks
-RUN pip install --no-cache-dir '/clozeworks[data,train]'
+RUN pip install --no-cache-dir --no-require-hashes --constraint /clozeworks/constraints.txt '/clozeworks[data,train]'
 # Not root, whoever starts it; caches go where every user may write.
 RUN useradd clozeworks
 USER clozeworks

@@ -14,7 +14,7 @@ timed = @echo "==> $(1): about $(2) on two cores"; TIMEFORMAT="==> $(1): took %l
 # One process more than cores, because many tests wait for processes of their own; at most four, because of memory.
 TEST := $(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --maxprocesses 4
 
-.PHONY: demo quick test test-avx2 test-cluster test-clusters test-store lint torture format docs dist bench clean
+.PHONY: demo quick test test-avx2 test-cluster test-clusters test-store lint torture format docs dist versions bench clean
 
 demo: .venv/installed
 	$(call timed,demo,3 to 4 minutes) $(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -79,6 +79,11 @@ dist: .venv/test
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
 	$(call timed,a trial of the wheel,1 minute) tests/try_dist.sh dist $(WHOLE)
+
+# constraints.txt from pyproject.toml, with hashes: versions stay where they can; UPGRADE=--upgrade takes the newest. It needs uv.
+versions:
+	UV_CUSTOM_COMPILE_COMMAND='make versions' uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --extra test --extra docs $(UPGRADE) --output-file constraints.txt pyproject.toml
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks

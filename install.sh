@@ -3,8 +3,8 @@
 #
 #     ./install.sh '.[data,train]'
 #
-# It uses uv if that is there, else venv and pip. Without an NVIDIA GPU it prefers PyTorch's CPU
-# build, which saves 2.5 GB but is not on PyPI.
+# It uses uv if that is there, else venv and pip; either verifies the hashes. Without an NVIDIA GPU
+# it prefers PyTorch's CPU build, which saves 2.5 GB but is not on PyPI, and so has other hashes.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -44,9 +44,14 @@ install() {
     if [ -n "$UV" ]; then
         "$UV" pip install --quiet --python .venv/bin/python "$@"
     else
-        # As uv: modules are compiled when they are first imported, and most never are.
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$@"
+        pip_install --no-require-hashes "$@"
     fi
+}
+
+pip_install() {
+    # As uv: modules are compiled when they are first imported, and most never are. setuptools warns
+    # of editable installations.
+    PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$@"
 }
 
 has_gpu() {
@@ -66,7 +71,7 @@ install_torch() {
     elif is_reachable "$TORCH_INDEX/torch/"; then
         echo "To download: about $SIZE_FOR_CPUS, with PyTorch's CPU build: there is no NVIDIA GPU."
         # Without its dependencies: those come from PyPI, in the versions of constraints.txt.
-        install --no-deps --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)" && return
+        install --no-deps --index-url "$TORCH_INDEX" "$(grep -o '^torch==[^ ]*' constraints.txt)" && return
         echo "That failed; PyPI's PyTorch is taken instead, with CUDA: $SIZE_WITH_CUDA."
     else
         echo "To download: about $SIZE_WITH_CUDA. There is no NVIDIA GPU, but $TORCH_INDEX, where" \
@@ -75,11 +80,15 @@ install_torch() {
 }
 
 # Of setuptools, too, which builds the package on its own.
-export PIP_CONSTRAINT=$PWD/constraints.txt PIP_BUILD_CONSTRAINT=$PWD/constraints.txt UV_BUILD_CONSTRAINT=$PWD/constraints.txt
+export PIP_BUILD_CONSTRAINT=$PWD/constraints.txt UV_BUILD_CONSTRAINT=$PWD/constraints.txt
 UV=$(command -v uv || true)
 [ -x .venv/bin/python ] || make_environment
-installer=pip
-[ -z "$UV" ] || installer=uv
+installer=uv
+if [ -z "$UV" ]; then
+    installer=pip
+    # Older ones cannot install the checkout, which has no hash, while they verify the others.
+    sed -n '/^pip==/,/[^\\]$/p' constraints.txt | pip_install --requirement /dev/stdin
+fi
 echo "Installing $* into .venv, for $(.venv/bin/python --version), with $installer."
 # Elsewhere PyPI's PyTorch is for CPUs.
 if [ "$(uname)" = Linux ] && ! .venv/bin/python -c 'import torch' 2>/dev/null; then

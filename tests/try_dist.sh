@@ -11,9 +11,9 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
 "$checkout/.venv/bin/python" -m venv env
-pip=(env/bin/python -m pip install --quiet --disable-pip-version-check)
+pip=("$checkout/.venv/bin/python" -m pip --python env/bin/python install --quiet --disable-pip-version-check)
 if [ "${2:-}" = --whole ]; then
-    "${pip[@]}" --constraint "$checkout/constraints.txt" "$(ls "$dist"/*.whl)[data,train]"
+    "${pip[@]}" --no-require-hashes --constraint "$checkout/constraints.txt" "$(ls "$dist"/*.whl)[data,train]"
 else
     # A folder in a .pth file is a place to import from, but its own .pth files, and with them the checkout, are not read.
     "$checkout/.venv/bin/python" -c 'import click; print(click.__path__[0].removesuffix("/click"))' \

@@ -50,6 +50,14 @@ def test_workflows_have_least_permissions_and_pinned_actions(path: Path):
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
 
 
+def test_every_tested_version_has_hashes():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [number for number, line in enumerate(lines) if "==" in line and line[0] not in " #"]
+    assert all("    --hash=sha256:" in lines[number + 1] for number in pins)
+    names = {lines[number].partition("==")[0] for number in pins}
+    assert {"pip", "setuptools", "torch", "apache-beam", "ruff", "mkdocs"} <= names
+
+
 def test_the_citation_has_what_its_format_requires():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
