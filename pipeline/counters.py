@@ -86,10 +86,12 @@ class Counters:
         """
         self.bad[kind] += 1
         self._remember(kind, where)
+        if self._free_bytes < 0:
+            return
         if not isinstance(record, str | bytes):
             try:
                 record = json.dumps(record, ensure_ascii=False, default=str)
-            except (ValueError, RecursionError):  # so deep that it could just be parsed
+            except (ValueError, RecursionError):  # so deep that it could barely be parsed
                 record = ""
         if isinstance(record, str):
             record = record.encode("utf-8", "backslashreplace")
@@ -103,8 +105,7 @@ class Counters:
         }
         line = json.dumps(bad_input, ensure_ascii=False) + "\n"
         self._free_bytes -= len(line.encode("utf-8", "replace"))
-        # Below 0 for good: the first ones are listed, without gaps.
-        if self._free_bytes >= 0:
+        if self._free_bytes >= 0:  # the first ones are listed, without gaps
             self.listed.append(line)
 
     def _remember(self, name: str, where: str) -> None:

@@ -322,7 +322,7 @@ def test_bad_input_is_listed_whatever_the_runner_and_can_be_read_again(tmp_path,
     manifest = ingest(sources, str(other), CONFIG, replace(lax, max_bad=0))
     assert [path.name for path in other.glob("bad/*")] == ["mine.txt"]
     assert sum(shard.rows for shard in manifest.shards) == 60
-    monkeypatch.setattr(Counters, "_free_bytes", 0)
+    monkeypatch.setattr(Counters, "_free_bytes", -1)
     assert ingest([source], str(out), CONFIG, lax).counts["bad_inputs_not_listed"] == 6
 
 
