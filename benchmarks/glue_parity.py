@@ -42,6 +42,7 @@ from clozeworks.model.tasks.classify import TextExample
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.splits import TaskSplits
 from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.training.graphs import make_inference
 from clozeworks.model.training.ranks import Ranks
 from rich.console import Console
 from rich.table import Table
@@ -134,7 +135,7 @@ def predict_ours(
     model = make_model(GLUE[task], opened, config, seed)
     ranks = Ranks(0, 1, torch.device("cpu"))
     FinetuneWork(setup=setup, run=run, model=model, ranks=ranks).train()
-    return np.stack(infer(model, dev))
+    return np.stack(infer(model, dev, make_inference(ranks.device)))
 
 
 def predict_peer(

@@ -44,8 +44,8 @@ from clozeworks.model.encoders.catalogue import make_pretrain_model
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
-from clozeworks.model.finetuning.run import GRAPH_WIDTH, micro_batches
 from clozeworks.model.finetuning.run import loss_of as task_loss
+from clozeworks.model.finetuning.run import micro_batches
 from clozeworks.model.pretraining.batches import make_batches, pack_batches, packs_rows
 from clozeworks.model.pretraining.plan import COMPILE_S
 from clozeworks.model.pretraining.setup import loss_of as pretrain_loss
@@ -53,7 +53,7 @@ from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import device as devices
-from clozeworks.model.training.graphs import make_graphs
+from clozeworks.model.training.graphs import fill_to, make_graphs
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.update import Loss, Updater
@@ -119,7 +119,7 @@ class Trainer:
 
     def __init__(self, model: Any, loss: Callable[[Any, Any], Loss], *, captures: bool):
         self.model = model.to(DEVICE).train()
-        self.graphs = make_graphs(ALONE, DTYPE) if captures else None
+        self.graphs = make_graphs(DEVICE, DTYPE) if captures else None
         optimizer = make_optimizer(self.model, capturable=self.graphs is not None)
         self.updater = Updater(
             self.model,
@@ -424,8 +424,8 @@ def measure_finetuning(size: str, seconds: float) -> str:
         for part in model.children():
             initialise(part, config, torch.Generator().manual_seed(0))
         trainer = Trainer(model, task_loss, captures=captures)
-        fill_to = GRAPH_WIDTH if captures else 1
-        batches = [micro_batches(group, ALONE, None, 32_768, fill_to) for group in groups]
+        width = fill_to(trainer.graphs, config.num_positions)
+        batches = [micro_batches(group, ALONE, None, 32_768, width) for group in groups]
         taken = trainer.measure(batches, seconds)
         way = f"captured ({graphs_of(trainer)})" if captures else "launched"
         found.append(f"{way} {PAIRS / taken:,.0f} examples/s, {1e3 * taken:.2f} ms")

@@ -44,7 +44,7 @@ GROUPS = ("field", "linguistics_term", "phenomenon")
 """Columns by which accuracy is reported, where a file has them; BLiMP has the first two."""
 PARADIGM = "UID"
 """BLiMP's column; without it each file is a paradigm."""
-SENTENCES_AT_ONCE = 1000
+SENTENCES_AT_ONCE = (1000, 10_000)
 TOKENS_AT_ONCE = (2048, 65536)
 """On a CPU, and on a GPU."""
 
@@ -67,12 +67,14 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise UserError(f"{data} has no pairs.")
     checkpoint = Checkpoint.open(run)
-    model = checkpoint.pretrain_model(masked_words_alone=True).eval().to(find_device(device))
+    target = find_device(device)
+    model = checkpoint.pretrain_model(masked_words_alone=True).eval().to(target)
     vocabulary = checkpoint.vocabulary()
     sentences = [sentence for good, bad, _ in pairs for sentence in (good, bad)]
     scores_2N = np.zeros((2, len(sentences)))
-    for first in range(0, len(sentences), SENTENCES_AT_ONCE):
-        some = sentences[first : first + SENTENCES_AT_ONCE]
+    num_at_once = SENTENCES_AT_ONCE[target.type == "cuda"]
+    for first in range(0, len(sentences), num_at_once):
+        some = sentences[first : first + num_at_once]
         scores_2N[:, first : first + len(some)] = sentence_scores(model, vocabulary, some)
         if progress:
             num_done = first + len(some)

@@ -21,31 +21,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
-from ...pipeline.ragged import offsets_of, owners, places
+from ...pipeline.ragged import divide_up, offsets_of, owners, places
 from ...pipeline.storage.directory import write_file
 from ..checkpoint import Checkpoint, files_digest
 from ..copies import local_copy, refuse_remote
 from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder, UnsetWeights
 from ..notices import print_notice
-from ..tasks.batches import Feature, make_batch
+from ..tasks.batches import Feature, TaskBatch, make_batch
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
 from ..tasks.tagged import split_words
 from ..tokenizer import TextTokenizer, TokenRow
-from ..training.device import (
-    autocast,
-    find_device,
-    oom_as_run_error,
-    pinned_attention,
-    product_dtype,
-    trim_memory,
-)
+from ..training.device import find_device, oom_as_run_error, trim_memory
+from ..training.graphs import fill_to, make_inference
 from ..training.logs import ProgressCallback
 from .config import FeaturesConfig
 
@@ -159,8 +153,9 @@ class Extractor:
         # depends on the pooler, which checkpoints of some tasks lack.
         whole = nn.ModuleDict({encoder.prefix: encoder})
         checkpoint.load_into(whole, new=encoder.optional_weights)
-        self.device = find_device(config.device)
-        self.encoder: Encoder = encoder.to(self.device).eval()
+        device = find_device(config.device)
+        self.encoder: Encoder = encoder.to(device).eval()
+        self.inference = make_inference(device, config.precision)
         self.vector_type = pa.list_(pa.float32(), checkpoint.shape.hidden_size)
         columns: list[tuple[str, pa.DataType]] = [("text", pa.int64())]
         if config.per != "text":
@@ -216,23 +211,26 @@ class Extractor:
         lengths = [len(row.row.input_ids) for row in rows]
         # Longest first: a batch that does not fit into memory fails early.
         order = np.argsort(lengths, kind="stable")[::-1]
-        dtype = product_dtype(self.config.precision, self.device)
+        step = fill_to(self.inference.graphs, self.encoder.config.num_positions)
         start = 0
         while start < len(order):
-            num_rows = max(1, BATCH_TOKENS // lengths[order[start]])
+            width = step * divide_up(lengths[order[start]], step)
+            num_rows = max(1, BATCH_TOKENS // width)
             chosen = order[start : start + num_rows]
             start += num_rows
-            batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen])
-            with autocast(self.device, dtype), pinned_attention():
-                states = self.encoder.hidden_states(*batch.to(self.device)[:4], all_layers=True)
-            states_VBLD = torch.stack([states[layer] for layer in self.layers]).float().cpu()
+            batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen], step)
+            states_VBLD = self.inference.run(self._states, batch).cpu()
             for index, states_VLD in zip(chosen, states_VBLD.numpy().swapaxes(0, 1), strict=True):
                 read_VPD = states_VLD[:, rows[index].positions]
                 if self.config.per == "text":
                     read_VPD = read_VPD.sum(1, keepdims=True) / read_VPD.shape[1]
                 vectors_VPD[:, offsets[index] : offsets[index + 1]] = read_VPD
-            trim_memory(self.device, start)
+            trim_memory(self.inference.device, start)
         return vectors_VPD
+
+    def _states(self, batch: TaskBatch) -> Tensor:
+        states = self.encoder.hidden_states(*batch[:4], all_layers=True)
+        return torch.stack([states[layer] for layer in self.layers]).float()
 
 
 def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:

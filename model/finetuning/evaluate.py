@@ -66,7 +66,8 @@ def evaluate_task(
         examples = read_labelled(task, paths)
         features = task.encode(examples, finetuned.tokenizer)
         report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
-        scores = task.scores(infer(finetuned.model, features), features, examples)
+        outputs = infer(finetuned.model, features, finetuned.inference)
+        scores = task.scores(outputs, features, examples)
         # Of the most frequent answer among these very examples: no other constant is right more
         # often.
         constant = task.baseline(examples, examples)

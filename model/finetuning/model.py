@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ...pipeline.errors import UserError
+from ...pipeline.ragged import divide_up
 from ...pipeline.seeding import rng_for
 from ...pipeline.storage.state import describe_absence
 from ..checkpoint import TASK, Checkpoint, ModelFiles
@@ -20,15 +21,8 @@ from ..tasks.batches import Feature, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.task import Task, TaskModel
 from ..tokenizer import TextTokenizer
-from ..training.device import (
-    autocast,
-    fetch,
-    one_behind,
-    pinned_attention,
-    product_dtype,
-    trim_memory,
-    uncompiled,
-)
+from ..training.device import fetch, one_behind, trim_memory
+from ..training.graphs import Inference, fill_to, make_inference
 from .config import FinetuneConfig
 
 TOKENS_PER_BATCH = 8192
@@ -92,6 +86,7 @@ class Finetuned(NamedTuple):
     task: Task
     tokenizer: TextTokenizer
     model: TaskModel
+    inference: Inference
 
 
 def load_finetuned(
@@ -108,48 +103,47 @@ def load_finetuned(
     with UnsetWeights():
         model = task.model(checkpoint.shape)
     read_weights(model, checkpoint)
-    return Finetuned(task, tokenizer, model.to(device).eval())
+    return Finetuned(task, tokenizer, model.to(device).eval(), make_inference(device))
 
 
 @torch.inference_mode()
-def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
+def infer(model: TaskModel, features: Sequence[Feature], inference: Inference) -> list[np.ndarray]:
     """Return the head's outputs for each feature, float32, in order, without dropout.
 
     The precision is the device's default, so that thresholds tuned on dev hold for `predict`.
     """
-    device = next(model.parameters()).device
-    dtype = product_dtype("auto", device)
+    width = fill_to(inference.graphs, model.encoder.config.num_positions)
 
     def launch(indices: list[int]) -> Callable[[], tuple[list[int], np.ndarray]]:
-        batch = make_batch([features[index] for index in indices]).to(device)
-        with autocast(device, dtype), uncompiled(), pinned_attention():
-            values = model(batch)
+        batch = make_batch([features[index] for index in indices], width)
+        values = inference.run(model, batch._replace(target=None))
         computed = fetch(values.float())
         return lambda: (indices, computed().numpy())
 
     was_training = model.training
     model.eval()
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    launched = map(launch, _batches(features))
+    launched = map(launch, _batches(features, width))
     for number, (indices, values) in enumerate(one_behind(launched)):
         for index, value in zip(indices, values, strict=True):
             if model.per_token:
                 value = value[: features[index].length]
             # Copied to free the memory of the padded batch.
             outputs[index] = value.copy()
-        trim_memory(device, number)
+        trim_memory(inference.device, number)
     model.train(was_training)
     return outputs
 
 
-def _batches(features: Sequence[Feature]) -> Iterator[list[int]]:
-    """Yield batches of indices of features of similar length."""
+def _batches(features: Sequence[Feature], step: int) -> Iterator[list[int]]:
+    """Yield batches of indices of features of similar length, filled to a multiple of `step`."""
     order = sorted(range(len(features)), key=lambda index: features[index].length)
+    if step > 1:
+        order.reverse()  # the first is the longest: a width has batches of one size
     start = 0
     while start < len(order):
-        # Features are sorted by length, so the first is only a lower bound of the batch's longest:
-        # the size is a guess.
-        shortest = features[order[start]]
-        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // shortest.length + 1)
+        # Otherwise it is only a lower bound of the batch's longest: the size is a guess.
+        width = step * divide_up(features[order[start]].length, step)
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // width + 1)
         yield order[start : start + size]
         start += size

@@ -182,7 +182,7 @@ def _answered(
         features = task.encode(chunk, finetuned.tokenizer)
         num_examples += len(chunk)
         num_examples_cut += num_cut(features)
-        outputs = infer(finetuned.model, features)
+        outputs = infer(finetuned.model, features, finetuned.inference)
         yield from zip(chunk, task.answers(outputs, features, chunk), strict=True)
     report_cut(task, where, num_examples_cut, num_examples)
 

@@ -41,6 +41,7 @@ from ..training.device import (
     sum_dtype,
     tokens_at_once,
 )
+from ..training.graphs import fill_to
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work, train
 from ..training.optim import learning_rate
@@ -72,8 +73,6 @@ REPORT_EVERY = 10
 CHECKPOINT_MINUTES = 5.0
 POOL_BATCHES = 16
 LEFT_TO_RIGHT = "left-to-right"
-GRAPH_WIDTH = 16
-"""Where updates are captured as graphs, rows are filled to a multiple of this: a graph a width."""
 
 
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
@@ -124,7 +123,7 @@ def micro_batches(
         batch = make_batch(chosen, fill_to)._replace(share=share)
         if device.type == "cuda":
             # Copies from pinned memory to a GPU are asynchronous.
-            batch = batch.map(Tensor.pin_memory)
+            batch = batch.pin()
         batches.append(batch)
     return batches
 
@@ -244,8 +243,8 @@ class FinetuneWork(Work):
     def make_batch(self, step: int) -> FinetuneBatch:
         features = [self.setup.train[row] for row in self._order[step]]
         asked = self.config.micro_batch_size
-        fill_to = 1 if self.updater.graphs is None else GRAPH_WIDTH
-        batches = micro_batches(features, self.ranks, asked, self._most_tokens, fill_to)
+        width = fill_to(self.updater.graphs, self.model.encoder.config.num_positions)
+        batches = micro_batches(features, self.ranks, asked, self._most_tokens, width)
         num_tokens = sum(feature.length for feature in features)
         return FinetuneBatch(batches, len(features), num_tokens)
 
@@ -321,8 +320,9 @@ class FinetuneWork(Work):
         """Return the scores on dev of the model as it is now; the first chooses."""
         dev = self.setup.splits.dev
         self.outputs = {}
+        inference = self.updater.inference(product_dtype("auto", self.device))
         for prefix, features in self.setup.dev.items():
-            self.outputs[prefix] = infer(self.model, features)
+            self.outputs[prefix] = infer(self.model, features, inference)
         # Thresholds, such as SQuAD 2.0's for no answer, are chosen on the first dev set, and hold
         # for all that is scored or predicted with this model.
         given = self.setup.task

@@ -17,18 +17,16 @@ from ..checkpoint import Checkpoint
 from ..config import BASELINE
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
 from ..training.device import (
-    autocast,
     find_device,
     oom_as_run_error,
-    pinned_attention,
     sum_dtype,
+    tokens_at_once,
     trim_memory,
-    uncompiled,
 )
+from ..training.graphs import Inference, make_inference
 from .batches import make_batches
 from .data import InstanceDirectory, open_instances, read_split
 
-TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
 
 
@@ -46,7 +44,7 @@ def evaluate(
 
     A left-to-right model predicts every token from those before it; next-sentence prediction needs
     pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
-    make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no model or no split, if their
+    in a micro-batch of training. Raises `UserError` if there is no model or no split, if their
     vocabularies differ, or if a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
@@ -68,10 +66,12 @@ def evaluate(
     else:
         objective = "mlm"
     rows = read_split(directory)
-    batches = evaluation_batches(rows, objective, batch_size)
+    # In fp32: bf16 would change the third digit of a perplexity.
+    inference = make_inference(target, "fp32")
+    batches = evaluation_batches(rows, objective, tokens_at_once(config, target), batch_size)
     model = checkpoint.pretrain_model(masked_words_alone=objective != "mlm+nsp").to(target)
     with oom_as_run_error("batch_size"):
-        measured = metrics(sum_losses(model, batches, target))
+        measured = metrics(sum_losses(model, batches, inference))
     constant = {f"{BASELINE}{name}": value for name, value in baseline(batches).items()}
     return {"rows": len(rows), **measured, **constant}
 
@@ -92,10 +92,10 @@ def check_vocabulary_fits(model: Checkpoint, directory: InstanceDirectory) -> No
 
 
 def evaluation_batches(
-    rows: Rows, objective: str, max_rows: int | None = None
+    rows: Rows, objective: str, num_tokens: int, max_rows: int | None = None
 ) -> list[PretrainBatch]:
-    """Return all rows in batches of about `TOKENS_PER_BATCH` tokens and at most `max_rows` rows."""
-    num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
+    """Return all rows in batches of about `num_tokens` tokens and at most `max_rows` rows."""
+    num_rows = max(1, num_tokens // int(rows.lengths.max(initial=1)))
     if max_rows is not None:
         num_rows = min(num_rows, max_rows)
     return make_batches(rows, num_rows, objective)
@@ -153,17 +153,21 @@ def _entropy(counts: Counter[int]) -> float:
 def sum_losses(
     model: PretrainModel,
     batches: Iterable[PretrainBatch],
-    device: torch.device,
-    dtype: torch.dtype = torch.float32,
+    inference: Inference,
 ) -> torch.Tensor:
-    """Return the sums for `metrics` (see `batch_sums`) on `device`, with products in `dtype`."""
+    """Return the sums for `metrics` (see `batch_sums`) on the model's device."""
+
+    def compute(batch: PretrainBatch) -> torch.Tensor:
+        return batch_sums(batch, model.sums(batch))
+
     was_training = model.training
     model.eval()
+    device = inference.device
     totals = torch.zeros(NUM_SUMS, dtype=sum_dtype(device), device=device)
     for number, batch in enumerate(batches):
-        batch = batch.to(device)
-        with autocast(device, dtype), uncompiled(), pinned_attention():
-            totals += batch_sums(batch, model.sums(batch))
+        # Hardly two padded batches have as many tokens and predictions.
+        is_packed = batch.row_starts is not None
+        totals += inference.run(compute, batch, captures=is_packed)
         trim_memory(device, number)
     model.train(was_training)  # dropout on again, in the middle of a training
     return totals

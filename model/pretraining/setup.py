@@ -161,7 +161,12 @@ class PretrainSetup:
         rows = self.validation[phase]
         if self.packs and len(rows):
             return self._cut(rows, self.plan.phases[phase])
-        return evaluation_batches(rows, self.plan.objective, self.plan.config.micro_batch_size)
+        return self.padded_batches(rows, self.plan.objective)
+
+    def padded_batches(self, rows: Rows, objective: str) -> list[PretrainBatch]:
+        """Return rows to be evaluated where they are not packed."""
+        asked = self.plan.config.micro_batch_size
+        return evaluation_batches(rows, objective, self.tokens_at_once, asked)
 
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""

@@ -19,7 +19,7 @@ from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
 from ..training.threads import SnapshotWriter
 from ..training.update import Update, Updater
-from .evaluate import NUM_SUMS, evaluation_batches, metrics, sum_losses
+from .evaluate import NUM_SUMS, metrics, sum_losses
 from .plan import PretrainPlan
 from .setup import GlobalBatch, PretrainSetup, PretrainState
 
@@ -66,12 +66,12 @@ class PretrainWork(Work):
         if rows is None:
             return None
         objective = "ltr" if self.plan.objective == "ltr" else "mlm"
-        batches = evaluation_batches(rows, objective, self.plan.config.micro_batch_size)
-        return self._measure(batches)
+        return self._measure(self.setup.padded_batches(rows, objective))
 
     def _measure(self, batches: list[PretrainBatch]) -> dict[str, float]:
         with oom_as_run_error("micro_batch_size"):
-            sums = sum_losses(self.model, batches, self.device, self.setup.dtype)
+            inference = self.updater.inference(self.setup.dtype)
+            sums = sum_losses(self.model, batches, inference)
         return metrics(self.ranks.sum(sums))
 
     def make_batch(self, step: int) -> GlobalBatch:

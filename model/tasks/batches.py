@@ -56,6 +56,10 @@ class TaskBatch(NamedTuple):
         """Copy the batch to `device`, without waiting for a GPU."""
         return self.map(lambda tensor: send(tensor, device))
 
+    def pin(self) -> "TaskBatch":
+        """Copy the batch to pinned memory."""
+        return self.map(Tensor.pin_memory)
+
     def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
         """Return the batch with each tensor changed."""
         return TaskBatch._make(

@@ -1,5 +1,6 @@
 """Capture what a GPU computes for a batch as a CUDA graph, and replay it for later batches of the
-same shape: the GPU then never waits for Python.
+same shape: the GPU then never waits for Python. `Updater` does so with updates, and `Inference`
+with what is computed without gradients.
 
 The first batch of a shape is computed as usual, which also prepares kernels: so nothing is computed
 that is not needed, and nothing has to be undone. The second one is captured. All graphs share one
@@ -7,6 +8,7 @@ pool of memory, as none is replayed beside another and nothing that they leave t
 except for what `Graphs.run` copies.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..notices import print_notice
-from .ranks import Ranks
+from .device import autocast, pinned_attention, product_dtype, uncompiled
 
 MOST_GRAPHS = 12
 UNUSED_FOR = 200
@@ -66,14 +68,21 @@ class Recorder:
         return graph.replay
 
 
-def make_graphs(ranks: Ranks, dtype: torch.dtype) -> "Graphs | None":
-    """Return where updates are captured, None where they are not: on several ranks, with a loss
+def make_graphs(device: torch.device, dtype: torch.dtype, num_ranks: int = 1) -> "Graphs | None":
+    """Return where batches are captured, None where they are not: on several ranks, with a loss
     scale, and on other devices than NVIDIA's.
     """
-    is_cuda = ranks.device.type == "cuda" and torch.version.hip is None
-    if not is_cuda or ranks.num_ranks > 1 or dtype == torch.float16:
+    is_cuda = device.type == "cuda" and torch.version.hip is None
+    if not is_cuda or num_ranks > 1 or dtype == torch.float16:
         return None
-    return Graphs(Recorder(ranks.device), ranks.device)
+    return Graphs(Recorder(device), device)
+
+
+def fill_to(graphs: "Graphs | None", num_positions: int) -> int:
+    """Return the number of tokens of which the width of padded rows is a multiple: where they are
+    captured, one that gives few widths, and none beyond the model's positions.
+    """
+    return 1 if graphs is None else math.gcd(16, num_positions)
 
 
 @dataclass
@@ -96,6 +105,10 @@ class Graphs:
         self._graphs: dict[Hashable, _Graph] = {}
         self._num_seen: Counter[Hashable] = Counter()
         self.works = True
+
+    def beside(self) -> "Graphs":
+        """Return graphs of other work, in the same memory."""
+        return Graphs(self._recorder, self._device)
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -129,7 +142,7 @@ class Graphs:
         self.clear()
         torch.cuda.empty_cache()
         text = str(reason).strip().partition("\n")[0] or type(reason).__name__
-        print_notice(f"Updates are no longer captured as CUDA graphs ({text}): they take longer.")
+        print_notice(f"Batches are no longer captured as CUDA graphs ({text}): they take longer.")
 
     def figures(self) -> str:
         """Say how many graphs there are, and how much of the work was a replay."""
@@ -165,6 +178,44 @@ class Graphs:
             raise CaptureError(error.__context__ or error) from error
         self._graphs[key] = graph
         return graph
+
+
+class Inference:
+    """Computes batches without gradients, with products in `dtype`, and by `graphs` if given."""
+
+    def __init__(
+        self, device: torch.device, dtype: torch.dtype, graphs: Graphs | None = None
+    ) -> None:
+        self.device = device
+        self.graphs = graphs
+        self._dtype = dtype
+
+    def run(self, compute: Callable[[Any], Tensor], batch: Any, *, captures: bool = True) -> Tensor:
+        """Return what `compute`, the same in all calls, returns for a batch, of whose shape there
+        are others if it `captures`.
+        """
+
+        def computed(batch: Any) -> Tensor:
+            with autocast(self.device, self._dtype), uncompiled(), pinned_attention():
+                return compute(batch)
+
+        if self.graphs is None or not captures:
+            return computed(batch.to(self.device))
+        if self.device.type == "cuda":
+            batch = batch.pin()  # copies from other memory are waited for
+        try:
+            return self.graphs.run("inference", computed, batch)
+        except (CaptureError, torch.OutOfMemoryError) as error:
+            if not self.graphs.works:
+                raise
+            self.graphs.drop(error)
+            return self.graphs.run("inference", computed, batch)
+
+
+def make_inference(device: torch.device, precision: str = "auto") -> Inference:
+    """Return what computes batches where nothing is trained."""
+    dtype = product_dtype(precision, device)
+    return Inference(device, dtype, make_graphs(device, dtype))
 
 
 def _shape(value: object) -> Hashable:

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
 from .device import autocast, send, sum_dtype
-from .graphs import CaptureError, Graphs, make_graphs
+from .graphs import CaptureError, Graphs, Inference, make_graphs
 from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, make_optimizer, set_learning_rate
 from .ranks import GradientSum, Ranks
 
@@ -106,6 +106,7 @@ class Updater:
         self._gradients: dict[nn.Parameter, Tensor] = {}
         """Where graphs add up the gradients of several micro-batches; zeros between updates."""
         self._pending: list[tuple[int, Tensor]] = []
+        self._inference: Inference | None = None
 
     def update(
         self,
@@ -240,6 +241,15 @@ class Updater:
         self._pending.clear()
         return updates
 
+    def inference(self, dtype: torch.dtype) -> Inference:
+        """Return what computes batches between updates, the same every time."""
+        if self._inference is None:
+            graphs = None
+            if self.graphs is not None:
+                graphs = self.graphs.beside()
+            self._inference = Inference(self._ranks.device, dtype, graphs)
+        return self._inference
+
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state, and with fp16 the loss scale."""
         state = self.optimizer.state_dict()
@@ -299,7 +309,7 @@ def make_updater(
     dropout_seed: tuple[int | str, ...],
 ) -> Updater:
     """Return an updater with its optimiser, and with graphs where updates are captured."""
-    graphs = make_graphs(ranks, dtype)
+    graphs = make_graphs(ranks.device, dtype, ranks.num_ranks)
     optimizer = make_optimizer(model, bias_correction=corrects, capturable=graphs is not None)
     return Updater(
         model, optimizer, ranks, loss, dropout_seed=dropout_seed, dtype=dtype, graphs=graphs

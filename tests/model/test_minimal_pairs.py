@@ -98,7 +98,7 @@ def test_accuracy_is_that_of_the_scores_by_group(speller, monkeypatch):
     pairs = list(read_minimal_pairs(SAMPLE))
     alone_good, good = scores(speller, [good for good, _, _ in pairs])
     alone_bad, bad = scores(speller, [bad for _, bad, _ in pairs])
-    monkeypatch.setattr("clozeworks.model.minimal_pairs.SENTENCES_AT_ONCE", 100)
+    monkeypatch.setattr("clozeworks.model.minimal_pairs.SENTENCES_AT_ONCE", (100, 100))
     measured = evaluate_minimal_pairs(speller, SAMPLE, "cpu")
     assert measured["all"]["pairs"] == len(pairs) == 120
     assert measured["all"]["accuracy"] == np.mean(good > bad)

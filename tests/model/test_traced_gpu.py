@@ -49,6 +49,11 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(trace, tmp_pa
     # The first update prepares what is then captured: three micro-batches of one shape, and a step.
     assert not any(found["dropout+ranks"]["replays"])
     assert found["dropout"]["replays"] == [2, *[4] * 10, 1]
+    # Evaluations of packed rows, of whose shapes there are few.
+    in_evaluations = {
+        name: case["all_replays"] - sum(case["replays"]) for name, case in found.items()
+    }
+    assert in_evaluations == {"dropout+ranks": 0, "modernbert+padded": 0, "dropout": 9}
 
 
 def test_fine_tuning_never_waits_in_an_update(trace):
@@ -62,3 +67,4 @@ def test_fine_tuning_never_waits_in_an_update(trace):
     num_batches = len(counted["before"])
     assert num_batches > 2 and counted["waits"] == num_batches
     assert counted["before"] == [0, *range(num_batches - 1)]
+    assert counted["replays"] > num_batches / 3  # of eight widths

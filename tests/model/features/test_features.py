@@ -246,8 +246,8 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
 def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, monkeypatch):
     sizes = []
 
-    def watched(features: list[Feature]) -> TaskBatch:
-        batch = make_batch(features)
+    def watched(features: list[Feature], fill_to: int) -> TaskBatch:
+        batch = make_batch(features, fill_to)
         sizes.append(batch.input_ids_BL.numel())
         return batch
 

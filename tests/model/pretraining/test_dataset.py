@@ -16,6 +16,7 @@ from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import evaluation_batches, metrics, sum_losses
 from clozeworks.model.pretraining.sequence import RowSequence
+from clozeworks.model.training.graphs import make_inference
 from clozeworks.pipeline.errors import UserError
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
@@ -170,8 +171,9 @@ def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(
     shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**shape)).eval()
     theirs.load_state_dict(ours.state_dict(), strict=False)
-    evaluated = evaluation_batches(read_split(open_instances(instances, "validation")), "mlm+nsp")
-    expected = metrics(sum_losses(ours, evaluated, torch.device("cpu")))
+    held_out = read_split(open_instances(instances, "validation"))
+    evaluated = evaluation_batches(held_out, "mlm+nsp", 4096)
+    expected = metrics(sum_losses(ours, evaluated, make_inference(torch.device("cpu"))))
     (batch,) = batches(InstanceDataset(instances, "validation", batch_size=16, epochs=1))
     with torch.no_grad():
         outputs = theirs(**batch)

@@ -6,10 +6,22 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import NamedTuple, Self
 
+import numpy as np
 import pytest
 import torch
+from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.finetuning.model import infer
+from clozeworks.model.tasks.batches import Feature
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import graphs as graphs_module
-from clozeworks.model.training.graphs import Graphs, Recorder, make_graphs
+from clozeworks.model.training.graphs import (
+    Graphs,
+    Inference,
+    Recorder,
+    make_graphs,
+    make_inference,
+)
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.update import Loss, Update, Updater
@@ -148,7 +160,7 @@ def test_an_error_in_capturing_costs_a_line_and_no_bit(kinds: str, failing: int,
     assert_equal(captured, plain)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "Updates are no longer captured as CUDA graphs (operation not permitted when stream is "
+        "Batches are no longer captured as CUDA graphs (operation not permitted when stream is "
         "capturing): they take longer."
     )
     assert captured.graphs is not None and len(captured.graphs) == 0
@@ -173,7 +185,7 @@ def test_without_memory_for_graphs_and_updates_the_graphs_go(capsys):
         updater.update(6, [*batches_of(6, True), Rows(torch.ones(7, 4), torch.tensor(7.0))], 0.125)
         train(updater, range(7, NUM_STEPS), "m")
     assert_equal(captured, plain)
-    assert capsys.readouterr().err.startswith("Updates are no longer captured as CUDA graphs (CUDA")
+    assert capsys.readouterr().err.startswith("Batches are no longer captured as CUDA graphs (CUDA")
 
 
 def test_few_graphs_are_kept_those_in_use(monkeypatch):
@@ -221,11 +233,34 @@ def test_a_second_training_uses_the_graphs_of_the_first():
             assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+def test_outputs_by_graphs_are_those_of_today(failing: int, monkeypatch, capsys):
+    monkeypatch.setattr("clozeworks.model.finetuning.model.TOKENS_PER_BATCH", 100)
+    # Of few positions: rows are not filled beyond them.
+    config = ModelConfig.named("tiny", vocab_size=50, max_position_embeddings=40)
+    model = GLUE["sst2"].model(config).eval()
+    lengths = np.random.default_rng(0).integers(3, 41, 90)
+    rows = [TokenRow(np.arange(length) % 50, int(length)) for length in lengths]
+    features = [Feature(row, None, index) for index, row in enumerate(rows)]
+    graphs = Graphs(Calling(failing), CPU)
+    for num_shapes in (5, 0):
+        expected = infer(model, features, make_inference(CPU))
+        num_launched = graphs.num_runs - graphs.num_replays
+        found = infer(model, features, Inference(CPU, torch.float32, graphs))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        if not failing:
+            # The first batch of each shape, and the last one, which has a shape of its own.
+            assert graphs.num_runs - graphs.num_replays - num_launched <= num_shapes + 1
+        model.load_state_dict(GLUE["sst2"].model(config).state_dict())  # as between two runs
+    assert graphs.num_runs > 30 and (graphs.num_replays > 20) == (not failing)
+    assert len(capsys.readouterr().err.splitlines()) == failing
+
+
 def test_only_a_gpu_of_nvidia_alone_captures():
-    for ranks, dtype in (
-        (Ranks(0, 1, CPU), torch.bfloat16),
-        (Ranks(0, 1, torch.device("mps")), torch.float32),
-        (Ranks(0, 2, torch.device("cuda")), torch.bfloat16),
-        (Ranks(0, 1, torch.device("cuda")), torch.float16),
+    for device, dtype, num_ranks in (
+        ("cpu", torch.bfloat16, 1),
+        ("mps", torch.float32, 1),
+        ("cuda", torch.bfloat16, 2),
+        ("cuda", torch.float16, 1),
     ):
-        assert make_graphs(ranks, dtype) is None
+        assert make_graphs(torch.device(device), dtype, num_ranks) is None
