@@ -31,7 +31,7 @@ MAX_READ_AHEAD_BYTES = 8 << 20
 UPLOAD_BYTES = 64 << 20
 """Part of a file that is uploaded at a time; bounds the memory."""
 GCS_RETRY_TIME = timedelta(seconds=30)
-S3_ATTEMPTS = 7
+S3_ATTEMPTS = 10
 """Of each request. The pauses between them add up to about 25 s, so a server may be restarted."""
 READ_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -116,7 +116,8 @@ def _client(
             region = fs.resolve_s3_region(bucket)
         # With allow_delayed_open a small file takes one request instead of three.
         options: dict[str, Any] = {"region": region, "allow_delayed_open": True}
-        options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS)
+        # The "standard" strategy would give up after about a hundred failures of all requests.
+        options["retry_strategy"] = fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS)
         return fs.S3FileSystem(endpoint_override=endpoint, **options), bucket
     if scheme == "gs":
         options = {"retry_time_limit": GCS_RETRY_TIME}

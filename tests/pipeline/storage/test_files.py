@@ -192,8 +192,8 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Serve an S3 that accepts the first part of an upload and denies the second; yield the
-    requests that it got.
+    """Serve an S3 that accepts the first part of an upload and denies the second, and fails at
+    every other look at a file; yield the requests that it got.
     """
     requests: list[str] = []
 
@@ -219,6 +219,10 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             while self.rfile.readline().strip():
                 pass
 
+        def do_HEAD(self) -> None:
+            requests.append("HEAD")
+            self.answer(500 if len(requests) % 2 else 200)
+
         def do_POST(self) -> None:
             self.read_body()
             requests.append(f"POST {self.path}")
@@ -243,6 +247,13 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
         yield requests
         server.shutdown()
+
+
+@pytest.mark.slow
+def test_an_overloaded_store_is_asked_again_however_often_it_fails(failing_store: list[str]):
+    # By another strategy of Amazon's client, about a hundred times in all.
+    assert all(storage.exists("s3://bucket/key") for _ in range(200))
+    assert len(failing_store) == 400
 
 
 @pytest.mark.slow
