@@ -1,16 +1,20 @@
-"""Measure and check the updates of a GPU, in one command of at most seven minutes:
+"""Measure and check what a GPU computes, in one command of at most seven minutes:
 
     python -m benchmarks.gpu
+    python -m benchmarks.gpu inference         # one section
+    python -m benchmarks.gpu experiments       # only if named: what might speed up `base`
 
 First the checks: 50 captured updates have the losses of 50 that Python launches, with dropout and
 without; a run that is resumed in the middle is the undisturbed one; another training in the same
 graphs is one in new graphs; what cannot be captured is launched; equal runs are equal with
-`--deterministic`. Then a table: updates of several encoders on the rows of `rows.npz`, launched,
-captured as CUDA graphs, and captured and compiled, with tokens a second, the utilisation (MFU, of
-the device's dense bf16 peak, by real tokens), memory, graphs, the share that was replayed, and from
-how many tokens on compiling pays. Then fine-tuning in examples a second, beside a plain loop with
-`transformers`; what `--deterministic` costs; and `pretrain` itself on a `mini`. Each line is
-printed when it is measured, and what no time is left for is left out.
+`--deterministic`; outputs and evaluations by graphs are those that Python launches. Then a table:
+updates of several encoders on the rows of `rows.npz`, launched, captured as CUDA graphs, and
+captured and compiled, with tokens a second, the utilisation (MFU, of the device's dense bf16 peak,
+by real tokens), memory, graphs, the share that was replayed, and from how many tokens on compiling
+pays. Then fine-tuning in examples a second, beside a plain loop with `transformers`; what
+`predict`, `features` and evaluations compute, and how long a process takes to its first prediction,
+by part; what `--deterministic` costs; and `pretrain` itself on a `mini`. Each line is printed when
+it is measured, and what no time is left for is left out.
 
 It takes torch 2.11 or later, NumPy, pyarrow, safetensors, tokenizers, scikit-learn and msgspec;
 `transformers` if it is to be compared with. Of a machine without a network, carry the wheel of
@@ -23,6 +27,7 @@ import gc
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -44,16 +49,18 @@ from clozeworks.model.encoders.catalogue import make_pretrain_model
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert_config import ModernBertConfig
+from clozeworks.model.finetuning.model import infer
 from clozeworks.model.finetuning.run import loss_of as task_loss
 from clozeworks.model.finetuning.run import micro_batches
 from clozeworks.model.pretraining.batches import make_batches, pack_batches, packs_rows
+from clozeworks.model.pretraining.evaluate import sum_losses
 from clozeworks.model.pretraining.plan import COMPILE_S
 from clozeworks.model.pretraining.setup import loss_of as pretrain_loss
-from clozeworks.model.tasks.batches import Feature
+from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import device as devices
-from clozeworks.model.training.graphs import fill_to, make_graphs
+from clozeworks.model.training.graphs import Inference, fill_to, make_graphs, make_inference
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.update import Loss, Updater
@@ -110,6 +117,15 @@ CASES = (
     Case("bert", "base", 256, 0.1),
     Case("modernbert", "base", 256, 0.0),
 )
+EXPERIMENTS = {
+    "as it is, captured and compiled by layers": "the yardstick",
+    "65,536 tokens a micro-batch": "+1%: optimiser and clipping, 2.4% of the time, serve twice the "
+    "tokens; the products fill the card already",
+    "one static graph of the whole model": "+2%, as a script measured on 27 November 2026",
+    "max_autotune for the products": "+2%: GELU and bias in a product's end, 4% of the time, but "
+    "Triton's products are seldom faster than cuBLAS's",
+}
+"""What might speed up BERT-base, each alone, and the prediction; under 2% it is not built."""
 SMALL_CASES = (Case("bert", "tiny", 4, 0.1), Case("modernbert", "tiny", 4, 0.0))
 CHECKED = Case("bert", "tiny", 64 if ON_GPU else 4, 0.1)
 
@@ -166,6 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    names = ("checks", "updates", "fine-tuning", "inference", "deterministic", "pretrain")
+    parser.add_argument(
+        "sections", nargs="*", default=names, help=f"{', '.join(names)}, experiments."
+    )
     parser.add_argument("--seconds", type=float, default=1.5, help="Time for each measurement.")
     parser.add_argument("--minutes", type=float, default=6.8, help="Then the script ends.")
     parser.add_argument("--small", action="store_true", default=not ON_GPU)
@@ -176,24 +196,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = carried_rows()
     print(torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads")
     print(f"Python {platform.python_version()}, torch {torch.__version__}, {DTYPE}", flush=True)
+    wanted = set(given.sections)
+    sizes = ("tiny",) if given.small else ("base", "mini")
     with devices.pinned_attention(), devices.distinct_sizes():  # as in training
-        print("\nChecks", flush=True)
-        for name, check in CHECKS.items():
-            tried(name, partial(check, rows))
-        print("\nUpdates", flush=True)
-        for case in SMALL_CASES if given.small else CASES:
-            if time.monotonic() > deadline - 60:
-                print(f"{case}: no time left")
-                continue
-            tried(str(case), partial(measure_case, case, rows, given.seconds, given.compile))
-        print("\nFine-tuning, 32 pairs", flush=True)
-        for size in ("tiny",) if given.small else ("base", "mini"):
-            tried(size, partial(measure_finetuning, size, given.seconds))
-        print("\nWhat --deterministic costs", flush=True)
-        for case in SMALL_CASES if given.small else (CASES[0], CASES[4]):
-            tried(str(case), partial(measure_deterministic, case, rows, given.seconds))
-    print("\npretrain", flush=True)
-    tried("pretrain", partial(measure_pretrain, small=given.small))
+        if "checks" in wanted:
+            print("\nChecks", flush=True)
+            for name, check in CHECKS.items():
+                tried(name, partial(check, rows))
+        if "updates" in wanted:
+            print("\nUpdates", flush=True)
+            for case in SMALL_CASES if given.small else CASES:
+                if time.monotonic() > deadline - 120:
+                    print(f"{case}: no time left")
+                    continue
+                tried(str(case), partial(measure_case, case, rows, given.seconds, given.compile))
+        if "fine-tuning" in wanted:
+            print("\nFine-tuning, 32 pairs", flush=True)
+            for size in sizes:
+                tried(size, partial(measure_finetuning, size, given.seconds))
+        if "inference" in wanted:
+            print("\nWithout gradients", flush=True)
+            for size in sizes:
+                tried(f"pairs, {size}", partial(measure_pairs, size, given.seconds))
+                tried(f"states, {size}", partial(measure_pairs, size, given.seconds, states=True))
+            for case in SMALL_CASES if given.small else (CASES[0], CASES[4]):
+                tried(f"held out, {case}", partial(measure_evaluation, case, rows, given.seconds))
+            tried(f"start of predict, {sizes[0]}", partial(measure_start, sizes[0]))
+        if "deterministic" in wanted:
+            print("\nWhat --deterministic costs", flush=True)
+            for case in SMALL_CASES if given.small else (CASES[0], CASES[4]):
+                tried(str(case), partial(measure_deterministic, case, rows, given.seconds))
+        if "experiments" in wanted:
+            print("\nExperiments", flush=True)
+            case = SMALL_CASES[0] if given.small else CASES[4]
+            for name, prediction in EXPERIMENTS.items():
+                measure = partial(measure_experiment, name, case, rows, given.seconds)
+                tried(f"{name} (predicted: {prediction})", measure)
+    if "pretrain" in wanted:
+        print("\npretrain", flush=True)
+        tried("pretrain", partial(measure_pretrain, small=given.small))
 
 
 def end_after(seconds: float) -> None:
@@ -345,6 +386,28 @@ def check_fall_back(rows: SomeRows) -> str:
     return f"losses differ by at most {difference:.1e}; graphs: {graphs_of(looking)}"
 
 
+def check_inference(rows: SomeRows) -> str:
+    batches, _ = batches_of(CHECKED, rows, 10)
+    held_out = [batch for update in batches for batch in update]
+    model = pretrain_trainer(CHECKED, rows, captures=False).model
+    task_model = GLUE["stsb"].model(CHECKED.config(rows.vocab_size)).to(DEVICE)
+    pairs = pairs_of(rows.vocab_size, NUM_CHECKED * 20)
+    sums, outputs = [], []
+    for captures in (False, True):
+        sums.append(sum_losses(model, held_out * 3, inference("auto", captures)))
+        outputs.append(np.concatenate(infer(task_model, pairs, inference("auto", captures))))
+    difference = largest_difference(sums[0].tolist(), sums[1].tolist())
+    furthest = np.abs(outputs[0] - outputs[1]).max()
+    return f"sums differ by at most {difference:.1e}, outputs by {furthest:.1e}"
+
+
+def inference(precision: str, captures: bool) -> Inference:
+    made = make_inference(DEVICE, precision)
+    if not captures:
+        made.graphs = None
+    return made
+
+
 CHECKS: dict[str, Callable[[SomeRows], str]] = {
     "losses without dropout": partial(check_losses, dropout=0.0),
     "losses with dropout": partial(check_losses, dropout=0.1),
@@ -352,6 +415,7 @@ CHECKS: dict[str, Callable[[SomeRows], str]] = {
     "two equal runs": check_equal_runs,
     "a second training in the same graphs": check_shared_graphs,
     "a loss that cannot be captured": check_fall_back,
+    "outputs and evaluations": check_inference,
 }
 
 
@@ -464,6 +528,136 @@ def peer_seconds(config: ModelConfig, groups: Sequence[list[Feature]], seconds: 
         loss.item()
         taken.append((time.perf_counter() - started) / len(updates))
     return statistics.median(taken[1:])
+
+
+def median_seconds(work: Callable[[], object], seconds: float) -> float:
+    """Return how long it takes once everything is prepared."""
+    for _ in range(2):
+        work()
+    taken: list[float] = []
+    stop = time.perf_counter() + seconds
+    while not taken or time.perf_counter() < stop:
+        started = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
+
+
+WAYS = {
+    "fp32, launched": ("fp32", False),
+    "fp32, captured": ("fp32", True),
+    "bf16, launched": ("auto", False),
+    "bf16, captured": ("auto", True),
+}
+
+
+def measure_pairs(size: str, seconds: float, *, states: bool = False) -> str:
+    """Compute the outputs that `predict` needs, or the hidden states that `features` writes."""
+    config = ModelConfig.named(size, vocab_size=8192)
+    pairs = pairs_of(config.vocab_size, 4096 if ON_GPU else 64)
+    model = GLUE["stsb"].model(config).to(DEVICE).eval()
+
+    @torch.inference_mode()
+    def hidden_states(using: Inference) -> None:
+        width = fill_to(using.graphs, config.num_positions)
+        for first in range(0, len(pairs), 128):
+            batch = make_batch(pairs[first : first + 128], width)._replace(target=None)
+            using.run(lambda batch: model.encoder(*batch[:4]), batch).cpu()
+
+    pairs.sort(key=lambda pair: -pair.length)
+    found = []
+    ways = WAYS.copy()
+    del ways["bf16, launched" if states else "fp32, captured"]
+    for way, (precision, captures) in ways.items():
+        using = inference(precision, captures)
+        work = partial(hidden_states, using) if states else partial(infer, model, pairs, using)
+        taken = median_seconds(work, seconds / 2)
+        graphs = f" ({using.graphs.figures()})" if using.graphs is not None else ""
+        found.append(f"{way} {len(pairs) / taken:,.0f} a second{graphs}")
+    return "; ".join(found)
+
+
+def measure_evaluation(case: Case, rows: SomeRows, seconds: float) -> str:
+    batches, all_rows = batches_of(case, rows, NUM_BATCHES)
+    held_out = [batch for update in batches for batch in update]
+    model = pretrain_trainer(case, rows, captures=False).model
+    found = []
+    # fp32 has no FlashAttention for packed rows.
+    for way, (precision, captures) in [*WAYS.items()][2:]:
+        using = inference(precision, captures)
+        taken = median_seconds(lambda: sum_losses(model, held_out, using).tolist(), seconds / 2)  # noqa: B023
+        found.append(f"{way} {all_rows.lengths.sum() / taken:,.0f} tokens/s")
+    return "; ".join(found)
+
+
+START = """
+import time
+parts, last = [], time.perf_counter()
+def done(name):
+    global last
+    parts.append(f"{name} {time.perf_counter() - last:.2f}")
+    last = time.perf_counter()
+import torch
+done("import torch")
+import benchmarks
+from clozeworks.model.finetuning import predict
+from clozeworks.model.encoders.encoder import UnsetWeights
+done("other imports")
+from benchmarks.gpu import DEVICE, GLUE, ModelConfig, infer, inference, pairs_of
+done("imports of this script")
+torch.zeros(1, device=DEVICE)
+done("first tensor there")
+config = ModelConfig.named("SIZE", vocab_size=8192)
+with UnsetWeights():
+    model = GLUE["stsb"].model(config)
+done("model")
+model = model.to(DEVICE).eval()
+done("its weights there")
+using = inference("auto", True)
+for name in ("first", "second", "third"):
+    infer(model, pairs_of(8192, 32), using)
+    done(f"{name} batch")
+print(", ".join(parts) + " s")
+"""
+
+
+def measure_start(size: str) -> str:
+    """Start a process as `predict` starts, up to its first outputs."""
+    done = subprocess.run(
+        [sys.executable, "-c", START.replace("SIZE", size)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout.strip()
+
+
+def measure_experiment(name: str, case: Case, rows: SomeRows, seconds: float) -> str:
+    from torch._inductor import config as inductor  # late: it takes seconds
+
+    num_rows = case.num_rows * 2 if "65,536" in name else case.num_rows
+    batches, all_rows = batches_of(case._replace(num_rows=num_rows), rows, NUM_BATCHES)
+    # Of one shape, as a static graph has.
+    batches = [update for update in batches if shapes_of(update) == shapes_of(batches[0])]
+    tokens = all_rows.lengths.mean() * num_rows
+    started = time.perf_counter()
+    with inductor.patch(max_autotune_gemm="max_autotune" in name):
+        trainer = pretrain_trainer(case, rows, captures=True)
+        if "static" in name and ON_GPU:
+            trainer.model.sums = torch.compile(trainer.model.sums, dynamic=False)
+        elif ON_GPU:
+            trainer.model.compile_parts()
+        taken = trainer.measure(batches, seconds)
+    ready = time.perf_counter() - started - seconds
+    return f"{tokens / taken:,.0f} tokens/s, ready in about {ready:.0f} s, {graphs_of(trainer)}"
+
+
+def shapes_of(update: Sequence[PretrainBatch]) -> list[Any]:
+    values = [value for batch in update for value in batch]
+    return [value.shape for value in values if isinstance(value, torch.Tensor)]
 
 
 def measure_deterministic(case: Case, rows: SomeRows, seconds: float) -> str:

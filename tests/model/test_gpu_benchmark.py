@@ -70,4 +70,6 @@ gpu.main(["--seconds", "0.01", "--small", "--no-compile"])
     assert "no longer captured as CUDA graphs" in done.stderr
     assert "bert tiny, 4 rows, dropout 0.1, captured: " in done.stdout
     assert "Updates as CUDA graphs: " in done.stderr
+    assert "outputs and evaluations: sums differ by at most 0.0e+00" in done.stdout
+    assert "bf16, captured " in done.stdout and "its weights there " in done.stdout
     assert "FAILED" not in done.stdout
