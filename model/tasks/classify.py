@@ -149,7 +149,7 @@ class Classification(Task[TextExample]):
             target = self._class_index(row.label(*self.label), row)
         else:
             label = row.label(*self.label)
-            if not _NUMBER.fullmatch(label):
+            if not _NUMBER.fullmatch(label) or math.isinf(float(label)):  # 1e999
                 raise UserError(f"{row.where}: the score is {shown(label)}, not a number.")
             target = float(label)
         return TextExample(text, text_pair, target)

@@ -226,7 +226,8 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
             names_by_column[column] = names
     for number, values in enumerate(rows, 1):
         for column, names in names_by_column.items():
-            values[column] = [names[index] for index in values[column]]
+            if values[column] is not None:
+                values[column] = [names[index] for index in values[column] if index is not None]
         yield TableRow(f"{place}, row {number}", values)
 
 

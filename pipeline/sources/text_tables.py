@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
+from ..errors import UserError
 from ..parsing import csv_delimiter
 from .rows import Columns, Table, no_column, row_documents
 from .streams import (
@@ -78,6 +79,9 @@ def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) ->
     columns = Columns.of(config)
     if objects and not any(map(columns.has_text, objects)):
         raise no_column(file.path, ",".join(columns.text), objects[0])
+    if objects and all(columns.read_text(row) is None for row in objects):
+        name = ",".join(columns.text)
+        raise UserError(f"{file.path}: {name!r} does not hold text: give another `text_column`.")
     return plan_lines(file, range_bytes, config)
 
 

@@ -58,17 +58,14 @@ def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
     features = datasets.Features(
         text=datasets.Value("string"), label=datasets.List(datasets.ClassLabel(names=names))
     )
+    rows.append({"text": "without a label", "label": None})
     saved = datasets.Dataset.from_list(rows, features=features)
     datasets.DatasetDict({"train": saved}).save_to_disk(tmp_path / "set")
     (path,) = find_splits(f"hf:{tmp_path / 'set'}")["train"]
     task, _ = read_classify([path], OPTIONS)
     assert task.labels == tuple(names)
-    assert [example.target for example in task.read(path, labelled=True)] == [
-        (1, 2),
-        (0,),
-        (),
-        (1,),
-    ]
+    targets = [example.target for example in task.read(path, labelled=True)]
+    assert targets == [(1, 2), (0,), (), (1,)]
 
 
 def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):

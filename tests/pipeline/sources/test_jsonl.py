@@ -117,12 +117,16 @@ def check(path: Path, text_column: str = "text") -> None:
 
 
 def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path):
-    path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE})
+    path = written(
+        tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE, "n": 2}
+    )
     with pytest.raises(
         UserError,
         match=r"part.jsonl has no column 'text', only content, meta, n: give `text_column`",
     ):
         check(path)
+    with pytest.raises(UserError, match="'n' does not hold text: give another `text_column`"):
+        check(path, "n")
     check(path, "content")
     assert len(read(path, counters := Counters(), text_column="content")) == 2
     assert counters.bad == {"not_json": 1}
