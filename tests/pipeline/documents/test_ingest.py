@@ -253,22 +253,6 @@ def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
     assert not train & validation
 
 
-@pytest.mark.parametrize(
-    "num_ids, shards, message",
-    [
-        (1, None, "hold 0 documents: of documents with the same id only one stays.$"),
-        (3, None, "hold 1 document: of documents with the same id only one stays.$"),
-        (3, 1, "^A train shard would hold 1 document: lower `shards`.$"),
-    ],
-)
-def test_too_few_ids_are_reported(tmp_path, num_ids: int, shards: int | None, message: str):
-    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(6)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = IngestConfig(shards=shards)
-    with pytest.raises(UserError, match=message):
-        ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
-
-
 def test_a_source_edited_in_place_is_another_one(tmp_path):
     source = write_texts(
         tmp_path / "texts", {f"{i}": text_of(i) for i in range(20)} | {"long": text_of(0, 50_000)}
@@ -327,20 +311,22 @@ def test_bad_input_is_listed_whatever_the_runner_and_can_be_read_again(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("num_texts", "config", "message"),
+    ("num_ids", "num_texts", "config", "message"),
     [
-        (3, IngestConfig(), "hold 3 documents; at least 4 different ones are needed"),
-        (
-            9,
-            IngestConfig(keep_language=("ko",)),
-            "these were left out: 9 x documents in other languages. If each line",
-        ),
+        (1, 9, IngestConfig(), "hold 0 documents: of documents with the same id only one stays.$"),
+        (3, 9, IngestConfig(), "hold 1 document: of documents with the same id only one stays.$"),
+        (3, 9, IngestConfig(shards=1), "^A train shard would hold 1 document: lower `shards`.$"),
+        (9, 3, IngestConfig(), "hold 3 documents; at least 4 different ones are needed"),
+        (9, 9, IngestConfig(keep_language=("ko",)), "left out: 9 x documents in other languages. "),
     ],
 )
-def test_too_few_texts_are_reported(tmp_path, num_texts: int, config: IngestConfig, message: str):
-    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % num_texts) for i in range(9)})
+def test_too_few_documents_are_reported(
+    tmp_path, num_ids: int, num_texts: int, config: IngestConfig, message: str
+):
+    rows = [{"id": str(i % num_ids), "text": text_of(i % num_texts)} for i in range(9)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match=message):
-        ingest([source], str(tmp_path / "out"), config, ONE)
+        ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
 
 
 @pytest.mark.slow

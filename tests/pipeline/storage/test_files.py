@@ -8,6 +8,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -190,10 +191,22 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
     )
 
 
+@contextmanager
+def serve(handler: type[BaseHTTPRequestHandler], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+        yield
+        server.shutdown()
+
+
 @pytest.fixture
 def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Serve an S3 that accepts the first part of an upload and denies the second, and fails at
-    every other look at a file; yield the requests that it got.
+    """Serve an S3 that accepts the first part of an upload and denies the second; yield the
+    requests that it got.
     """
     requests: list[str] = []
 
@@ -219,10 +232,6 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             while self.rfile.readline().strip():
                 pass
 
-        def do_HEAD(self) -> None:
-            requests.append("HEAD")
-            self.answer(500 if len(requests) % 2 else 200)
-
         def do_POST(self) -> None:
             self.read_body()
             requests.append(f"POST {self.path}")
@@ -239,21 +248,8 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
                 403 if second else 200, "<Error><Code>AccessDenied</Code></Error>" if second else ""
             )
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "test")
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+    with serve(Handler, monkeypatch):
         yield requests
-        server.shutdown()
-
-
-@pytest.mark.slow
-def test_an_overloaded_store_is_asked_again_however_often_it_fails(failing_store: list[str]):
-    # By another strategy of Amazon's client, about a hundred times in all.
-    assert all(storage.exists("s3://bucket/key") for _ in range(200))
-    assert len(failing_store) == 400
 
 
 @pytest.mark.slow
@@ -393,14 +389,8 @@ def refusing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = refuse
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "test")
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+    with serve(Handler, monkeypatch):
         yield status
-        server.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -427,9 +417,10 @@ def test_a_refusal_is_the_users_mistake_and_a_fault_of_the_store_is_not(
 
 
 @pytest.mark.slow
-def test_a_store_that_is_busy_for_a_while_is_asked_again(refusing_store: list[int]):
-    refusing_store[:] = [503, 503, 503, 200]
-    assert storage.exists("s3://bucket/key")
+def test_a_busy_store_is_asked_again_however_often_it_fails(refusing_store: list[int]):
+    # By another strategy of Amazon's client, about a hundred times in all.
+    refusing_store[:] = [503, 503, 503] + [500, 200] * 200
+    assert all(storage.exists("s3://bucket/key") for _ in range(200))
     assert refusing_store == [200]
 
 
