@@ -40,6 +40,7 @@ COLUMNS = [
     "next_sentence_label",
 ]
 PACKED_COLUMNS = ["input_ids", SEQUENCE_STARTS, "masked_lm_positions", "masked_lm_ids"]
+# Requests under way at once, as an object store answers each after tens of milliseconds.
 NUM_READERS = 8
 REBUILD = "rebuild the instances with `overwrite`"
 

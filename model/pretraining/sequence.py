@@ -28,11 +28,9 @@ from ...pipeline.instances.rows import Rows, between, concatenate, select
 from ...pipeline.ragged import offsets_of
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocabulary.vocabulary import Vocabulary
-from .data import InstanceDirectory, RowGroup, mask_anew, read_group
+from .data import NUM_READERS, InstanceDirectory, RowGroup, mask_anew, read_group
 
 BLOCK_ROWS = 65_536
-# Requests under way at once, as an object store answers each after tens of milliseconds.
-NUM_READERS = 8
 # Few enough that no batch waits long for its masks.
 MASKED_TOGETHER = 2048
 USUAL_LENGTH = 128
