@@ -116,7 +116,7 @@ def infer(model: TaskModel, features: Sequence[Feature], inference: Inference) -
 
     def launch(indices: list[int]) -> Callable[[], tuple[list[int], np.ndarray]]:
         batch = make_batch([features[index] for index in indices], width)
-        values = inference.run(model, batch._replace(target=None))
+        values = inference.run(model, batch)
         computed = fetch(values.float())
         return lambda: (indices, computed().numpy())
 
