@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..pipeline.counters import Z_95, wilson_interval
 from ..pipeline.errors import UserError
 from ..pipeline.vocabulary.tokenize import panics_reported
 from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .checkpoint import Checkpoint
 from .copies import local_copy
 from .encoders.heads import PretrainModel
-from .tasks.metrics import share_interval
 from .tasks.tables import read_rows
 from .training.device import find_device
 from .training.logs import ProgressCallback
@@ -96,7 +96,7 @@ def evaluate_minimal_pairs(
         shares = [paradigm[name] for paradigm in paradigms]
         mean = measured[f"mean_{name}"] = fmean(shares)
         if len(shares) > 1:
-            reach = 1.96 * stdev(shares) / len(shares) ** 0.5
+            reach = Z_95 * stdev(shares) / len(shares) ** 0.5
             measured[f"mean_{name}_low"] = max(mean - reach, 0.0)
             measured[f"mean_{name}_high"] = min(mean + reach, 1.0)
     return measured
@@ -112,7 +112,7 @@ def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
     """
     token_alone_N, whole_word_N = differences_2N
     num_right, num_pairs = int((whole_word_N > 0).sum()), len(whole_word_N)
-    low, high = share_interval(num_right, num_pairs)
+    low, high = wilson_interval(num_right, num_pairs)
     return {
         "pairs": num_pairs,
         "accuracy": num_right / num_pairs,

@@ -1,6 +1,7 @@
 """Count what a unit of work sees, skips on purpose, and finds unusable."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ MAX_LISTED_BYTES = 1 << 20
 """Of `Counters.listed`."""
 LONGEST_RECORD = 1 << 14
 """A longer bad input is not repeated where it is listed."""
+Z_95 = 1.959963984540054
+"""Of a normal distribution, 95% are at most so many standard deviations from the mean."""
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
 
@@ -186,3 +189,19 @@ def name_counts(counts: Mapping[str, int]) -> str:
     """Format named counts, largest first: 1,200 x cut off page, 1 x empty file."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} x {in_words(name)}" for name, count in ordered)
+
+
+def wilson_interval(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
+    """Return the ends of the score interval of a share, 95% by default; (0, 1) without trials.
+
+    Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+    """
+    if not trials:
+        return 0.0, 1.0
+    # Not share ± z * error, whose error is 0 where no trial succeeds, or all do.
+    share = successes / trials
+    spread = z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    variance = share * (1 - share) / trials + spread / (4 * trials)
+    half_width = z * math.sqrt(variance) / (1 + spread)
+    return max(0.0, centre - half_width), min(1.0, centre + half_width)

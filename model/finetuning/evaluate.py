@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...pipeline import storage
+from ...pipeline.counters import wilson_interval
 from ...pipeline.errors import UserError
 from ...pipeline.storage.state import MANIFEST
 from ..checkpoint import files_digest
@@ -12,7 +13,6 @@ from ..config import BASELINE
 from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
-from ..tasks.metrics import share_interval
 from ..tasks.ner import WordTagging
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.tables import is_hub
@@ -78,7 +78,7 @@ def evaluate_task(
             # Words of a sentence are no independent examples.
             if name in scores and not isinstance(task, WordTagging):
                 num_right = round(scores[name] / whole * len(examples))
-                low, high = share_interval(num_right, len(examples))
+                low, high = wilson_interval(num_right, len(examples))
                 interval = {f"{name}_low": whole * low, f"{name}_high": whole * high}
                 figures |= prefixed(prefix, interval)
     return figures

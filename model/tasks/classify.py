@@ -238,7 +238,9 @@ class Classification(Task[TextExample]):
             return [{"score": float(logits_K[0])} for logits_K in logits_NK]
         to_probabilities = softmax
         if self.has_lists:
-            from scipy.special import expit as to_probabilities
+            from scipy.special import expit
+
+            to_probabilities = expit
         answers: list[Answer] = []
         for logits_K in logits_NK:
             # In float64, so that the probabilities in the file sum to 1.

@@ -89,16 +89,3 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Return the probabilities along the last axis."""
     shares = np.exp(logits - logits.max(-1, keepdims=True))
     return shares / shares.sum(-1, keepdims=True)
-
-
-def share_interval(num_right: int, num_all: int) -> tuple[float, float]:
-    """Return the ends of the 95% interval (Wilson's) of a share."""
-    # As SciPy's `binomtest` has it, to the bit: importing that would take longer than the rest.
-    z = 1.959963984540054
-    share = num_right / num_all
-    denominator = 2 * (num_all + z**2)
-    center = (2 * num_all * share + z**2) / denominator
-    reach = z / denominator * math.sqrt(4 * num_all * share * (1 - share) + z**2)
-    low = center - reach if num_right else 0.0
-    high = center + reach if num_right < num_all else 1.0
-    return low, high

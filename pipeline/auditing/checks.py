@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from .. import storage
-from ..counters import count_of
+from ..counters import Z_95, count_of
 from ..instances.balance import Z_JUDGED
 from ..manifests import InstancesManifest
 from ..mixture import weights_of
@@ -21,7 +21,6 @@ from .measures import Measures, read_batch
 from .origins import OriginMeasures, documents_of
 from .verdict import (
     TOO_LITTLE,
-    Z_SHOWN,
     Audit,
     Check,
     Verdict,
@@ -286,8 +285,8 @@ def split_checks(measures: Measures) -> Iterator[Check]:
         shown_error = _standard_error(observed[kind], masked)
         correction = share - observed[kind]
         judged_error = _standard_error(expected - correction, masked)
-        low = max(share - Z_SHOWN * shown_error, 0.0)
-        high = min(share + Z_SHOWN * shown_error, 1.0)
+        low = max(share - Z_95 * shown_error, 0.0)
+        high = min(share + Z_95 * shown_error, 1.0)
         unjudged = too_few(Z_JUDGED * judged_error, counts["rows"])
         verdict: Verdict = "unjudged"
         if not unjudged:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from ..counters import Z_95, wilson_interval
 from ..instances.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..manifests import InstancesManifest
 from .measures import Measures
@@ -17,13 +18,11 @@ from .origins import OriginMeasures
 from .verdict import (
     HALF_TOLERANCE,
     ROWS_FOR_EXACT,
-    Z_SHOWN,
     Check,
     exact,
     is_half,
     too_few,
     verdict_of,
-    wilson_interval,
 )
 
 # Of one segment, or its end: wider, because only the lengths of whole rows are balanced.
@@ -180,7 +179,7 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, why_unjudged:
     name = f"AUC of {name} for the label"
     auc, error = auc_of(histogram)
     measured = f"{auc:.3f}"
-    half_width = min(Z_SHOWN * error, 0.5)
+    half_width = min(Z_95 * error, 0.5)
     low = max(auc - half_width, 0.0)
     high = min(auc + half_width, 1.0)
     interval = (low, high)

@@ -2,18 +2,15 @@
 checks of an audit in one sentence, for the terminal and the report.
 """
 
-import math
 import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from ..counters import count_of
+from ..counters import count_of, wilson_interval
 from ..instances.balance import Z_JUDGED
 from ..manifests import too_little_to_judge
 
 NUM_NAMED = 3
-Z_SHOWN = 1.96
-"""The intervals shown are 95% intervals."""
 MAX_CHANCE = 0.25
 """If chance alone may account for a deviation this large, there are too few rows to judge."""
 TOO_LITTLE = "too little to judge"
@@ -102,21 +99,6 @@ def is_half(successes: int, trials: int) -> bool:
         return abs(successes / trials - 0.5) <= HALF_TOLERANCE
     low, high = wilson_interval(successes, trials, Z_JUDGED)
     return low <= 0.5 <= high
-
-
-def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[float, float]:
-    """Return the score interval of a share (Wilson 1927, "Probable inference, the law of
-    succession, and statistical inference"); (0, 1) without trials.
-    """
-    if not trials:
-        return 0.0, 1.0
-    # Not share ± z * error, whose error is 0 where no trial succeeds, or all do.
-    share = successes / trials
-    spread = z * z / trials
-    centre = (share + spread / 2) / (1 + spread)
-    variance = share * (1 - share) / trials + spread / (4 * trials)
-    half_width = z * math.sqrt(variance) / (1 + spread)
-    return centre - half_width, centre + half_width
 
 
 @dataclass(frozen=True)

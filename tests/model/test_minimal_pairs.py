@@ -118,7 +118,7 @@ def test_the_interval_is_wilsons(right: int, pairs: int):
     difference = [1.0] * right + [-1.0] * (pairs - right)
     measured = accuracy(np.array([difference, difference]))
     low, high = binomtest(right, pairs).proportion_ci(method="wilson")
-    assert (measured["low"], measured["high"]) == (low, high)
+    assert (measured["low"], measured["high"]) == pytest.approx((low, high))
 
 
 def test_ties_are_right_for_babylm_and_counted():

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from clozeworks.pipeline.auditing.checks import mask_checks, split_checks
 from clozeworks.pipeline.auditing.measures import Measures
-from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict, wilson_interval
+from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict
 from clozeworks.pipeline.config import BuildConfig
+from clozeworks.pipeline.counters import wilson_interval
 from clozeworks.pipeline.instances.balance import auc_of
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocabulary.files import load_vocabulary
