@@ -32,7 +32,6 @@ from clozeworks.model import (
     predict,
 )
 from clozeworks.model.checkpoint import Checkpoint
-from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.batches import Feature, make_batch
@@ -236,23 +235,16 @@ def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_check
         torch.testing.assert_close(logits[index, positions], expected, rtol=0, atol=1e-5)
 
 
-def watch_rows(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
-    """Return a list that grows by the token ids of each row that the encoder computes."""
-    rows: list[torch.Tensor] = []
-    compute = encoder.hidden_states
-
-    def watch(ids: torch.Tensor, **more: Any) -> list[torch.Tensor]:
-        rows.append(ids)
-        return compute(ids, **more)
-
-    monkeypatch.setattr(encoder, "hidden_states", watch)
-    return rows
-
-
 def test_frozen_states_are_computed_once_in_training_and_never_change(deep_checkpoint, monkeypatch):
     model = BiLstmTagger(of_bert(Checkpoint.open(deep_checkpoint).shape), 5, "weighted-sum-all", 6)
     before = {name: weight.clone() for name, weight in model.encoder.state_dict().items()}
-    rows = watch_rows(model.encoder, monkeypatch)
+    rows: list[torch.Tensor] = []
+    compute = model.encoder.hidden_states
+    monkeypatch.setattr(
+        model.encoder,
+        "hidden_states",
+        lambda ids, **more: rows.append(ids) or compute(ids, **more),
+    )
     batch = make_batch(some_features(deep_checkpoint))
     model.train()
     assert not model.encoder.training

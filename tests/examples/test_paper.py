@@ -146,11 +146,6 @@ def test_figure_5_fine_tunes_archived_models(data, corpus, tmp_path):
     ]
 
 
-def test_the_default_task_of_an_hour_is_word_order():
-    assert paper.WORD_ORDER.column == "word-order"
-    assert (paper.WORD_ORDER.folder / "train.tsv").exists()
-
-
 @pytest.mark.slow
 def test_a_mistake_is_one_line(data, tmp_path, monkeypatch, capsys):
     arguments = ["table5", f"--data={data}", f"--output={tmp_path}", "--steps=0"]

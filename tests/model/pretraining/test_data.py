@@ -58,28 +58,26 @@ def test_mistakes_are_named(tmp_path):
         data.read_group(wrong, directory.row_groups[0])
 
 
-def test_labels_other_than_0_and_1_are_named(tmp_path):
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        (
+            "next_sentence_label",
+            lambda label: 2,
+            "contains a next-sentence label other than 0 and 1",
+        ),
+        ("masked_lm_ids", lambda ids: ids[:-1], "masked_lm_ids have different lengths; rebuild"),
+    ],
+)
+def test_values_that_cannot_be_are_named(tmp_path, name, change, message):
     path = write_instances(tmp_path, shards=1)
     shard = path / "train-00000-of-00001.parquet"
     table = pq.read_table(shard)
-    column = table.schema.get_field_index("next_sentence_label")
-    labels = pa.array([2] * len(table), pa.uint8())
-    replace_shard(shard, table.set_column(column, table.schema.field(column), labels))
+    field = table.schema.field(name)
+    values = pa.array(map(change, table[name].to_pylist()), field.type)
+    replace_shard(shard, table.set_column(table.schema.get_field_index(name), field, values))
     directory = data.open_instances(str(path))
-    with pytest.raises(UserError, match="contains a next-sentence label other than 0 and 1"):
-        data.read_group(directory, directory.row_groups[0])
-
-
-def test_masked_positions_without_their_ids_are_named(tmp_path):
-    path = write_instances(tmp_path, shards=1)
-    shard = path / "train-00000-of-00001.parquet"
-    table = pq.read_table(shard)
-    column = table.schema.get_field_index("masked_lm_ids")
-    shorter = [ids[:-1] for ids in table["masked_lm_ids"].to_pylist()]
-    ids = pa.array(shorter, table.schema.field(column).type)
-    replace_shard(shard, table.set_column(column, table.schema.field(column), ids))
-    directory = data.open_instances(str(path))
-    with pytest.raises(UserError, match="masked_lm_ids have different lengths; rebuild"):
+    with pytest.raises(UserError, match=message):
         data.read_group(directory, directory.row_groups[0])
 
 

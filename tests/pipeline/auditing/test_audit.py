@@ -9,7 +9,6 @@ from clozeworks.pipeline.auditing.checks import mask_checks, split_checks
 from clozeworks.pipeline.auditing.measures import Measures
 from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict
 from clozeworks.pipeline.config import BuildConfig
-from clozeworks.pipeline.counters import wilson_interval
 from clozeworks.pipeline.instances.balance import auc_of
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocabulary.files import load_vocabulary
@@ -241,8 +240,3 @@ def test_auc_is_that_of_scikit_learn():
     histogram = np.zeros((2, 20), np.int64)
     np.add.at(histogram, (labels, values + 0), 1)
     assert auc_of(histogram)[0] == pytest.approx(roc_auc_score(labels, values))
-
-
-def test_wilson_interval_is_that_of_the_literature():
-    # Newcombe (1998), Statistics in Medicine 17, table I: 15 of 148, 95 %.
-    assert wilson_interval(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
