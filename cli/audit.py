@@ -66,10 +66,10 @@ def audit(
 ) -> CommandSummary | None:
     """Judge instances in DIRECTORY against their build options.
 
-    The exit code is 1 if anything is out of tolerance. Checksums of pages are always verified;
-    --verify compares whole files. If DIRECTORY holds documents, short words are listed whose full
-    stop often ends a sentence: abbreviations for `ingest --abbreviations`. With --against, test
-    data are looked for in the documents, and their README.md says what was found.
+    The exit code is 1 if a check fails; a warning does not change it. Checksums of pages are always
+    verified; --verify compares whole files. If DIRECTORY holds documents, short words are listed
+    whose full stop often ends a sentence: abbreviations for `ingest --abbreviations`. With
+    --against, test data are looked for in the documents, and their README.md says what was found.
     """
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.ends import abbreviated_ends

@@ -26,12 +26,12 @@ def evaluate(
 ) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
 
-    A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training
-    heads) is measured on the validation split of instances: masked-LM loss, perplexity and
-    accuracy, and NSP accuracy. A fine-tuned model is measured on labelled examples with the metrics
-    of its task. Beside each figure stands what the best constant answer reaches on the same rows:
-    for masked words the one that knows only how frequent each token is. Accuracies have their 95%
-    interval.
+    A pre-trained model (from `clozeworks pretrain`, or any BERT, ModernBERT or RoBERTa of Hugging
+    Face with its pre-training head) is measured on the validation split of instances: masked-LM
+    loss, perplexity and accuracy, and NSP accuracy. A fine-tuned model is measured on labelled
+    examples with the metrics of its task. Beside each figure stands what the best constant answer
+    reaches on the same rows: for masked words the one that knows only how frequent each token is.
+    Accuracies have their 95% interval.
 
     A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
     JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first

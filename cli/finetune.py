@@ -49,11 +49,10 @@ def finetune(
     """Fine-tune an encoder on a TASK and keep the best run; exit with 1 if all runs are within one
     standard error of a constant answer, unless --random-weights is given.
 
-    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, ner
-    (entities or any other tags of words), or classify for your own labelled data. DATA is a folder
-    or file in the official format, with train, dev or test in the file names, or a data set from
-    the Hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output
-    directory.
+    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, ner (entities),
+    pos (any other tags of words), or classify for your own labelled data. DATA is a folder or file
+    in the official format, with train, dev or test in the file names, or a data set from the Hub
+    (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 

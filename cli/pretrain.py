@@ -46,9 +46,11 @@ def pretrain(
     dry_run: bool,
     **values: object,
 ) -> CommandSummary:
-    """Pre-train a BERT encoder on INSTANCES; exit with 1 if the held-out masked-LM loss rose.
+    """Pre-train a BERT or ModernBERT on INSTANCES, or continue --checkpoint; exit with 1 if the
+    held-out masked-LM loss rose.
 
-    At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an
+    Two directories are two phases: 90% of the steps on the first, 10% on the second. At every
+    checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an
     unfinished run.
     """
     from ..pipeline import storage
