@@ -87,7 +87,13 @@ class Gather(Phase):
         for index, documents in enumerate(documents_of_shards):
             keys = documents.select(["hash", "text_hash", "doc_id"])
             is_of_shard = shard_of_left_out == index
-            order = choose_rows(keys, left_out.filter(pa.array(is_of_shard)), counters)
+            removals = left_out.filter(pa.array(is_of_shard))
+            order, repeated = choose_rows(keys, removals, counters)
+            # In slices, because they may be as many as those that stay.
+            for start in range(0, len(repeated), ROW_GROUP_DOCUMENTS):
+                indices = pa.array(repeated[start : start + ROW_GROUP_DOCUMENTS])
+                sentences = documents["sentences"].take(indices).combine_chunks().flatten()
+                counters.count_left_out("repeated_ids", _num_words(sentences))
             check_shard_size(run.split, len(order), self.num_shards)
             shards.append(_write_shard(job, run, names[index], documents, order))
         return Gathered(files=tuple(names), counters=counters.to_record(), shards=shards)
@@ -158,10 +164,7 @@ def _write_shard(
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
             sentences = rows["sentences"].combine_chunks().flatten()
             num_sentences += len(sentences)
-            # Words are separated by single spaces, and begin and end each sentence.
-            text, bounds = ragged.flat_text(sentences)
-            num_words += int(np.count_nonzero(np.diff(bounds)))
-            num_words += int(np.count_nonzero(text == ord(" ")))
+            num_words += _num_words(sentences)
             lengths_of_sentences = pc.call_function("utf8_length", [sentences]).to_numpy()
             offsets = ragged.offsets_in(rows["sentences"].combine_chunks())
             characters = pa.array(ragged.sums(lengths_of_sentences, offsets))
@@ -184,10 +187,18 @@ def _write_shard(
     )
 
 
-def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
-    """Return the rows of a shard in order: by hash, then by id.
+def _num_words(sentences: pa.Array) -> int:
+    # Words are separated by single spaces, and begin and end each sentence.
+    text, bounds = ragged.flat_text(sentences)
+    return int(np.count_nonzero(np.diff(bounds)) + np.count_nonzero(text == ord(" ")))
 
-    Rows that are `left_out`, or repeat an id, are not among them, but counted.
+
+def choose_rows(
+    documents: pa.Table, left_out: pa.Table, counters: Counters
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of a shard in order, by hash, then by id; and those that repeat an id.
+
+    Rows that are `left_out`, or repeat an id, are not among the first, but counted.
     """
     for name in (DUPLICATE, "repeated_ids"):
         counters.count(name, 0)  # reported even if there are none
@@ -206,4 +217,5 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
     is_first = ragged.begins_run(doc_ids)
     for doc_id in doc_ids[~is_first].tolist():
         counters.note("repeated_ids", doc_id)
-    return remaining["row"].to_numpy()[is_first]
+    rows_in_order = remaining["row"].to_numpy()
+    return rows_in_order[is_first], rows_in_order[~is_first]

@@ -252,6 +252,8 @@ class Table:
     """Names of its folders may be columns (``region=eu``), as Hive and Spark write them."""
     extracted: bool = False
     """Whether all texts are articles extracted from a wiki, whatever their address."""
+    continues: bool = False
+    """Whether other rows of the table are read before these, as another part."""
 
     def location(self, number: int) -> str:
         """Return where row `number` is, for messages."""
@@ -436,10 +438,11 @@ def _joined_documents(
     """Yield a document for all rows, of a sentence each, up to an empty one or to another id.
 
     A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. Its
-    id, title and so on are those of its first row, whose number is added to an id that repeats.
+    id, title and so on are those of its first row, whose number is added to an id that repeats, or
+    may repeat one of the part before.
     """
     first: RawDocument | None = None
-    id_before = ""
+    id_before = None if table.continues else ""  # None: unknown
     lines: list[str] = []
     num_characters = 0
     #   rows        "A."  "B."  ""  "C."  and the empty one after the last
@@ -462,7 +465,7 @@ def _joined_documents(
             first = read and read[0]
             lines = []
             num_characters = 0
-            if first and row_id and row_id == id_before:
+            if first and row_id and id_before in (None, row_id):
                 first = replace(first, id=f"{first.id}#{number}")
             id_before = row_id
         lines.append(text)

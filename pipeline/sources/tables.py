@@ -108,7 +108,7 @@ def read_table(
             location = f"{name}, row group {group}"
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
             rows = _rows(numbered, table, counters, expansion)
-            yield from row_documents(rows, table, counters)
+            yield from row_documents(rows, replace(table, continues=group > 0), counters)
             if is_bomb(expansion.num_compressed, expansion.num_bytes, TEXT_ALLOWANCE):
                 return
         first_row += metadata.row_group(group).num_rows
@@ -185,6 +185,7 @@ def read_data_set(
             source=data_set.source,
             columns=columns,
             documents=documents,
+            continues=data_set.is_on_disk and input_range.start > 0,
         )
         yield from row_documents(_rows(batches, table, counters), table, counters)
 

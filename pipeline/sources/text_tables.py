@@ -242,6 +242,7 @@ def _table(input_range: InputRange, config: IngestConfig) -> Table:
         documents=config.documents,
         path=input_range.path,
         unit="byte",
+        continues=input_range.start > 0,
     )
 
 

@@ -91,9 +91,10 @@ def test_of_rows_with_one_id_the_first_that_is_not_left_out_stays():
     types = {name: KEYS.schema.field(name).type for name in ("hash", "text_hash", "doc_id")}
     rows = [{"hash": 5, "text_hash": text, "doc_id": "d"} for text in (3, 2, 1)]
     documents = pa.Table.from_pylist(rows, pa.schema(types))
-    left_out = [
+    duplicates = [
         {"hash": 5, "validation_hash": 0, "text_hash": 3, "reason": "duplicate_texts", "kept": "e"}
     ]
-    removals = pa.Table.from_pylist(left_out, LEFT_OUT.schema)
-    assert choose_rows(documents, removals[:0], Counters()).tolist() == [0]
-    assert choose_rows(documents, removals, Counters()).tolist() == [1]
+    removals = pa.Table.from_pylist(duplicates, LEFT_OUT.schema)
+    for left_out, stay, repeat in ((removals[:0], [0], [1, 2]), (removals, [1], [2])):
+        order, repeated = choose_rows(documents, left_out, Counters())
+        assert (order.tolist(), repeated.tolist()) == (stay, repeat)

@@ -233,6 +233,7 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
     assert (manifest.counts["repeated_ids"], manifest.counts["duplicate_texts"]) == (3, 0)
     assert {*manifest.examples["repeated_ids"]} == {f"jsonl:rows/{i}" for i in range(3)}
+    assert manifest.counts["words_left_out_as_repeated_ids"] == 3 * len(text_of(0).split())
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 

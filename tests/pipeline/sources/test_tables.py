@@ -101,6 +101,16 @@ def test_rows_are_joined_up_to_another_id_or_a_blank_one(
         ]
     ids = [document.id for document in read(path, Counters(), documents="sentence")]
     assert ids == ["data/part/a", "data/part/b", "data/part/b#4"]
+    # A document that goes on in another row group, or range of bytes, is there as another one.
+    path = written(tmp_path, columns, row_group_size=1)
+    ids = [document.id for document in read(path, Counters(), documents="sentence")]
+    assert ids == [
+        "data/part/a",
+        *(f"data/part/{row_id}" for row_id in ("a#1", "b#2", "b#4", "b#5")),
+    ]
+    lines = b'{"id": "a", "text": "One."}\n' * 9
+    found = Source("jsonl", lines, "part.jsonl").read(range_bytes=100, config=config)
+    assert [document.id for document in found] == ["part/a", "part/a#84", "part/a#168"]
 
 
 def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
