@@ -136,13 +136,15 @@ class Graphs:
         assert graph.result is not None
         return graph.result.clone()
 
-    def drop(self, reason: BaseException) -> None:
-        """Free all graphs and capture no more; say why."""
+    def drop(self, reason: str) -> None:
+        """Free all graphs and capture no more; say why.
+
+        To be called outside the handler of an error, whose frames keep its tensors in memory.
+        """
         self.works = False
         self.clear()
         torch.cuda.empty_cache()
-        text = str(reason).strip().partition("\n")[0] or type(reason).__name__
-        print_notice(f"Batches are no longer captured as CUDA graphs ({text}): they take longer.")
+        print_notice(f"Batches are no longer captured as CUDA graphs ({reason}): they take longer.")
 
     def figures(self) -> str:
         """Say how many graphs there are, and how much of the work was a replay."""
@@ -175,9 +177,12 @@ class Graphs:
             graph.replay = self._recorder.capture(function)
         except Exception as error:  # of CUDA, or of a kernel
             # Ending a capture that failed raises an error of its own.
-            raise CaptureError(error.__context__ or error) from error
-        self._graphs[key] = graph
-        return graph
+            reason = first_line(error.__context__ or error)
+        else:
+            self._graphs[key] = graph
+            return graph
+        # Not in the handler, where it would hold on to that error.
+        raise CaptureError(reason)
 
 
 class Inference:
@@ -208,14 +213,20 @@ class Inference:
         except (CaptureError, torch.OutOfMemoryError) as error:
             if not self.graphs.works:
                 raise
-            self.graphs.drop(error)
-            return self.graphs.run("inference", computed, batch)
+            reason = first_line(error)
+        self.graphs.drop(reason)
+        return self.graphs.run("inference", computed, batch)
 
 
 def make_inference(device: torch.device, precision: str = "auto") -> Inference:
     """Return what computes batches where nothing is trained."""
     dtype = product_dtype(precision, device)
     return Inference(device, dtype, make_graphs(device, dtype))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, its kind if it has none."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _shape(value: object) -> Hashable:

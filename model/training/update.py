@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
 from .device import autocast, send, sum_dtype
-from .graphs import CaptureError, Graphs, Inference, make_graphs
+from .graphs import CaptureError, Graphs, Inference, first_line, make_graphs
 from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, make_optimizer, set_learning_rate
 from .ranks import GradientSum, Ranks
 
@@ -163,8 +163,8 @@ class Updater:
                 self._seed_dropout(step, 0)
                 figures = graphs.run("update", self._update, batches[0])
                 return figures[:-1], figures[-1:]
-            for parameter, gradient in self._gradients.items():
-                parameter.grad = gradient
+            for parameter in self._gradients:
+                parameter.grad = self._gradients[parameter]
             sums = []
             for index, batch in enumerate(batches):
                 self._seed_dropout(step, index)
@@ -178,11 +178,12 @@ class Updater:
         except (CaptureError, torch.OutOfMemoryError) as error:
             if not graphs.works:
                 raise
-            # No weight was changed yet: the optimiser's own step takes no memory.
-            graphs.drop(error)
-            self._gradients.clear()
-            self.optimizer.zero_grad()
-            return self._compute(step, batches)
+            reason = first_line(error)
+        # No weight was changed yet: the optimiser's own step takes no memory.
+        self._gradients.clear()
+        self.optimizer.zero_grad()
+        graphs.drop(reason)
+        return self._compute(step, batches)
 
     def _seed_dropout(self, step: int, micro_batch: int) -> None:
         # A graph reads the seed when it is replayed.

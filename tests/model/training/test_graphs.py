@@ -2,6 +2,7 @@
 seeds, gradients and fall-backs are those of a GPU, and values those of a CPU.
 """
 
+import weakref
 from collections.abc import Callable
 from copy import deepcopy
 from typing import NamedTuple, Self
@@ -180,6 +181,32 @@ def test_without_memory_for_graphs_and_updates_the_graphs_go(capsys):
         train(updater, range(7, NUM_STEPS), "m")
     assert_equal(captured, plain)
     assert capsys.readouterr().err.startswith("Batches are no longer captured as CUDA graphs (CUDA")
+
+
+@pytest.mark.parametrize("failing", [1, 2])  # while it is launched, and while it is captured
+@pytest.mark.parametrize("trains", [False, True])
+def test_nothing_of_a_failed_attempt_is_in_memory_when_it_is_repeated(failing: int, trains: bool):
+    recorder = Calling()
+    recorder.capture = lambda function: function()  # pyright: ignore
+    updater = make_updater(Graphs(recorder, CPU))
+    kept: list[weakref.ref[Tensor]] = []
+
+    def loss(rows: Rows) -> Loss:
+        assert len(kept) < failing or kept[failing - 1]() is None
+        hidden = updater.model.get_submodule("first")(rows.values_BD)
+        kept.append(weakref.ref(hidden))
+        if len(kept) == failing:
+            raise torch.OutOfMemoryError
+        return Loss(hidden.sum(), hidden.detach().double().sum()[None])
+
+    updater._loss = loss
+    inference = Inference(CPU, torch.float32, updater.graphs)
+    for batch in batches_of(0, several=False) * 2:
+        if trains:
+            updater.update(0, [batch], 0.125)
+        else:
+            inference.run(lambda rows: loss(rows).sums_S, batch)
+    assert len(kept) == 3 and updater.graphs is not None and not updater.graphs.works
 
 
 def test_few_graphs_are_kept_those_in_use(monkeypatch):
