@@ -229,6 +229,21 @@ def test_a_map_of_characters_is_tried_out(tmp_path: Path, monkeypatch: pytest.Mo
     assert tried
 
 
+def test_a_trial_runs_nothing_of_the_current_folder_and_must_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokenizers.py").write_text("open('executed', 'w')")
+    model = save(train("split"), tmp_path / "model")
+    read_vocabulary(str(model))
+    assert not (tmp_path / "executed").exists()
+    for code in ("print('text')", "raise MemoryError"):
+        monkeypatch.setattr(tokenizer_file, "_TRIAL", code)
+        tokenizer_file._try_out.cache_clear()
+        with pytest.raises(UserError, match="fails when it is tried on a short text"):
+            read_vocabulary(str(model))
+
+
 def test_a_replacement_without_strings_is_one_error(tmp_path: Path):
     replacement = {"type": "Replace", "pattern": {"String": 1, "Regex": []}, "content": None}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": replacement}))
