@@ -36,7 +36,7 @@ from ..text.books import (
 )
 from ..text.sentences import compose, ends_sentence
 from ..text.wikitext.repair import GAP
-from .streams import BOM, InputRange, RawDocument, stem_of, text_stream
+from .streams import BOM, InputRange, RawDocument, text_stream
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000
@@ -72,7 +72,7 @@ def read_book(
         return
     texts = _decoded_chunks(chain([first_chunk], chunks), name, counters)
     head = next(texts, "")
-    stem = stem_of(name, ".txt.utf-8", ".txt")
+    stem = input_range.stem
     unit = config.documents
     is_gutenberg = input_range.format == "gutenberg" or (
         unit in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])

@@ -114,6 +114,13 @@ def find_inputs(
                     f"({seen[key]}): list it once, or give the folder that contains both."
                 )
             seen[key] = file.path
+        prefix = f"ids of {file.format} {file.stem}"
+        if prefix in seen:
+            raise UserError(
+                f"{file.path} has the name of {seen[prefix]} but for the suffix, which is not part "
+                "of the documents' ids: rename one of them."
+            )
+        seen[prefix] = file.path
     with ThreadPoolExecutor(storage.NUM_READERS) as pool:
         inputs = list(pool.map(partial(examined, config=config), inputs))
     return inputs, left_out

@@ -43,6 +43,17 @@ _SKIPPED_BYTES = 1 << 20
 
 _READ_BYTES = 1 << 13
 
+_SUFFIXES_OF_ROWS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+_SUFFIXES = {
+    "text": (".txt.utf-8", ".txt"),
+    "gutenberg": (".txt.utf-8", ".txt"),
+    "jsonl": _SUFFIXES_OF_ROWS,
+    "csv": _SUFFIXES_OF_ROWS,
+    "tsv": _SUFFIXES_OF_ROWS,
+    "parquet": (".parquet",),
+}
+"""Those that are not part of the ids, by format."""
+
 # What reading damaged data raises.
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException)
 
@@ -69,6 +80,11 @@ class InputRange:
     """Of the file that was planned, by `storage.version_of`; empty: any may be read."""
     digest: str = ""
     """Identifies the content of a data set, which is not a file that could be hashed."""
+
+    @property
+    def stem(self) -> str:
+        """Prefix of the ids of the documents in a file: its name without suffixes."""
+        return stem_of(self.name, *_SUFFIXES.get(self.format, ()))
 
     def cut(self, starts: Sequence[int]) -> list[Self]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""

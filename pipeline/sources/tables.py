@@ -34,7 +34,6 @@ from .streams import (
     counted_damage,
     decode,
     is_bomb,
-    stem_of,
 )
 
 RANGE_BYTES = 1 << 24
@@ -93,7 +92,7 @@ def read_table(
     names = columns_to_read(schema, input_range.path, columns)
     table = Table(
         name=name,
-        stem=stem_of(name, ".parquet"),
+        stem=input_range.stem,
         source="parquet",
         columns=columns,
         documents=config.documents,

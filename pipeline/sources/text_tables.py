@@ -39,7 +39,6 @@ from .streams import (
     decompressed,
     plan_lines,
     read_lines,
-    stem_of,
     text_stream,
 )
 
@@ -51,7 +50,6 @@ _ARTICLE_HEADER = re.compile(
     r'<doc id="([^"]*)"(?: revid="[^"]*")?(?: url="([^"]*)")?(?: title="(.*)")?[^>"]*>\s*$'
 )
 
-_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 # pandas writes NaN, which is not JSON, for what is missing.
 _JSON = json.JSONDecoder(parse_constant=lambda constant: None)
 _HEAD_BYTES = 1 << 16
@@ -236,7 +234,7 @@ def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) ->
 def _table(input_range: InputRange, config: IngestConfig) -> Table:
     return Table(
         name=input_range.name,
-        stem=stem_of(input_range.name, *_SUFFIXES),
+        stem=input_range.stem,
         source=input_range.format,
         columns=Columns.of(config),
         documents=config.documents,
@@ -258,7 +256,7 @@ def read_extracted(
     name = input_range.name
     table = Table(
         name=name,
-        stem=stem_of(name),
+        stem=input_range.stem,
         source="wikiextractor",
         columns=Columns(),
         unit="byte",

@@ -61,10 +61,10 @@ FILES = {
     "AA/wiki_02": (LINE, "jsonl"),
     "Emma.TXT": (TEXT, "text"),
     "pg11.txt.utf-8": (TEXT, "text"),
-    "Emma.txt.gz": (gzip.compress(TEXT), "text"),
+    "Persuasion.txt.gz": (gzip.compress(TEXT), "text"),
     "part.jsonl": (LINE, "jsonl"),
-    "part.ndjson.gz": (gzip.compress(LINE), "jsonl"),
-    "part.json.zst": (pa.compress(LINE, "zstd", asbytes=True), "jsonl"),
+    "part-1.ndjson.gz": (gzip.compress(LINE), "jsonl"),
+    "part-2.json.zst": (pa.compress(LINE, "zstd", asbytes=True), "jsonl"),
     "long.json": (b'{"text": "' + b"x" * 200_000 + b'"}\n', "jsonl"),
     "state.json": (json.dumps({"a": 1}, indent=1).encode(), None),
     "squad.json": (json.dumps([1, 2]).encode(), None),
@@ -143,6 +143,11 @@ def test_empty_files_are_counted(tmp_path: Path):
             ["all/a.txt", "other/a.txt"],
             "or has the name of another \\(all/a.txt\\): list it once, or give the",
         ),
+        (
+            ["all/b.txt", "twins/b.txt.utf-8"],
+            "^twins/b.txt.utf-8 has the name of all/b.txt but for the suffix, .*: rename one",
+        ),
+        (["twins"], "^twins/a.ndjson.gz has the name of twins/a.json but for the suffix, "),
         (["empty"], "The folder empty is empty."),
         (["nothing.txt"], "nothing.txt does not exist"),
         (["all/nothing*"], "nothing\\* matches no file"),
@@ -183,8 +188,11 @@ def test_mistakes_of_the_user(
         "packed/a.tar.gz",
         "packed/a.txt",
         "a b.ZIP",
+        "twins/b.txt.utf-8",
     ):
         write(tmp_path / name, TEXT)
+    for name in ("a.csv", "a.json", "a.ndjson.gz"):
+        write(tmp_path / "twins" / name, LINE)
     write(tmp_path / "mac.csv", b"text\rIt is.\r")
     (tmp_path / "empty").mkdir()
     (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")
