@@ -172,11 +172,11 @@ def _other_kind(
     page: ElementTree.Element, title: str, text: str, model: str | None, site: Site
 ) -> str | None:
     """Return the counter of a page that is not an article; None if it is one."""
-    number = page.findtext("ns")
-    if number is not None and number.strip().lstrip("-").isdecimal():
+    number = (page.findtext("ns") or "").strip()
+    if re.fullmatch(r"-?\d{1,9}", number):
         namespace = int(number)
     else:
-        # Schemas before 0.6 have no <ns>.
+        # Schemas before 0.6 have no <ns>, damaged pages may have any.
         prefix, colon, _ = title.partition(":")
         namespace = site.namespaces.get(prefix.strip().lower(), _MAIN) if colon else _MAIN
     if namespace != _MAIN:

@@ -22,6 +22,7 @@ _FIELD = re.compile(r"\{(#?)([\w|]+)(?::(\w*))?\}")
 _OPTIONAL_PART = re.compile("<([^<>]*)>")
 
 _NO_FORMAT = NumberFormat()
+_NUMBER = r"\d{1,9}"  # `int` refuses thousands of digits
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]+)?")
 SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 """For `str.translate`."""
@@ -110,7 +111,7 @@ def format_date(
     ('5 mars 1900', 'March 1900')
     """
     style = NAMES.formats.get(language, _NO_FORMAT)
-    if style.date is None or not month.isdecimal():
+    if style.date is None or not re.fullmatch(_NUMBER, month):
         return None
     month_number = int(month)
     if not 1 <= month_number <= 12:
@@ -123,7 +124,7 @@ def format_date(
         day, year = first, last
     else:
         year, day = first, last
-    if not day.isdecimal():
+    if not re.fullmatch(_NUMBER, day):
         return style.month.format(year=year, month=month_name)
     pattern = style.date
     if day_first and language == "en":

@@ -170,7 +170,7 @@ def _ordinal(arguments: Arguments, language: str) -> str | None:
 def _season(arguments: Arguments, language: str) -> str | None:
     """Words of ``NBA Year|1999``: "1999–00"."""
     year = arguments.get("1", "")
-    return f"{year}–{(int(year) + 1) % 100:02}" if year.isdecimal() else None
+    return f"{year}–{(int(year[-2:]) + 1) % 100:02}" if year.isdecimal() else None
 
 
 def _sic(arguments: Arguments, language: str) -> str:

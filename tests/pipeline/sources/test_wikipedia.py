@@ -128,6 +128,17 @@ def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: lis
     assert found == list(range(8))
 
 
+def test_numbers_that_are_none_or_endless_cost_no_other_page() -> None:
+    odd = ["--5", endless := "9" * 5000, "²", ""]
+    pages = [page(n).replace("<ns>0<", f"<ns>{odd[n]}<") for n in range(4)]
+    talk = page(4, title="Talk:Page").replace("<ns>0<", "<ns>--5<")
+    dates = [f"{{{{{name}}}}}" for name in (f"date|1|{endless}|1900", f"date|{endless}|5|12345")]
+    last = page(5, f"Of {{{{NBA Year|{endless}}}}} and {' or '.join(dates)} is prose.")
+    documents, counters = read((HEAD + "".join([*pages, talk, last]) + FOOT).encode())
+    assert ids(documents) == [0, 1, 2, 3, 5]
+    assert counters.counts["other_namespaces"] == 1
+
+
 def test_a_single_stream_is_read_by_its_first_range() -> None:
     rng = random.Random(0)
     noise = "".join(chr(rng.randrange(97, 123)) for _ in range(20_000))
