@@ -1,5 +1,6 @@
 """What a pre-training logs, evaluates and saves between its updates."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -72,7 +73,13 @@ class PretrainWork(Work):
         with oom_as_run_error("micro_batch_size"):
             inference = self.updater.inference(self.setup.dtype)
             sums = sum_losses(self.model, batches, inference)
-        return metrics(self.ranks.sum(sums))
+        values = metrics(self.ranks.sum(sums))
+        if not math.isfinite(values["loss"]):
+            raise UserError(
+                f"The loss on held-out rows is not finite after step {self.step}; lower "
+                "`learning_rate` or use another `precision`. The last checkpoint is kept."
+            )
+        return values
 
     def make_batch(self, step: int) -> GlobalBatch:
         return self.setup.global_batch(step)
@@ -166,7 +173,7 @@ class PretrainWork(Work):
         if best is not None:
             best_phase, _ = self.plan.schedule.phase(int(best["step"]) - 1)
             # Losses on the rows of different phases do not compare.
-            is_better = values["loss"] < best["loss"]  # not a number is not
+            is_better = values["loss"] < best["loss"]
             if best_phase == phase and not is_better:
                 return values
         better = {"step": self.step, **values}

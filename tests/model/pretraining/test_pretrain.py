@@ -265,7 +265,11 @@ def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
         match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-\d+.parquet row \d+",
     ):
         pretrain(config, [instances], tmp_path)
-    assert not (tmp_path / "summary.json").exists()
+    # The last update's loss was that of the weights before.
+    last = make_config(steps=1, learning_rate=9e8, warmup_steps=0)
+    with pytest.raises(UserError, match="held-out rows is not finite after step 1"):
+        pretrain(last, [instances], tmp_path, overwrite=True)
+    assert not list(tmp_path.glob("summary.json")) + list(tmp_path.glob("checkpoints/*"))
 
 
 def test_mistakes_in_the_options_are_named(instances, monkeypatch):
