@@ -21,6 +21,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
+import torch
 from msgspec import structs
 from torch import Tensor
 
@@ -111,7 +112,7 @@ def micro_batches(
     if not features_here:
         # A rank without a row computes one that counts nothing, so that all ranks have the same
         # gradients to sum: each waits for all the others at every bucket.
-        return [make_batch(features[:1])._replace(share=0.0)]
+        return [make_batch(features[:1])]
 
     num_batch_targets = max(1, num_targets(features))
     feature_tokens = max(feature.length for feature in features_here)
@@ -119,8 +120,10 @@ def micro_batches(
     batches: list[TaskBatch] = []
     for first in range(0, len(features_here), size):
         chosen = features_here[first : first + size]
-        share = num_targets(chosen) / num_batch_targets
-        batch = make_batch(chosen, fill_to)._replace(share=share)
+        batch = make_batch(chosen, fill_to)
+        # A tensor, as a number would be part of the shape by which graphs are kept.
+        if share := num_targets(chosen) / num_batch_targets:
+            batch = batch._replace(share=torch.tensor(share))
         if device.type == "cuda":
             # Copies from pinned memory to a GPU are asynchronous.
             batch = batch.pin()
@@ -131,7 +134,7 @@ def micro_batches(
 def loss_of(model: TaskModel, batch: TaskBatch) -> Loss:
     """Return the part of an update's loss that a micro-batch has."""
     outputs = model(batch)
-    if batch.share:
+    if batch.share is not None:
         # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the
         # batch's targets, it adds up to the mean over the batch.
         loss = model.loss(outputs, batch) * batch.share

@@ -49,8 +49,8 @@ class TaskBatch(NamedTuple):
     token_index_T: Tensor | None
     target: Tensor | None
     """As in `Feature`, with a leading dimension B; None without labels."""
-    share: float = 1.0
-    """Of the targets of the update that this batch is a part of."""
+    share: Tensor | None = None
+    """Of the targets of the update that this batch is a part of, scalar; None if it has none."""
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`, without waiting for a GPU."""

@@ -9,7 +9,6 @@ except for what `Graphs.run` copies.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from ..notices import print_notice
 from .device import autocast, pinned_attention, product_dtype, uncompiled
 
 MOST_GRAPHS = 12
+MOST_SEEN = 1000
+"""Shapes that are remembered: padded rows have another one in nearly every batch."""
 UNUSED_FOR = 200
 """Runs after which a graph that was not replayed makes room for another."""
 
@@ -103,7 +104,7 @@ class Graphs:
         self._recorder = recorder
         self._device = device
         self._graphs: dict[Hashable, _Graph] = {}
-        self._num_seen: Counter[Hashable] = Counter()
+        self._seen: set[Hashable] = set()
         self.works = True
 
     def beside(self) -> "Graphs":
@@ -121,10 +122,12 @@ class Graphs:
         """
         self.num_runs += 1
         key = (name, *map(_shape, batch))
-        self._num_seen[key] += 1
         graph = self._graphs.get(key)
-        if graph is None and self.works and self._num_seen[key] > 1 and self._has_room():
+        if graph is None and self.works and key in self._seen and self._has_room():
             graph = self._capture(key, compute, batch)
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(key)
         if graph is None:
             return self._recorder.prepare(lambda: compute(self._send(batch)))
         for static, value in zip(graph.batch, batch, strict=True):

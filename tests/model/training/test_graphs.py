@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from clozeworks.model.encoders.bert_config import ModelConfig
+from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.model import infer
+from clozeworks.model.finetuning.run import micro_batches
 from clozeworks.model.tasks.batches import Feature
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tokenizer import TokenRow
@@ -227,6 +229,26 @@ def test_few_graphs_are_kept_those_in_use(monkeypatch):
         run(size)
     assert recorder.num_captured == 3 and len(graphs) == 2  # 2 was not
     assert graphs.figures() == "2 kept, 70.6% replayed"
+
+
+def test_micro_batches_with_other_numbers_of_targets_share_a_graph():
+    rng = np.random.default_rng(0)
+    graphs = Graphs(Calling(), CPU)
+    for _ in range(4):
+        targets = np.where(rng.random((6, 16)) < 0.5, 1, IGNORED)
+        features = [Feature(TokenRow(np.arange(16), 16), target, 0) for target in targets]
+        for batch in micro_batches(features, Ranks(0, 1, CPU), 3, 4096, fill_to=16):
+            assert batch.share is not None
+            graphs.run("share", lambda batch: batch.share[None], batch)
+    assert graphs.figures() == "1 kept, 87.5% replayed"
+
+
+def test_shapes_that_come_once_are_forgotten(monkeypatch):
+    monkeypatch.setattr(graphs_module, "MOST_SEEN", 5)
+    graphs = Graphs(Calling(), CPU)
+    for size in (*range(1, 21), 20, 20):
+        graphs.run("total", lambda rows: rows.total[None], Rows(torch.ones(size), torch.ones(())))
+    assert len(graphs._seen) <= 5 and graphs.num_replays == 2
 
 
 def test_what_is_no_tensor_is_part_of_the_shape():
