@@ -75,12 +75,13 @@ def find_inputs(
     """Return every file and data set of the `sources`, in the order given, and what is left out.
 
     Files of a folder that are in no known format are left out (``files_of_unknown_format``), and so
-    are links to files outside the folder (``links_out_of_folder``) and what `storage.list_files`
-    leaves out: ``broken_link`` and ``unreadable_folder`` are bad input, all other reasons neutral
-    counters. Raise `UserError` if a source has no file, one of another source, or the `output`, or
-    has a text that is not UTF-8 and whose encoding is not given.
+    are links to files outside the folder (``links_out_of_folder``) or to a file that the source has
+    under an earlier name (``linked_files``), and what `storage.list_files` leaves out:
+    ``broken_link`` and ``unreadable_folder`` are bad input, all other reasons neutral counters.
+    Raise `UserError` if a source has no file, one of another source, or the `output`, or has a text
+    that is not UTF-8 and whose encoding is not given.
     """
-    inputs: list[InputRange] = []
+    files: list[tuple[str, InputRange]] = []
     left_out = Counters()
     for source in sources:
         folder: str | None = source
@@ -100,12 +101,16 @@ def find_inputs(
             found = _find_files(source, config, left_out)
         if output:
             _refuse_overlap(source, folder, found, output)
-        inputs.extend(found)
+        files_of_source: dict[str, InputRange] = {}
+        for file in found:
+            real_path = file.path
+            if os.path.exists(file.path):  # on this machine, where two links may lead to one file
+                real_path = os.path.realpath(file.path)
+            if files_of_source.setdefault(real_path, file) is not file:
+                left_out.note("linked_files", file.name)
+        files.extend(files_of_source.items())
     seen: dict[str, str] = {}
-    for file in inputs:
-        real_path = file.path
-        if os.path.exists(file.path):  # on this machine, where two links may lead to one file
-            real_path = os.path.realpath(file.path)
+    for real_path, file in files:
         # Names are part of the documents' ids: a second file of one would be taken for a copy.
         for key in (real_path, f"the name {file.name}"):
             if key in seen:
@@ -122,7 +127,7 @@ def find_inputs(
             )
         seen[prefix] = file.path
     with ThreadPoolExecutor(storage.NUM_READERS) as pool:
-        inputs = list(pool.map(partial(examined, config=config), inputs))
+        inputs = list(pool.map(partial(examined, config=config), [file for _, file in files]))
     return inputs, left_out
 
 

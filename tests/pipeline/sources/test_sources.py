@@ -234,6 +234,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         write(folder / name, TEXT)
     write(tmp_path / "all-other" / "e.txt", TEXT)
     (folder / "file-link.txt").symlink_to(folder / "sub" / "_SUCCESS")
+    (folder / "link-to-a.txt").symlink_to(folder / "a.txt")
     (folder / "link-out.txt").symlink_to(tmp_path / "all-other" / "e.txt")
     (folder / "folder-link").symlink_to(tmp_path / "all-other")
     (folder / "sub" / "loop").symlink_to(folder)
@@ -253,6 +254,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         "counts": {
             "files_of_unknown_format": 1,
             "hidden_files": 3,
+            "linked_files": 1,
             "linked_folders": 2,
             "links_out_of_folder": 1,
             "special_files": 1,
@@ -262,6 +264,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
             "broken_link": ["all/broken.txt"],
             "files_of_unknown_format": ["all/picture.jpg"],
             "hidden_files": ["all/.git", "all/.hidden.txt", "all/sub/_SUCCESS"],
+            "linked_files": ["all/link-to-a.txt"],
             "linked_folders": ["all/folder-link", "all/sub/loop"],
             "links_out_of_folder": ["all/link-out.txt"],
             "special_files": ["all/pipe.txt"],
