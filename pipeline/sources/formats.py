@@ -75,11 +75,10 @@ def find_inputs(
     """Return every file and data set of the `sources`, in the order given, and what is left out.
 
     Files of a folder that are in no known format are left out (``files_of_unknown_format``), and so
-    are links to files outside the folder (``links_out_of_folder``) or to a file that the source has
-    under an earlier name (``linked_files``), and what `storage.list_files` leaves out:
-    ``broken_link`` and ``unreadable_folder`` are bad input, all other reasons neutral counters.
-    Raise `UserError` if a source has no file, one of another source, or the `output`, or has a text
-    that is not UTF-8 and whose encoding is not given.
+    are links to a file that the source has under an earlier name (``linked_files``), and what
+    `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder`` are bad input, all
+    other reasons neutral counters. Raise `UserError` if a source has no file, one of another
+    source, or the `output`, or has a text that is not UTF-8 and whose encoding is not given.
     """
     files: list[tuple[str, InputRange]] = []
     left_out = Counters()
@@ -165,18 +164,17 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     """Return the files of a source that are in a known format, and count the rest in `left_out`."""
     bytes_of, reasons = storage.list_files(source)
     root = source  # a file's own name may contain the characters of a glob
+    folders = {posixpath.dirname(path) or "." for path in bytes_of if path.endswith(".parquet")}
     if source not in bytes_of:
         root = storage.glob_root(source)
-    if source not in bytes_of and unfinished_stage(source):
-        raise UserError(f"{source} is unfinished: rerun the command that writes it first.")
-    if os.path.isdir(source):
-        within = os.path.join(os.path.realpath(source), "")
-        for path in list(bytes_of):
-            # It may lead to a stranger's secrets, or to what never ends, as /proc/kmsg does.
-            if os.path.islink(path) and not os.path.realpath(path).startswith(within):
-                del bytes_of[path]
-                reasons[path] = "links_out_of_folder"
-    ingested = {posixpath.dirname(path) for path in bytes_of if path.endswith(f"/{MANIFEST}")}
+        folders.add(source)
+    for folder in sorted(folders):
+        if unfinished_stage(folder):
+            raise UserError(f"{folder} is unfinished: rerun the command that writes it first.")
+    ingested: set[str] = set()
+    for path, num_bytes in bytes_of.items():
+        if path.endswith(f"/{MANIFEST}") and _is_of_documents(path, num_bytes):
+            ingested.add(posixpath.dirname(path))
     for folder in ingested:
         for name in BESIDE_DOCUMENTS:
             bytes_of.pop(posixpath.join(folder, name), None)
@@ -228,6 +226,13 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
         else:
             left_out.note(reason, shown)
     return inputs
+
+
+def _is_of_documents(manifest: str, num_bytes: int) -> bool:
+    """Return whether `ingest` wrote a manifest; others have files of this name too."""
+    with storage.open_input(manifest) as file:
+        file.seek(max(0, num_bytes - _SNIFFED_BYTES))  # the keys are sorted
+        return re.search(rb'"stage":\s*"ingest"', file.read()) is not None
 
 
 def _format_of(path: str, config: IngestConfig) -> str | None:

@@ -137,7 +137,8 @@ def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
     names, sorted by path, and the reason for each path that is left out.
 
     The reasons are ``hidden_files`` and ``linked_folders`` (one for all below them),
-    ``special_files`` (pipes and devices), ``broken_link`` and ``unreadable_folder``.
+    ``links_out_of_folder`` (to files), ``special_files`` (pipes and devices), ``broken_link`` and
+    ``unreadable_folder``.
     """
     sizes = {}
     left_out = {}
@@ -160,6 +161,9 @@ def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
     names = [pattern]
     if not os.path.exists(pattern):  # a file's own name may contain the characters of a glob
         names = local_glob.glob(pattern, recursive=True)
+        # ** matches a folder and what is below it, also through links.
+        folders = {Path(name) for name in names if os.path.isdir(name)}
+        names = [name for name in names if folders.isdisjoint(Path(name).parents)]
     for path, reason in sorted(below for name in names for below in _paths_below(name)):
         if reason:
             left_out[path] = reason
@@ -175,6 +179,7 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
     if not os.path.isdir(path):
         yield path, _kind(path)
         return
+    within = os.path.join(os.path.realpath(path), "")
     errors: list[OSError] = []
     for folder, folders, names in os.walk(Path(path), onerror=errors.append):
         for name in (*folders, *names):
@@ -183,6 +188,10 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
                 yield below, HIDDEN
                 continue
             kind = _kind(below)
+            # It may lead to a stranger's secrets, or to what never ends, as /proc/kmsg does.
+            is_file_link = not kind and os.path.islink(below)
+            if is_file_link and not os.path.realpath(below).startswith(within):
+                kind = "links_out_of_folder"
             if kind != FOLDER:
                 yield below, kind
         # os.walk goes down only into what is left in this list.

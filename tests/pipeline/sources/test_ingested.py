@@ -75,8 +75,9 @@ def test_an_unfinished_directory_is_refused(tmp_path: Path):
     )
     begun, _ = open_job(stage, stage.plan(), overwrite=True)
     begun.write_bytes("train-00000-of-00001.parquet", b"")
-    with pytest.raises(UserError, match="documents is unfinished"):
-        ingest([str(documents)], str(tmp_path / "new"), CONFIG, ONE)
+    for source in (documents, tmp_path, documents / "*.parquet"):
+        with pytest.raises(UserError, match="documents is unfinished"):
+            ingest([str(source)], f"{tmp_path}-new", CONFIG, ONE)
 
 
 ROW = {

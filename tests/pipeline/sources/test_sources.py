@@ -275,6 +275,14 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
         with pytest.raises(UserError, match=f"{name}: no file in a known format"):
             find_inputs([str(folder / name)], None, AUTO)
     assert find_inputs([str(folder / "link-out.txt")], None, AUTO)[0]
+    # Globs of folders leave out no less; what lies beside a manifest of others is read.
+    write(folder / "manifest.json", b'{\n "name": "my reviews"\n}\n')
+    write(folder / "bad" / "reviews.txt", TEXT)
+    for pattern in ("a*l", "al*/**"):
+        inputs, left_out = find_inputs([f"{tmp_path}/{pattern}"], None, AUTO)
+        assert str(folder / "bad" / "reviews.txt") in [entry.path for entry in inputs]
+        assert left_out.counts["links_out_of_folder"] == 1
+        assert left_out.counts["files_of_unknown_format"] == 2
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl", "parquet", "xml"])
