@@ -40,6 +40,7 @@ def check_encoding(name: str) -> str:
     """Return Python's name of an encoding; raise `UserError` if there is none of this name."""
     try:
         "".encode(name)  # bytes-to-bytes codecs such as "hex" are not encodings
+        codecs.getincrementaldecoder(name)("replace").decode(b"")  # "idna" cannot replace
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         raise UserError(
@@ -153,8 +154,11 @@ def _recoded_blocks(stream: BinaryIO, encoding: str, name: str, remedy: str) -> 
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     num_bytes = 0
     while block := stream.read(_BLOCK_BYTES):
-        text = decoder.decode(block)
-        if not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
+        try:
+            text = decoder.decode(block)
+        except UnicodeError:  # UTF-16 or UTF-32 without a byte order mark cannot be replaced
+            text = None
+        if text is None or not is_damage(text, CHARACTERS_PER_DAMAGE_IN_PLACES):
             raise UserError(
                 f"{name} is not in the encoding {encoding} from about byte {num_bytes} on: "
                 f"{remedy}."

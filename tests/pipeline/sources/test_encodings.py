@@ -119,11 +119,13 @@ def test_a_stream_is_recoded_in_pieces() -> None:
     assert stream.read().decode() == text.partition("\n")[2]
     with pytest.raises(UserError, match="b is not in the encoding shift_jis from about byte 0 on"):
         recoded(io.BytesIO(text.encode("gb18030")), "shift_jis", "b").read()
+    with pytest.raises(UserError, match="b is not in the encoding utf-16 from about byte 0 on"):
+        recoded(io.BytesIO(text.encode("utf-16-le")), "utf-16", "b").read()
 
 
 def test_names_of_encodings() -> None:
     assert check_encoding("Windows-1251") == "cp1251"
-    for name in ("klingon", "hex", "", "a\0b"):
+    for name in ("klingon", "hex", "idna", "", "a\0b"):
         with pytest.raises(UserError, match="which is not the name of an encoding"):
             check_encoding(name)
 
