@@ -28,6 +28,8 @@ from .layout import (
 from .scatter import OTHER_LANGUAGES, Scattered
 
 NO_SHARD = -1
+MOST_TEXT_BYTES = (1 << 31) - 1
+"""Of a shard: Arrow's offsets of a column of strings have 32 bits."""
 LEFT_OUT_AS = (
     "rows_without_text",
     "rows_without_prose",
@@ -103,7 +105,9 @@ def plan_shards(
     num_shards: int | None,
     layout: HashLayout,
 ) -> list[Unit]:
-    """Cut the hashes into `num_shards` shards, or by size; raise `UserError` if too few remain."""
+    """Cut the hashes into `num_shards` shards, or by size; raise `UserError` if too few remain, or
+    too much for a shard.
+    """
     num_documents = sum(record.documents for record in deduplicated)
     if num_documents < MIN_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))
@@ -123,6 +127,11 @@ def plan_shards(
     if num_shards is None:
         train_edges = cut_shards(train_bytes, bucket_documents[1:], layout.num_partitions)
     else:
+        if max(train_bytes) > MOST_TEXT_BYTES:
+            raise UserError(
+                f"A train shard would hold {max(train_bytes):,} bytes of text, more than "
+                f"{MOST_TEXT_BYTES:,}: raise `shards`, and give `overwrite`."
+            )
         train_edges = borders(range(num_shards + 1), num_shards)
     train_units = _plan_split(
         "train", train_edges, sum(train_bytes), layout.num_partitions, validation_below

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.counters import Counters
-from clozeworks.pipeline.documents import layout, scatter
+from clozeworks.pipeline.documents import layout, scatter, shard_plan
 from clozeworks.pipeline.documents.pipeline import IngestStage, ingest
 from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
@@ -328,6 +328,15 @@ def test_too_few_documents_are_reported(
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match=message):
         ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
+
+
+def test_a_shard_with_too_much_text_is_refused_before_it_is_gathered(tmp_path, monkeypatch):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(40)})
+    monkeypatch.setattr(shard_plan, "MOST_TEXT_BYTES", 10_000)
+    with pytest.raises(UserError, match="more than 10,000: raise `shards`, and give `overwrite`"):
+        ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    more = replace(CONFIG, shards=4)
+    assert ingest([source], str(tmp_path / "out"), more, replace(ONE, overwrite=True)).shards
 
 
 @pytest.mark.slow
