@@ -24,6 +24,9 @@ def export(
     directory = str(directory)
     output = str(output)
     check_license(license)
+    # With `overwrite` it would be deleted before it is copied.
+    if Path(output).resolve() == Path(directory).resolve():
+        raise UserError(f"`output` is the model itself ({output}); give another folder.")
     Checkpoint.open(directory)  # raises if it is damaged
     names = [name for name in FILES if storage.exists(storage.join(directory, name))]
     if CARD not in names:

@@ -21,7 +21,6 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory
 from ...pipeline.storage.state import claimed
 from ..card import CARD, read_languages
@@ -34,7 +33,15 @@ from ..tasks.task import Scores, Task, prefixed
 from ..training.device import deterministic, kept_generators
 from ..training.logs import ProgressCallback
 from ..training.ranks import Ranks, join_ranks
-from ..training.run import BEST, CHECKPOINTS, MODEL_FILES, SUMMARY, delete_checkpoints, link_files
+from ..training.run import (
+    BEST,
+    CHECKPOINTS,
+    MODEL_FILES,
+    SUMMARY,
+    delete_checkpoints,
+    link_files,
+    refuse_inside,
+)
 from .card import task_card
 from .config import FinetuneConfig, all_of
 from .model import load_finetuned
@@ -81,9 +88,8 @@ def finetune(
     Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that
     is not finite.
     """
-    if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
-        raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
     refuse_remote(output)
+    refuse_inside(checkpoint, output)
     setup = set_up(task, data, Checkpoint.open(checkpoint), config)
     runs = _runs(setup.task, config)
     smallest_batch = min(run.batch_size for run in runs)

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, kept
 from ..card import CARD
 from ..config import EVALUATION_ROWS, PretrainConfig
@@ -26,6 +25,7 @@ from ..training.run import (
     delete_checkpoints,
     link_files,
     read_summary,
+    refuse_inside,
 )
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card
@@ -58,12 +58,8 @@ def pretrain(
     """
     refuse_remote(output)
     folder = Path(output)
-    # With `overwrite` the model would be deleted before it is read.
-    before = config.checkpoint
-    if before is not None and Path(before).resolve().is_relative_to(folder.resolve()):
-        raise UserError(
-            f"`checkpoint` {before} is inside `output` {output}; choose another `output`."
-        )
+    if config.checkpoint is not None:
+        refuse_inside(config.checkpoint, folder)
     plan = make_plan(config, instances)
     # Ranks join before the first one claims the folder: a refusal has to reach all of them.
     with (

@@ -33,6 +33,7 @@ from msgspec import Struct
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import stable_hash
+from ...pipeline.storage import is_remote
 from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
 from ...pipeline.storage.state import VOCABULARY_FILES, claimed, resumes
 from ..card import CARD
@@ -76,6 +77,15 @@ def claimed_run(
 ) -> AbstractContextManager[OutputDirectory]:
     """Hold `output` as the directory of a run; another one without results is replaced."""
     return claimed(str(output), identity, RUN, OWN_FILES, overwrite=overwrite, results=RESULTS)
+
+
+def refuse_inside(checkpoint: str | Path, output: str | Path) -> None:
+    """Raise `UserError` if `overwrite` may delete the `checkpoint` before it is read."""
+    is_local = not is_remote(str(checkpoint))
+    if is_local and Path(checkpoint).resolve().is_relative_to(Path(output).resolve()):
+        raise UserError(
+            f"`checkpoint` {checkpoint} is inside `output` {output}; choose another `output`."
+        )
 
 
 def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool) -> bool:

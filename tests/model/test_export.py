@@ -104,8 +104,10 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
         with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
             export(*args)  # pyright: ignore[reportArgumentType]
 
-    other = "contains other files (metrics.csv, …)"
-    refused(f"{run} {other}. Choose another `output`.", run, run)
+    (tmp_path / "notes.txt").touch()
+    other = "contains other files (notes.txt, …)"
+    refused(f"{tmp_path} {other}. Choose another `output`.", run, tmp_path)
+    refused(f"`output` is the model itself ({run}/.); give another folder.", run, f"{run}/.")
     (run / "README.md").unlink()
     what_next = "README.md is missing. Rerun the command that writes it."
     refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")

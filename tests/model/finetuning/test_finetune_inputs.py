@@ -188,8 +188,8 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
         UserError, match=r"`max_length` is 65, but the model in .* has 64 positions"
     ):
         attempt(checkpoint, max_length=65)
-    with pytest.raises(UserError, match=r"`output` is the checkpoint itself"):
-        finetune("sst2", data, checkpoint, checkpoint, quick(), overwrite=True)
+    with pytest.raises(UserError, match="is inside `output`"):
+        finetune("sst2", data, checkpoint, checkpoint.parent, quick(), overwrite=True)
     with pytest.raises(UserError, match=r"is not a model directory: config.json is missing"):
         attempt(data)
     with pytest.raises(UserError, match=r"/none does not exist\.$"):
