@@ -26,8 +26,8 @@ class Feature(NamedTuple):
     row: TokenRow
     target: np.ndarray | None
     """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or
-    of the class of each token, (L,), `IGNORED` if it has none. float32: a score, shape (). None if
-    there is no usable label.
+    of the class of each token, (L,), `IGNORED` if it has none. float32: a score, shape (); or of
+    several labels 0 or 1 for each class, (C,). None if there is no usable label.
     """
     example: int
     """Index of the example among those encoded together."""
@@ -120,7 +120,8 @@ def make_batch(features: Sequence[Feature], fill_to: int = 1) -> TaskBatch:
         target = torch.stack(targets)
     elif targets:
         target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
-        if target.shape[1] == lengths_B1.max():  # of tokens, not the two ends of an answer
+        # Of tokens, not the two ends of an answer, nor several labels, which are floats.
+        if not target.is_floating_point() and target.shape[1] == lengths_B1.max():
             target = F.pad(target, (0, width - target.shape[1]), value=IGNORED)
     return TaskBatch(
         input_ids_BL=torch.from_numpy(input_ids_BL),

@@ -74,8 +74,10 @@ class SpanClassifier(TaskModel):
         assert batch.target is not None
         is_padding_NL1 = ~batch.attention_mask_BL[:, :, None]
         logits_NL2 = outputs.float().masked_fill(is_padding_NL1, -np.inf)
-        # PyTorch takes classes in dimension 1: a choice among L tokens, made twice.
-        return F.cross_entropy(logits_NL2, batch.target)
+        # A choice among L tokens, made twice. `cross_entropy` would take (N, L, 2), too, but on
+        # CUDA it is deterministic for matrices only.
+        rows = logits_NL2.log_softmax(1).transpose(1, 2).flatten(0, 1)
+        return F.nll_loss(rows, batch.target.flatten())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,12 @@ def test_the_loss_is_that_of_transformers(checkpoint):
         max_length=16,
     )
     examples = [task.parse_line(row["text"], "")._replace(target=(0, 2)) for row in ROWS]
-    batch = make_batch(task.encode(examples, TextTokenizer(checkpoint)))
+    features = task.encode(examples, TextTokenizer(checkpoint))
+    batch = make_batch(features)
+    # Targets of classes are not padded, not even for rows of as many tokens.
+    row = TokenRow(np.zeros(3, np.int32), 3)
+    filled = make_batch([features[0]._replace(row=row)], fill_to=16)
+    assert filled.target is not None and filled.target.shape == (1, 3)
     model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), 0).eval()
     settings = transformers.BertConfig.from_pretrained(checkpoint, **task.hf_settings())
     theirs = transformers.BertForSequenceClassification(settings).eval()
