@@ -126,7 +126,7 @@ def extract_features(
 
 def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
     """Yield the texts of a text file, a table or a data set of the Hub, in order."""
-    if is_hub(data) or data.suffix in SUFFIXES:
+    if is_hub(data) or data.suffix.lower() in SUFFIXES:
         for row in read_rows(data):
             yield row.text(*([config.text] if config.text else TEXT_COLUMNS))
         return

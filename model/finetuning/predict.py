@@ -51,7 +51,7 @@ def predict(
     `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
-    suffix = Path(output).suffix
+    suffix = Path(output).suffix.lower()
     if not is_terminal and Path(output).resolve() == Path(data).resolve():
         raise UserError(f"`output` is DATA itself ({output}); give another file.")
     if official and is_terminal:
@@ -190,7 +190,7 @@ def _answered(
 def _examples(task: Task[ExampleT], data: str) -> Iterator[ExampleT]:
     if data == "-":
         yield from _parse_lines(task, sys.stdin.buffer, data)
-    elif data.endswith(".txt") and not _has_tags(task, Path(data)):
+    elif data.lower().endswith(".txt") and not _has_tags(task, Path(data)):
         check_file(Path(data))
         with open_text(Path(data)) as file:
             yield from _parse_lines(task, file, data)
@@ -227,13 +227,16 @@ def _open_output(output: str) -> Iterator[TextIO]:
 
 def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
     """Write the answers, by default as a tab-separated table, and return their number."""
-    if suffix == ".csv":
-        writer = csv.writer(file, lineterminator="\n")
-    else:
-        # TSV is unquoted, as `finetune` reads it.
-        writer = csv.writer(
-            file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
-        )
+    writer = csv.writer(file, lineterminator="\n")
+
+    def write_row(values: Iterable[object]) -> None:
+        cells = [_cell(value, suffix) for value in values]
+        if suffix == ".csv":
+            writer.writerow(cells)
+        else:
+            # TSV is unquoted, as `finetune` reads it.
+            file.write("\t".join(cells) + "\n")
+
     num_answers = 0
     for answer in answers:
         num_answers += 1
@@ -249,18 +252,18 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
             column = f"p({name})" if name in values else name  # a class may be called label
             values[column] = share
         if num_answers == 1:
-            writer.writerow([_cell(name, suffix) for name in values])
-        writer.writerow([_cell(value, suffix) for value in values.values()])
+            write_row(values)
+        write_row(values.values())
     return num_answers
 
 
-def _cell(value: object, suffix: str) -> object:
+def _cell(value: object, suffix: str) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple | dict):
         value = json.dumps(value, ensure_ascii=False, default=str)
     if not isinstance(value, str):
-        return value
+        return "" if value is None else str(value)
     if suffix == ".csv":
         return without_formula(value)
     return re.sub(r"[\t\r\n]", " ", value)

@@ -66,7 +66,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         if has_suffix and not is_ignored and file.is_file():
             files.append(file)
     # Universal Dependencies have the plain text of each file in CoNLL-U beside it.
-    conllu_files = [file for file in files if file.suffix == ".conllu"]
+    conllu_files = [file for file in files if file.suffix.lower() == ".conllu"]
     if not suffixes and conllu_files:
         files = conllu_files
     splits = _by_split(files)

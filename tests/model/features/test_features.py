@@ -118,7 +118,7 @@ def test_long_texts_are_cut_with_a_notice(checkpoint, tmp_path, capsys):
 
 
 def test_tables_are_read(checkpoint, tmp_path):
-    table = tmp_path / "a.csv"
+    table = tmp_path / "a.CSV"
     table.write_text('id,sentence,note\n1,"the film\nwas",x\n2,bad,y\n')
     words = extract(checkpoint, table, tmp_path / "a.parquet", per="word")
     assert words["word"].to_pylist() == ["the", "film", "was", "bad"]

@@ -61,10 +61,11 @@ def test_predictions_keep_the_order_of_their_lines(trained, tmp_path, monkeypatc
 
 
 def test_predictions_in_each_form_say_the_same(trained, tmp_path):
-    (tmp_path / "new.txt").write_text("good\n... !\n" + "x" * 1000 + "\n")
-    forms = {suffix: tmp_path / f"out.{suffix}" for suffix in ("tsv", "csv", "jsonl")}
+    (tmp_path / "new.TXT").write_text("good\n... !\n" + "x" * 1000 + "\n")
+    names = {"tsv": "out.tsv", "csv": "out.CSV", "jsonl": "out.jsonl"}
+    forms = {suffix: tmp_path / name for suffix, name in names.items()}
     for path in forms.values():
-        assert predict(trained[0], tmp_path / "new.txt", path, "cpu") == 3
+        assert predict(trained[0], tmp_path / "new.TXT", path, "cpu") == 3
     expected = [json.loads(line) for line in forms["jsonl"].read_text().splitlines()]
     for suffix, delimiter in (("tsv", "\t"), ("csv", ",")):
         with forms[suffix].open(newline="") as file:
@@ -96,6 +97,13 @@ def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
             "p(label)": "0.25",
             text: "1",
         }
+
+
+def test_a_table_may_have_an_empty_cell_alone():
+    for suffix, expected in ((".tsv", "answer\n\n"), (".csv", 'answer\n""\n')):
+        file = io.StringIO()
+        assert write_answers(file, [{"answer": ""}], suffix) == 1
+        assert file.getvalue() == expected
 
 
 def test_predictions_keep_the_columns_of_their_rows(trained, tmp_path):

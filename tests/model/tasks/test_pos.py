@@ -63,7 +63,7 @@ def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
 
 def test_universal_dependencies_have_a_text_beside_each_file(tmp_path):
     for split in ("train", "dev"):
-        write(tmp_path / f"ud/en_ewt-ud-{split}.conllu", CONLLU)
+        write(tmp_path / f"ud/en_ewt-ud-{split}.CONLLU", CONLLU)
         write(tmp_path / f"ud/en_ewt-ud-{split}.txt", "Don't read it. Films\n")
     data = read_data("ner", tmp_path / "ud", TaskOptions())
     assert isinstance(data.task, WordClasses)
