@@ -10,15 +10,12 @@ Text passes from phase to phase in temporary tables alone (`tables` has a drawin
 memory is bounded by a shard.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, Self, cast
-
-import numpy as np
+from functools import cached_property
+from typing import Any, Self
 
 from .. import storage
 from ..config import IngestConfig, RunOptions
@@ -30,9 +27,8 @@ from ..execution.runner import ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..sources import hub
 from ..sources.formats import find_inputs, plan_units
-from ..sources.streams import InputRange, is_compressed
+from ..sources.streams import InputRange, digest_of_file, is_compressed
 from ..storage import absolute
-from ..storage.directory import digest_of
 from ..storage.state import manifest_head
 from ..text.sentences import stops_of
 from ..text.wikitext.repair import drop_rare_templates
@@ -51,10 +47,6 @@ from .tables import (
     SKETCHES,
 )
 
-WHOLE_BYTES = 64 << 20
-"""A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
-NUM_SAMPLES = 16
-SAMPLE_BYTES = 1 << 16
 COMPRESSION = 4
 """Times that text is shorter when compressed."""
 
@@ -192,7 +184,9 @@ def ingest(
 def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
     """Return name, format, size, digest, and an encoding other than UTF-8, of each input."""
     with ThreadPoolExecutor(storage.NUM_READERS) as pool:
-        digests = list(pool.map(_digest, inputs))
+        digests = list(
+            pool.map(lambda file: file.digest or digest_of_file(file.path, file.num_bytes), inputs)
+        )
     found: list[dict[str, Any]] = []
     for file, digest in zip(inputs, digests, strict=True):
         about: dict[str, Any] = {"name": file.name, "format": file.format}
@@ -201,24 +195,3 @@ def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
             about["encoding"] = file.encoding
         found.append(about)
     return found
-
-
-def _digest(file: InputRange) -> str:
-    """Return the digest of an input; a large one is sampled, to avoid reading it twice."""
-    if file.digest:
-        return file.digest
-    most_bytes = WHOLE_BYTES
-    if storage.is_remote(file.path):
-        most_bytes = NUM_SAMPLES * SAMPLE_BYTES
-    with storage.open_input(file.path) as content:
-        if file.num_bytes <= most_bytes:
-            blake2b = partial(hashlib.blake2b, digest_size=16)
-            return hashlib.file_digest(cast(Any, content), blake2b).hexdigest()
-        # The first and the last bytes, where formats have their headers and footers, and 14 samples
-        # in between.
-        offsets = np.linspace(0, file.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
-        samples = []
-        for offset in offsets.tolist():
-            content.seek(offset)
-            samples.append(content.read(SAMPLE_BYTES))
-        return digest_of(b"".join(samples))

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..errors import UserError
 from ..storage.directory import digest_of
+from .streams import digest_of_file
 
 PREFIX = "hf:"
 DEFAULT_SPLIT = "train"
@@ -25,7 +26,6 @@ REACH_TIMEOUT_S = 15.0
 
 # A folder that has all files of one of these groups was written by save_to_disk.
 _SAVED_FILES = (("dataset_dict.json",), ("state.json", "dataset_info.json"))
-_HEAD_BYTES = 1 << 16
 _HUB_NAME = re.compile(r"([\w-][\w.-]*(?:/[\w-][\w.-]*)?)(?:@([^:]+))?")
 
 
@@ -41,8 +41,10 @@ class DataSet:
     """Configuration and split: ``20231101.en/train``."""
     num_bytes: int
     """Size of the rows or of the files; 0 if unknown."""
-    digest: str
-    """Identifies its content."""
+    content: Any
+    """Identifies its content, with that of its `files`."""
+    files: Sequence[str]
+    """Of a folder of data files."""
     rows: Any
     """A ``datasets.Dataset`` if it was saved to disk, else a ``datasets.IterableDataset``."""
 
@@ -50,6 +52,16 @@ class DataSet:
     def name(self) -> str:
         """For messages: ``wikimedia/wikipedia:20231101.en/train``."""
         return f"{self.source}:{self.part}"
+
+    @property
+    def digest(self) -> str:
+        """Identifies its content. The files are read for it."""
+        # Not their times: a copy elsewhere has the same content.
+        files: list[Any] = []
+        for file in self.files:
+            num_bytes = os.path.getsize(file)
+            files.append([os.path.basename(file), num_bytes, digest_of_file(file, num_bytes)])
+        return digest_of(files or self.content)
 
     @property
     def is_on_disk(self) -> bool:
@@ -132,17 +144,22 @@ def _open(name: str, asked_split: str | None) -> DataSet:
         source = os.path.basename(os.path.abspath(path))
     else:
         path = f"{path}@{found.revision}"
+    content: Any = None
+    local_files: Sequence[str] = ()
     if not config:
         num_bytes = rows.data.nbytes
-        content: Any = {"fingerprint": rows._fingerprint, "columns": str(rows.features)}
+        content = {"fingerprint": rows._fingerprint, "columns": str(rows.features)}
     elif os.path.isdir(path):
-        num_bytes = sum(os.path.getsize(file) for file in files)
-        content = []
+        folder = os.path.realpath(path)
+        # Files of the Hub's cache are links: snapshots/6f3a…/a.parquet to blobs/91c2….
+        within = (f"{folder}/", f"{folder.partition('/snapshots/')[0]}/blobs/")
         for file in files:
-            with open(file, "rb") as opened:
-                head = opened.read(_HEAD_BYTES)
-            # Not their times: a copy elsewhere has the same content.
-            content.append([os.path.basename(file), os.path.getsize(file), digest_of(head)])
+            if not os.path.realpath(file).startswith(within):
+                raise UserError(
+                    f"{PREFIX}{path} lists {file}, which is outside of it: copy it into the folder."
+                )
+        num_bytes = sum(map(os.path.getsize, files))
+        local_files = files
     else:
         from huggingface_hub import HfApi
 
@@ -163,7 +180,8 @@ def _open(name: str, asked_split: str | None) -> DataSet:
         source=source,
         part=part,
         num_bytes=num_bytes,
-        digest=digest_of(content),
+        content=content,
+        files=local_files,
         rows=rows,
     )
 

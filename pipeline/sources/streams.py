@@ -11,6 +11,7 @@ once. A compressed file is one range.
 
 import bz2
 import gzip
+import hashlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +19,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self, cast
 
+import numpy as np
 import pyarrow as pa
 
+from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
 from ..encodings import UTF_8, recoded, stream_of
+from ..storage.directory import digest_of
+
+WHOLE_BYTES = 64 << 20
+"""A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
+NUM_SAMPLES = 16
+SAMPLE_BYTES = 1 << 16
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
@@ -98,6 +107,25 @@ class InputRange:
         """Return equal ranges of at most `range_bytes` each."""
         num_ranges = max(1, ceil(self.num_bytes / range_bytes))
         return self.cut([self.num_bytes * index // num_ranges for index in range(num_ranges)])
+
+
+def digest_of_file(path: str, num_bytes: int) -> str:
+    """Return the digest of a file; a large one is sampled, to avoid reading it twice."""
+    most_bytes = WHOLE_BYTES
+    if storage.is_remote(path):
+        most_bytes = NUM_SAMPLES * SAMPLE_BYTES
+    with storage.open_input(path) as content:
+        if num_bytes <= most_bytes:
+            blake2b = partial(hashlib.blake2b, digest_size=16)
+            return hashlib.file_digest(cast(Any, content), blake2b).hexdigest()
+        # The first and the last bytes, where formats have their headers and footers, and 14 samples
+        # in between.
+        offsets = np.linspace(0, num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
+        samples = []
+        for offset in offsets.tolist():
+            content.seek(offset)
+            samples.append(content.read(SAMPLE_BYTES))
+        return digest_of(b"".join(samples))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -154,10 +154,23 @@ def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):
 
 
 def test_the_digest_is_of_the_content_not_of_the_folder(tmp_path: Path):
-    for folder, count in (("a/set", 4), ("b/set", 4), ("c/set", 5)):
-        write_lines(tmp_path / folder / "part.jsonl", rows(count))
+    for folder, end in (("a/set", "."), ("b/set", "."), ("c/set", "!")):
+        write_lines(tmp_path / folder / "part.jsonl", [*rows(999), {"text": f"{PROSE}{end}"}])
     one, same, other = (hub.open_set(f"hf:{tmp_path}/{folder}/set").digest for folder in "abc")
     assert one == same != other
+
+
+def test_files_outside_a_folder_are_not_read_but_for_the_hubs_cache(tmp_path: Path):
+    write_lines(tmp_path / "blobs" / "91c2.jsonl", rows(3))
+    for folder in (tmp_path / "snapshots" / "6f3a", tmp_path / "set"):
+        folder.mkdir(parents=True)
+        (folder / "part.jsonl").symlink_to(tmp_path / "blobs" / "91c2.jsonl")
+    assert len(documents(f"hf:{tmp_path}/snapshots/6f3a")) == 3
+    for listed in ("*.jsonl", "../blobs/91c2.jsonl", tmp_path / "blobs" / "91c2.jsonl"):
+        split = f"- config_name: default\n  data_files:\n  - split: train\n    path: '{listed}'\n"
+        (tmp_path / "set" / "README.md").write_text(f"---\nconfigs:\n{split}---\n")
+        with pytest.raises(UserError, match=r"set lists \S*jsonl, which is outside of it"):
+            documents(f"hf:{tmp_path}/set")
 
 
 @pytest.mark.parametrize(
