@@ -249,7 +249,7 @@ class Table:
     documents: str = "auto"
     """As `IngestConfig.documents`."""
     path: str = ""
-    """Names of its folders may be columns (``region=eu``), as Hive and Spark write them."""
+    """Its name, if that of folders may be columns (``region=eu``), as Hive and Spark write them."""
     extracted: bool = False
     """Whether all texts are articles extracted from a wiki, whatever their address."""
     continues: bool = False
@@ -264,7 +264,8 @@ class Table:
         found: dict[str, str] = {}
         for folder in self.path.split("/")[:-1]:
             match = _PARTITION.fullmatch(folder)
-            if match and match[2] != _NO_VALUE:
+            # An id of many rows would be repeated by all but one.
+            if match and match[2] != _NO_VALUE and match[1] != self.columns.id:
                 found[match[1]] = unquote(match[2])
         return found
 
@@ -315,7 +316,8 @@ def _ingested_documents(
     columns = table.columns
     for number, row in rows:
         sentences = list(filter(None, row["sentences"] or ()))
-        if not "".join(sentences).isprintable():
+        joined = f" {' '.join(sentences)} "
+        if "  " in joined or not joined.isprintable():
             sentences = list(filter(None, map(normalise, sentences)))
         if not sentences:
             counters.note("rows_without_text", table.location(number))

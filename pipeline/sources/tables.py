@@ -96,7 +96,7 @@ def read_table(
         source="parquet",
         columns=columns,
         documents=config.documents,
-        path=input_range.path,
+        path=name,
     )
     expansion = _Expansion()
     first_row = 0

@@ -238,7 +238,7 @@ def _table(input_range: InputRange, config: IngestConfig) -> Table:
         source=input_range.format,
         columns=Columns.of(config),
         documents=config.documents,
-        path=input_range.path,
+        path=input_range.name,
         unit="byte",
         continues=input_range.start > 0,
     )

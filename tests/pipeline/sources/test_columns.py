@@ -31,7 +31,7 @@ ROWS = [
 
 
 def write(folder: Path, form: str) -> Path:
-    path = folder / "lake" / "pmid=none" / "region=eu" / f"part-0.{form}"
+    path = folder / "title=above" / "lake" / "pmid=none" / "region=eu" / f"part-0.{form}"
     path.parent.mkdir(parents=True)
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path)
@@ -41,7 +41,8 @@ def write(folder: Path, form: str) -> Path:
 
 
 def read(path: Path, counters: Counters | None = None, **columns: Any) -> list[RawDocument]:
-    source = Source("parquet" if path.suffix == ".parquet" else "jsonl", path, path.name)
+    form = "parquet" if path.suffix == ".parquet" else "jsonl"
+    source = Source(form, path, path.as_posix().partition("/title=above/")[2])
     source.plan(config=IngestConfig(**columns))
     return list(source.read(counters or Counters(), config=IngestConfig(**columns)))
 
@@ -71,7 +72,15 @@ def test_columns_lie_in_others_in_lists_and_in_the_names_of_folders(form, tmp_pa
     ]
     # Markup is no code of a language; without --id-column, an id tells rows of one file apart.
     assert [document.language for document in both] == ["fr", ""]
-    assert all(document.id.startswith("part-0#") for document in both)
+    stem = "lake/pmid=none/region=eu/part-0"
+    assert all(document.id.startswith(f"{stem}#") for document in both)
+
+    # Not those above the source; and one id of all rows is none.
+    found = read(path, text_column="headline", id_column="region")
+    assert [(document.title, document.id.partition("#")[0]) for document in found] == [
+        ("", stem),
+        ("", stem),
+    ]
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])

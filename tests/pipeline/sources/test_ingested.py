@@ -113,10 +113,12 @@ def test_documents_that_were_filtered_elsewhere_are_documents(tmp_path: Path, ki
 def test_nulls_and_controls_in_documents(tmp_path: Path):
     rows = [{**ROW, name: None} for name in ROW]
     rows.append({**ROW, "title": "\x1b[31mT", "sentences": ["It\x1b is.", None, "\u200b"]})
+    rows.append({**ROW, "sentences": [" ", " It is.", "It  was. "]})
     counters = Counters()
     found = list(read_documents(written(tmp_path, rows), counters=counters))
-    assert [document.id for document in found] == ["part#0", "s:a  b", "a  b", "a  b", "a  b"]
-    assert (found[-1].title, found[-1].paragraphs) == ("[31mT", ["It is."])
+    assert [document.id for document in found] == ["part#0", "s:a  b", *["a  b"] * 4]
+    assert (found[-2].title, found[-2].paragraphs) == ("[31mT", ["It is."])
+    assert found[-1].paragraphs == ROW["sentences"]
     assert counters.counts == {"rows_with_empty_columns": 4, "rows_without_text": 1}
     assert counters.examples["rows_with_empty_columns"][0] == "part.parquet, row 0: doc_id"
 
