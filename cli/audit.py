@@ -74,8 +74,9 @@ def audit(
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.ends import abbreviated_ends
     from ..pipeline.counters import name_counts
-    from ..pipeline.manifests import DocumentsManifest
+    from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.state import read_any_manifest, verify_files
+    from ..pipeline.vocabulary.files import verify_vocabulary
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
@@ -93,6 +94,8 @@ def audit(
         return CommandSummary("audit", directory, rows)
     if stage != "build":
         if verify:
+            if isinstance(manifest, VocabularyManifest):
+                verify_vocabulary(directory, manifest.tokenizer.fingerprint)
             return CommandSummary("audit", directory, [("verdict", "All files are intact.")])
         raise UserError(
             f"{directory} was written by `clozeworks {stage}`; audit judges instances. `clozeworks "

@@ -108,17 +108,20 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
-    if base and documents and suggest:
+    is_typed = click.core.ParameterSource.COMMANDLINE
+    typed = {name for name in ctx.params if ctx.get_parameter_source(name) is is_typed}
+    if base and documents and suggest and typed <= {"documents", "base", "suggest"}:
         from ..pipeline.vocabulary.own_words import suggest_words
 
         for word in suggest_words(documents, base, suggest):
             click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
         return None
-    if base and add is not None and output:
+    if base and add is not None and output and typed <= {"base", "add", "output", "overwrite"}:
         return _add_words(base, add, output, overwrite=bool(values["overwrite"]))
     if base or add or suggest:
         raise click.UsageError(
-            "Give --base MODEL with --add FILE --output VOCAB, or with DOCUMENTS and --suggest N."
+            "Give --base MODEL with --add FILE --output VOCAB, or with DOCUMENTS and --suggest N, "
+            "and no other option."
         )
     if not documents:
         raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'DOCUMENTS'")
@@ -132,7 +135,7 @@ def vocab(
     )
 
     for other in compare:  # report a wrong name before the work
-        read_vocabulary(other)
+        read_vocabulary(other).splitter()
     config = make_config(VocabConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
@@ -151,11 +154,14 @@ def vocab(
 def _add_words(base: str, words: str, output: str, *, overwrite: bool) -> CommandSummary:
     from ..pipeline import storage
     from ..pipeline.storage.directory import write_file
+    from ..pipeline.storage.state import MANIFEST
     from ..pipeline.vocabulary.files import read_vocabulary, vocabulary_files
     from ..pipeline.vocabulary.own_words import add_words
 
     before = read_vocabulary(base)
     after = add_words(before, [word for word in map(str.strip, words.split("\n")) if word])
+    if storage.exists(storage.join(output, MANIFEST)):
+        raise UserError(f"{output} is what its {MANIFEST} records: choose another `output`.")
     if storage.file_sizes(output) and not overwrite:
         raise UserError(f"{output} exists; give `overwrite` to replace its tokenizer.")
     for name, content in vocabulary_files(after).items():

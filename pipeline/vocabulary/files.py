@@ -134,6 +134,17 @@ def vocabulary_of_instances(directory: str, fingerprint: str) -> Vocabulary:
     return vocabulary
 
 
+def verify_vocabulary(directory: str, fingerprint: str) -> None:
+    """Raise `UserError` unless a directory has the vocabulary of this `fingerprint`."""
+    vocabulary = read_vocabulary(directory)
+    vocab_txt = vocabulary_files(vocabulary).get("vocab.txt")
+    if vocabulary.fingerprint != fingerprint or read_files(directory).get("vocab.txt") != vocab_txt:
+        raise UserError(
+            f"The vocabulary in {directory} is not the one that its manifest records: recreate it "
+            "with `clozeworks vocab … --overwrite`."
+        )
+
+
 def read_files(directory: str) -> dict[str, bytes]:
     """Return the contents of a directory's vocabulary files (see `VOCABULARY_FILES`) by name."""
     contents = {}

@@ -89,6 +89,23 @@ def test_verify_compares_digests(corpus: Path, capsys: pytest.CaptureFixture[str
     assert "does not have the digest recorded in manifest.json" in capsys.readouterr().err
 
 
+def test_verify_compares_the_vocabulary(corpus: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["audit", str(corpus / "vocab"), "--verify"]
+    main(command)
+    changes = (
+        ("vocab.txt", "\n##", "\n##x"),
+        ("tokenizer.json", '"lowercase": true', '"lowercase": false'),
+    )
+    for name, before, after in changes:
+        path = corpus / "vocab" / name
+        content = path.read_text()
+        path.write_text(content.replace(before, after, 1))
+        with pytest.raises(SystemExit):
+            main(command)
+        path.write_text(content)
+        assert "is not the one that its manifest records" in capsys.readouterr().err
+
+
 def test_a_vocabulary_and_shards_of_others_are_refused(corpus: Path, tmp_path: Path):
     other = tmp_path / "other"
     learn_vocabulary(

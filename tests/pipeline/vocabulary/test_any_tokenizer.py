@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clozeworks.cli.main import main
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
@@ -217,6 +218,13 @@ def test_a_tokenizer_without_special_tokens_around_a_text_is_refused(tmp_path: P
     tokenizer.post_processor = processors.ByteLevel()
     with pytest.raises(UserError, match="does not put one special token before a text"):
         read_vocabulary(str(save(tokenizer, tmp_path / "model")))
+
+
+def test_what_cannot_be_compared_is_refused_before_the_work(tmp_path: Path, capsys):
+    other = save(train("unigram"), tmp_path / "model")
+    with pytest.raises(SystemExit):
+        main(["vocab", "no documents", f"--output={tmp_path}/vocab", f"--compare={other}"])
+    assert "Only WordPiece and byte-level vocabularies" in capsys.readouterr().err
 
 
 def test_a_map_of_characters_is_tried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
-from clozeworks.cli.main import main
+from clozeworks.cli.main import commands, main
 from clozeworks.model.pretraining.new_vocabulary import old_pieces
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
@@ -44,9 +45,25 @@ def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path,
     (tmp_path / "words.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(SystemExit):
         main([*command, "--overwrite"])
-    first, second = capsys.readouterr().err.splitlines()
-    assert "give --overwrite to replace its tokenizer" in first
-    assert "words.txt cannot be read as text" in second
+    (output / "manifest.json").write_text("{}")
+    (tmp_path / "words.txt").write_text("tab\n")
+    with pytest.raises(SystemExit):
+        main([*command, "--overwrite"])  # it is a finished stage
+    messages = capsys.readouterr().err.splitlines()
+    assert "give --overwrite to replace its tokenizer" in messages[0]
+    assert "words.txt cannot be read as text" in messages[1]
+    assert "is what its manifest.json records: choose another --output" in messages[2]
+
+
+def test_options_of_learning_are_refused_with_words_of_ones_own(base: str, tmp_path: Path):
+    (tmp_path / "words.txt").write_text("tab\n")
+    output = tmp_path / "vocab"
+    add = ["vocab", f"--base={base}", f"--add={tmp_path}/words.txt", f"--output={output}"]
+    suggest = ["vocab", str(tmp_path), f"--base={base}", "--suggest=1"]
+    for command in ([*add, "--dry-run"], [*add, "--suggest=1"], [*suggest, "--size=9"]):
+        with pytest.raises(click.UsageError, match="and no other option"):
+            commands.main(command, standalone_mode=False)
+    assert not output.exists()
 
 
 def test_what_is_not_a_word_is_named():
