@@ -113,10 +113,12 @@ def _with_columns(
             yield {column: named[column] for column in columns}
         elif has_all:
             yield values | prediction
-        elif keeps_id:
-            yield {"id": values.get("id")} | prediction
         else:
-            yield prediction
+            kept = {"id": values.get("id")} if keeps_id else {}
+            kept |= prediction
+            # In a table, a question's other answers would hide the best one; they are for JSON.
+            kept.pop("n_best", None)
+            yield kept
     # Without a table there is no end to empty rows.
     if next(rows, None):
         raise _not_a_row_each(where)
@@ -243,14 +245,12 @@ def write_answers(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
         if suffix == ".jsonl":
             file.write(json.dumps(answer, ensure_ascii=False, default=str) + "\n")
             continue
-        # In a table, a question's other answers would hide the best one; they are for JSON.
-        values = {}
-        for name, value in answer.items():
-            if name not in ("n_best", "probabilities"):
-                values[name] = value
-        for name, share in answer.get("probabilities", {}).items():
-            column = f"p({name})" if name in values else name  # a class may be called label
-            values[column] = share
+        values = dict(answer)
+        # With `columns`, a table's own column may have this name.
+        if isinstance(values.get("probabilities"), dict):
+            for name, share in values.pop("probabilities").items():
+                column = f"p({name})" if name in values else name  # a class may be called label
+                values[column] = share
         if num_answers == 1:
             write_row(values)
         write_row(values.values())

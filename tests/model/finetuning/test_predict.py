@@ -99,11 +99,19 @@ def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
         }
 
 
-def test_a_table_may_have_an_empty_cell_alone():
-    for suffix, expected in ((".tsv", "answer\n\n"), (".csv", 'answer\n""\n')):
-        file = io.StringIO()
-        assert write_answers(file, [{"answer": ""}], suffix) == 1
-        assert file.getvalue() == expected
+@pytest.mark.parametrize(
+    ("suffix", "answer", "expected"),
+    [
+        (".tsv", {"answer": ""}, "answer\n\n"),
+        (".csv", {"answer": ""}, 'answer\n""\n'),
+        # Columns of the user's own table, or what `columns` names.
+        (".tsv", {"probabilities": [1], "n_best": []}, "probabilities\tn_best\n[1]\t[]\n"),
+    ],
+)
+def test_a_table_has_the_columns_that_are_chosen(suffix, answer, expected):
+    file = io.StringIO()
+    assert write_answers(file, [answer], suffix) == 1
+    assert file.getvalue() == expected
 
 
 def test_predictions_keep_the_columns_of_their_rows(trained, tmp_path):
