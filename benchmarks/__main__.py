@@ -1,11 +1,10 @@
 """Run all benchmarks, each in its own process, on your own sources or on the quickstart's.
 
-    python -m benchmarks [SOURCE...] [--vocab VOCABULARY] [--dump DUMP]... [--sst2 FOLDER]
+    python -m benchmarks [SOURCE...] [--vocab VOCABULARY] [--dump DUMP]...
 
 SOURCE is anything that `clozeworks ingest` reads; each becomes its own directory of documents.
 VOCABULARY is a ``vocab.txt`` (use the published one for comparable numbers); by default it is
-learned from the first source. The wikitext cleaner needs dumps, and fine-tuning the SST-2 folder:
-without them, these two are skipped.
+learned from the first source. The wikitext cleaner needs dumps: without them it is skipped.
 """
 
 import argparse
@@ -24,7 +23,6 @@ def main() -> None:
     parser.add_argument("sources", nargs="*", default=[str(QUICKSTART)])
     parser.add_argument("--vocab")
     parser.add_argument("--dump", action="append", default=[])
-    parser.add_argument("--sst2")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -42,19 +40,10 @@ def main() -> None:
         if arguments.dump:
             benchmark("wikitext_quality", *arguments.dump)
             benchmark("ingest", "--dump", arguments.dump[0], *arguments.sources)
-        train(documents[0], vocabulary, work, arguments.sst2)
-
-
-def train(documents: Path, vocabulary: str | Path, work: Path, sst2: str | None) -> None:
-    """Measure pre-training on instances of the documents, and fine-tuning from its checkpoint."""
-    instances, run = work / "instances", work / "run"
-    stage("build", documents, f"--vocab={vocabulary}", f"--output={instances}", "--duplicates=1")
-    benchmark("pretrain", instances)
-    if sst2:
-        stage(
-            "pretrain", instances, f"--output={run}", "--model=small", "--steps=2", "--batch-size=8"
-        )
-        benchmark("finetune", sst2, run)
+        instances = work / "instances"
+        options = (f"--vocab={vocabulary}", f"--output={instances}", "--duplicates=1")
+        stage("build", documents[0], *options)
+        benchmark("pretrain", instances)
 
 
 def stage(command: str, *arguments: object) -> None:

@@ -151,17 +151,16 @@ def count_words(text: str | bytes) -> int:
     return int(np.count_nonzero(begins_word))
 
 
-def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:
+def sum_counters(records: Iterable[CounterRecord], max_bad: float) -> Counters:
     """Sum the counters of all units; raise `UserError` if too many inputs were bad.
 
-    `max_bad` is the share of the inputs that may be bad. `seen` names the counter that, together
-    with the bad inputs, makes up the total.
+    `max_bad` is the share of the inputs, documents that were read and bad ones, that may be bad.
     """
     total = Counters()
     for record in records:
         total.add(record)
     num_bad = sum(total.bad.values())
-    num_all = num_bad + total.counts[seen]
+    num_all = num_bad + total.counts["documents_read"]
     if num_bad > max_bad * num_all:
         # Neutral counts have examples too.
         reason = next(reason for reason in total.examples if total.bad[reason])

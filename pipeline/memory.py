@@ -7,14 +7,6 @@ import sys
 _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
-def release_memory() -> None:
-    """Return what was freed to the system; else it would stay with the thread that freed it."""
-    import pyarrow as pa  # late: a trainer uses `trim_heap` without it
-
-    pa.default_memory_pool().release_unused()
-    trim_heap()
-
-
 def trim_heap() -> None:
     """Return the heap's free memory to the system, where its allocator can (glibc)."""
     if _MALLOC_TRIM:

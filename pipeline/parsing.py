@@ -8,7 +8,6 @@ ignored, so that newer files can be read.
 import csv
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, TypeVar
@@ -58,9 +57,8 @@ def parse_json(
     kind: type[T],
     path: object,
     advice: str = "Delete it, or use another directory.",
-    check: Callable[[T], None] = lambda value: None,
 ) -> T:
-    """Return JSON as a value of type `kind`; `check` may refuse it by a `ValueError`.
+    """Return JSON as a value of type `kind`.
 
     Raise `UserError` naming the file at `path`, the field that does not fit, and the `advice`.
 
@@ -68,9 +66,7 @@ def parse_json(
     {'rows': 3}
     """
     try:
-        value = decode_json(content, kind)
-        check(value)
-        return value
+        return decode_json(content, kind)
     # A config in a manifest refuses its values by a `UserError`; brackets nested too deeply are a
     # `RecursionError`.
     except (ValueError, RecursionError, UserError) as error:

@@ -14,7 +14,7 @@ from ..config import EVALUATION_ROWS, PretrainConfig
 from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
 from ..training.device import DTYPES, deterministic, kept_generators
-from ..training.logs import METRICS, ProgressCallback, RunLog, open_wandb
+from ..training.logs import ProgressCallback, RunLog, open_wandb
 from ..training.loop import train
 from ..training.ranks import join_ranks
 from ..training.run import (
@@ -93,7 +93,7 @@ def pretrain(
             # Without a checkpoint no line of an earlier log is right.
             last_step = state.step if latest else -1
             wandb = open_wandb(folder, asdict(plan.config))
-            open_log = RunLog(folder, last_step, METRICS, wandb=wandb)
+            open_log = RunLog(folder, last_step, wandb=wandb)
         with open_log as log, SnapshotWriter() as writer:
             work = PretrainWork(
                 setup=setup,

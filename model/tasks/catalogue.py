@@ -1,7 +1,6 @@
 """Look tasks up by their names on the command line, and restore them from ``task.json``."""
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,12 +9,12 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, parse_json
-from .classify import Classification, read_classify
+from .classify import Classification
 from .glue import GLUE
-from .ner import EntityRecognition, WordClasses, read_ner, read_pos
-from .options import Size, TaskOptions
-from .squad import Squad, read_squad
-from .task import Task, read_labelled
+from .ner import EntityRecognition, WordClasses
+from .options import Size
+from .squad import Squad
+from .task import Task
 
 KINDS: dict[str, type[Task]] = {
     **dict.fromkeys(GLUE, Classification),
@@ -24,21 +23,6 @@ KINDS: dict[str, type[Task]] = {
     "ner": EntityRecognition,
     "pos": WordClasses,
 }
-_READERS: dict[str, Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]] = {
-    "classify": read_classify,
-    "squad": read_squad,
-    "ner": read_ner,
-    "pos": read_pos,
-}
-
-
-def read_train(name: str, files: Sequence[Path], options: TaskOptions) -> tuple[Task, list[Any]]:
-    """Return the task that its training files and the options define, and their examples."""
-    if name not in GLUE:
-        return _READERS[name](files, options)
-    # Its columns and classes are published, so the training files have no say in them.
-    task = replace(GLUE[name], **options.given("max_length"))
-    return task, read_labelled(task, files)
 
 
 def restore_task(settings: dict[str, Any]) -> Task:

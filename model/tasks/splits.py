@@ -4,8 +4,8 @@ those that repeat or contradict others.
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,22 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..copies import local_copy
-from .catalogue import KINDS, read_train
+from .catalogue import KINDS
+from .classify import read_classify
+from .glue import GLUE
+from .ner import read_ner, read_pos
 from .options import TaskOptions, check_task
+from .squad import read_squad
 from .tables import SUFFIXES, is_hub, shown
 from .task import Task, read_labelled
 
+_READERS: dict[str, Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]] = {
+    "classify": read_classify,
+    "squad": read_squad,
+    "ner": read_ner,
+    "pos": read_pos,
+}
+"""Of training files, which define these tasks."""
 DEV_SETS = {"": "dev", "mismatched_": "dev_mismatched"}
 """By the prefix of their metrics; MNLI has two."""
 _NAMES = {"train": "train", "dev": "dev|validation|valid|val|testa", "test": "test|testb"}
@@ -244,9 +255,12 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         raise UserError(
             f"{data} contains no file with train in its name, only for {', '.join(splits)}."
         )
-    if isinstance(task, str):
-        task, train = read_train(task, splits["train"], options)
+    if isinstance(task, str) and task in _READERS:
+        task, train = _READERS[task](splits["train"], options)
     else:
+        if isinstance(task, str):
+            # Its columns and classes are published, so the training files have no say in them.
+            task = replace(GLUE[task], **options.given("max_length"))
         train = read_labelled(task, splits["train"])
     if not train:
         raise UserError(f"{data} contains no rows.")

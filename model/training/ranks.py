@@ -62,8 +62,8 @@ class Ranks(NamedTuple):
         assert work is not None
         return work.wait
 
-    def agree(self, facts: Mapping[str, str], advice: str) -> None:
-        """Raise `UserError` on all ranks, with `advice`, unless all have the same `facts`."""
+    def agree(self, facts: Mapping[str, str]) -> None:
+        """Raise `UserError` on all ranks unless all have the same `facts`."""
         if self.num_ranks == 1:
             return
         gathered: list[Any] = [None] * self.num_ranks
@@ -76,7 +76,7 @@ class Ranks(NamedTuple):
                 here = f"{first_value} on rank 0 ({first_host})"
                 there = f"{rank_facts[name]} on rank {rank} ({host})"
                 raise UserError(
-                    f"The processes were not started alike: {name} is {here}, but {there}. {advice}"
+                    f"The processes were not started alike: {name} is {here}, but {there}. {SHARED}"
                 )
 
     @contextmanager

@@ -47,7 +47,7 @@ from ..checkpoint import (
     save_model,
     write_json,
 )
-from .ranks import SHARED, Ranks
+from .ranks import Ranks
 from .update import Updater
 
 RUN = "run.json"
@@ -140,7 +140,7 @@ def agree_on_run(
         "the checkpoint to start from": resumes_from,
         "the model to start from": start.digest() if start else "none",
     }
-    ranks.agree(facts, SHARED)
+    ranks.agree(facts)
     ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
     return latest
 

@@ -69,12 +69,7 @@ class FindClusters(Phase):
     share: float
 
     name = "clusters"
-    payload_type = None
     record_type = Record
-
-    def plan(self, job: Job) -> Sequence[Unit]:
-        """Plan the one unit."""
-        return [Unit("clusters", cost=1, payload=None)]
 
     def do(self, job: Job, unit: Unit) -> Record:
         """Write the texts to remove as near-duplicates."""

@@ -127,7 +127,7 @@ class IngestStage(Stage):
         gathered = job.records(Gather)
         scattered = (record.counters for record in job.records(Scatter))
         left_out = job.setup.left_out
-        counters = sum_counters((left_out, *scattered), self.max_bad, seen="documents_read")
+        counters = sum_counters((left_out, *scattered), self.max_bad)
         for record in gathered:
             counters.add(record.counters)
         for name, count in counters.counts.items():

@@ -121,7 +121,7 @@ class Scatter(Phase):
         """
         scattered = job.records(Scatter)
         counters = (record.counters for record in scattered)
-        sum_counters((job.setup.left_out, *counters), self.max_bad, seen="documents_read")
+        sum_counters((job.setup.left_out, *counters), self.max_bad)
         if self.config.shards is not None:
             documents_of_buckets = np.zeros(job.setup.layout.num_buckets + 1, np.int64)
             for record in scattered:

@@ -25,13 +25,14 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import msgspec
+import pyarrow as pa
 from msgspec import structs, to_builtins
 
 from .. import storage
 from ..data_card import CARD, data_card
 from ..errors import RunError, UserError
 from ..manifests import Manifest, StoredHead, VocabularyManifest
-from ..memory import release_memory
+from ..memory import trim_heap
 from ..parsing import convert, convert_values, parse_json
 from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
 from ..storage.state import JOB, MANIFEST, TIMINGS, begun_in, clear_stage, look, work_folder
@@ -69,12 +70,14 @@ class Phase:
 
     name: ClassVar[str]
     """Of its folder, and of its step in a cluster's user interface."""
-    payload_type: ClassVar[Any]
+    payload_type: ClassVar[Any] = None
     record_type: ClassVar[Any]
 
     def plan(self, job: "Job") -> Sequence[Unit]:
-        """Return the units, from the records of earlier phases; may raise `UserError`."""
-        raise AssertionError(f"{self.name}: only a first phase's units are in its stage's `Plan`")
+        """Return the units, from the records of earlier phases, by default one; those of a first
+        phase are in its stage's `Plan`. May raise `UserError`.
+        """
+        return [Unit(self.name, cost=1, payload=None)]
 
     @abstractmethod
     def do(self, job: "Job", unit: Unit) -> Record:
@@ -220,7 +223,9 @@ class Job(OutputDirectory):
         stored = self.units(phase.name)[number]
         unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
         self._write_json(f"{phase.name}/{number:05d}.json", phase.do(self, unit))
-        release_memory()
+        # What was freed would else stay with the thread that freed it.
+        pa.default_memory_pool().release_unused()
+        trim_heap()
 
     def _write_json(self, name: str, value: Any) -> None:
         self.write_bytes(self.temporary(name), msgspec.json.encode(value))

@@ -121,12 +121,7 @@ class Learn(Phase):
     config: VocabConfig
 
     name = "learn"
-    payload_type = None
     record_type = Learned
-
-    def plan(self, job: Job) -> Sequence[Unit]:
-        """Plan the one unit."""
-        return [Unit("learn", cost=1, payload=None)]
 
     def do(self, job: Job, unit: Unit) -> Learned:
         """Learn, and measure on the validation documents."""

@@ -17,13 +17,13 @@ def test_words_are_what_ascii_blanks_separate_in_short_and_long_texts(text: str)
 
 def test_too_much_bad_input_fails_the_stage():
     record: CounterRecord = {
-        "counts": {"read": 8},
+        "counts": {"documents_read": 8},
         "bad": {"torn": 2},
         "examples": {"torn": ["dump: page 3"]},
     }
-    assert sum_counters([record], 0.2, "read").bad["torn"] == 2
+    assert sum_counters([record], 0.2).bad["torn"] == 2
     with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise `max_bad`"):
-        sum_counters([record], 0.1, "read")
+        sum_counters([record], 0.1)
 
 
 def test_lines_left_out_are_examples_once():

@@ -2,11 +2,7 @@
 no lock, and what is read is not overwritten.
 """
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -22,16 +18,10 @@ from clozeworks.pipeline.vocabulary import pipeline as vocabulary_stage
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.process_fixture import held
 
 pytestmark = pytest.mark.slow
 
-HOLD = """
-import sys
-from clozeworks.pipeline.storage.directory import locked
-with locked(sys.argv[1]):
-    print('held', flush=True)
-    sys.stdin.read()
-"""
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {
     "ingest": ("OUT", "ingest TEXTS --output OUT --workers 1", "--seed 7"),
@@ -104,20 +94,6 @@ def run(command: str, paths: dict[str, str]) -> int:
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
-
-
-@contextmanager
-def held(path: str) -> Iterator[None]:
-    """Hold the lock of `path` in another process, which is killed at the end."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", HOLD, path]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        yield
-        holder.kill()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

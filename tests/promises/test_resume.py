@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.process_fixture import CLI, TIME_LIMIT_S, stop, wait_until
 
@@ -23,7 +22,6 @@ PRETRAIN = (
     "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 "
     "--batch-size 8 --learning-rate 1e-3 --device cpu"
 )
-FINETUNE = "--learning-rates 1e-3,2e-3,3e-3 --epochs 12 --batch-size 8 --max-length 24 --device cpu"
 
 
 @pytest.fixture(scope="module")
@@ -114,30 +112,3 @@ def test_logs_that_cannot_be_written_end_a_run_in_a_line(instances, tmp_path):
     assert full.returncode and reported.count("\n") == 1
     assert "File too large" in reported and "it resumes" in reported
     assert [path.stat().st_size for path in (tmp_path / "run" / "logs").iterdir()] == [3000]
-
-
-def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
-    checkpoint = make_checkpoint(tmp_path / "checkpoint")
-    data, whole, killed = (tmp_path / name for name in ("data.tsv", "whole", "killed"))
-    ends = ("good", "bad")
-    texts = [f"film {number} was very {end}\t{end}" for number in range(16) for end in ends]
-    data.write_text("\n".join(["sentence\tlabel", *texts]) + "\n")
-    options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
-    undisturbed = start("finetune", *options, "--output", str(whole))
-    run = "learning-rate-0.001-batch-size-8-epochs-12-seed-0"
-    first = killed / "runs" / run / "summary.json"
-    process = start("finetune", *options, "--output", str(killed))
-    wait_until(first.exists, process, 0.1)
-    stop(process, signal.SIGKILL)
-    assert not (killed / "summary.json").exists()
-    finished_at = first.stat().st_mtime_ns
-    finish(start("finetune", *options, "--output", str(killed)))
-    finish(undisturbed)
-    assert first.stat().st_mtime_ns == finished_at
-    for name in ("model.safetensors", "summary.json", "config.json", "task.json", "finetune.json"):
-        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
-    scores = [
-        [json.loads(path.read_text())["scores"] for path in sorted(run.glob("runs/*/summary.json"))]
-        for run in (whole, killed)
-    ]
-    assert len(scores[0]) == 3 and scores[0] == scores[1]

@@ -60,25 +60,17 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatch, is_finished):
     changes = {"device": "cpu"}
     outputs = [tmp_path / "one machine", tmp_path / "another"]
+    if is_finished:
+        pretrain(make_config(**changes), [instances], outputs[0])
     (second,) = start_ranks(monkeypatch, SHORT | changes, instances, outputs[1:])
     with pytest.raises(
         UserError,
         match=r"were not started alike: `output` is \w+ on rank 0 \(.*\), but missing on rank 1",
     ):
-        pretrain(make_config(**changes), [instances], outputs[0])
-    assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
-
-
-@pytest.mark.slow
-def test_a_run_that_only_the_first_rank_sees_finished_is_refused(instances, tmp_path, monkeypatch):
-    changes = {"device": "cpu"}
-    outputs = [tmp_path / "one machine", tmp_path / "another"]
-    assert pretrain(make_config(**changes), [instances], outputs[0])["status"] == "finished"
-    (second,) = start_ranks(monkeypatch, SHORT | changes, instances, outputs[1:])
-    with pytest.raises(UserError, match="were not started alike: `output`"):
         pretrain(make_config(**changes), [instances], outputs[0])
     assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
 

@@ -107,17 +107,7 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
     changed = make_config(steps=3)
     with pytest.raises(UserError, match=r"other settings \(steps was 2, now 3\)\. Choose another"):
         pretrain(changed, [instances], tmp_path / "run")
-    (tmp_path / "run" / "run.json").write_text("[")
-    with pytest.raises(
-        UserError, match=r"run/run.json is damaged.* Choose another `output`, or .* `overwrite`"
-    ):
-        pretrain(changed, [instances], tmp_path / "run")
     assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").write_text("")
-    for overwrite in (False, True):
-        with pytest.raises(UserError, match=r"already contains other files \(thesis\.tex, …\)"):
-            pretrain(config, [instances], tmp_path / "full", overwrite=overwrite)
 
 
 def test_options_can_be_changed_until_there_is_something_to_lose(instances, tmp_path):

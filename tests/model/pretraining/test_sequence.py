@@ -82,14 +82,20 @@ def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, len
     assert as_lists(at_once.rows(start, start + length)) == singles
 
 
-def test_a_row_group_is_read_once_for_all_batches_of_its_block(sequence, monkeypatch):
-    read = []
+@pytest.fixture
+def read(monkeypatch):
+    """The row groups that are read."""
+    groups = []
     original = data.read_group
     monkeypatch.setattr(
         order,
         "read_group",
-        lambda directory, group: read.append(group) or original(directory, group),
+        lambda directory, group: groups.append(group) or original(directory, group),
     )
+    return groups
+
+
+def test_a_row_group_is_read_once_for_all_batches_of_its_block(sequence, read):
     for start in range(0, 66, 5):
         sequence.rows(start, min(start + 5, 66))
     assert len(set(read[:6])) == 6
@@ -135,14 +141,7 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
 
 
 @pytest.mark.parametrize("position", [0, 40, 66_000_017])
-def test_any_position_is_reached_by_reading_its_own_block(instances, monkeypatch, position):
-    read = []
-    original = data.read_group
-    monkeypatch.setattr(
-        order,
-        "read_group",
-        lambda directory, group: read.append(group) or original(directory, group),
-    )
+def test_any_position_is_reached_by_reading_its_own_block(instances, read, position):
     sequence = RowSequence(data.open_instances(str(instances)), seed=7)
     sequence.rows(position, position + 1)
     assert len(read) <= 2 * sequence.groups_per_block  # its own block, and the next one ahead

@@ -28,6 +28,7 @@ from clozeworks.pipeline.storage.directory import (
 )
 
 from tests.fixtures.object_stores import object_store
+from tests.fixtures.process_fixture import held
 
 
 def test_a_lock_is_on_the_directory_that_is_at_the_path(tmp_path: Path):
@@ -197,28 +198,14 @@ def test_a_file_in_the_place_of_a_directory_is_refused(tmp_path: Path):
         pass
 
 
-HOLD = """
-import sys
-from clozeworks.pipeline.storage.directory import locked
-with locked(sys.argv[1]):
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-
-
 def test_another_process_is_refused_until_the_first_one_ends(tmp_path: Path):
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+    with held(str(tmp_path)):
         message = f"Another process is writing {tmp_path}; wait until it ends."
         with pytest.raises(UserError, match=re.escape(message)), locked(str(tmp_path)):
             pass
         message = "Another process is writing page.html; wait until it ends."
         with pytest.raises(UserError, match=message), locked(str(tmp_path), "page.html"):
             pass
-        holder.kill()
     with locked(str(tmp_path)):
         pass
 
