@@ -166,9 +166,8 @@ def _lock_file(path: str, output: str) -> Iterator[None]:
                 )
         yield
     finally:
+        # The folder stays: another process may be about to move its file there.
         storage.remove(storage.join(folder, own_name))
-        with suppress(OSError):  # not empty, or in a store, where there are no folders
-            os.rmdir(folder)
 
 
 def _share(descriptor: int) -> bool:
