@@ -178,7 +178,7 @@ def main(args: Sequence[str] | None = None) -> None:
         exit_code = 143 if isinstance(interrupt, Terminated) else 130  # 128 + the signal's number
         typed = sys.argv if args is None else args
         message = "Interrupted"
-        if not RESUMED.isdisjoint(typed):
+        if next((name for name in typed if name in commands.commands), None) in RESUMED:
             # With it, the rerun would start over.
             without = " without --overwrite" if "--overwrite" in typed else ""
             message += f"; rerun the same command{without} to resume"

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from .config import MAX_BAD, BuildConfig, IngestConfig, VocabConfig
-from .counters import Counters
+from .counters import CounterRecord, Counters
 from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
 from .instances.pipeline import InstancesStage
@@ -41,15 +41,19 @@ class ReadDocuments(ReadParallel):
 
     def __init__(self, sources: str | Sequence[str], config: IngestConfig | None = None) -> None:
         config = config or IngestConfig()
-        ranges = plan_reading(sources, config, Counters())
-        super().__init__(ranges, partial(_read_as_dicts, config=config))
+        left_out = Counters()
+        ranges = plan_reading(sources, config, left_out)
+        super().__init__([left_out.to_record(), *ranges], partial(_read_as_dicts, config=config))
         self.with_output_types(dict[str, Any])
 
 
 def _read_as_dicts(
-    input_range: InputRange, counters: Counters, config: IngestConfig
+    input_range: InputRange | CounterRecord, counters: Counters, config: IngestConfig
 ) -> Iterator[dict[str, Any]]:
-    return map(asdict, read_range(input_range, config, counters))
+    if not isinstance(input_range, InputRange):
+        counters.add(input_range)  # of files that are not read
+        return
+    yield from map(asdict, read_range(input_range, config, counters))
 
 
 class Ingest(RunStage):

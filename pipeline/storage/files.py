@@ -107,10 +107,10 @@ def file_sizes(directory: str) -> dict[str, int]:
 
 
 def remove(path: str) -> None:
-    """Delete a file, or a folder with all below it; do nothing if there is none."""
+    """Delete a file or link, or a folder with all below it; do nothing if there is none."""
     if is_remote(path):
         remove_remote(path)
-    elif os.path.isdir(path):
+    elif os.path.isdir(path) and not os.path.islink(path):
         # If another process removes it too, rmtree stops at a file that is gone: continue after it.
         while os.path.isdir(path):
             with suppress(FileNotFoundError):

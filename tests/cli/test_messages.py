@@ -301,7 +301,7 @@ def test_errors_of_the_system_are_one_line_and_code_1(
             "vocab . --output v --overwrite",
             "; rerun the same command without --overwrite to resume",
         ),
-        ("show .", ""),
+        ("show run", ""),
     ],
 )
 def test_an_interrupted_command_says_how_it_resumes(line: str, how: str, capsys, monkeypatch):

@@ -46,6 +46,13 @@ def test_sources_in_the_working_directory_are_read_and_bad_input_is_counted(tmp_
     assert document.paragraphs == ["One text."]
     assert counters.bad == {"empty_file": 1}
     assert counters.counts["files_of_unknown_format"] == 1
+    options = PipelineOptions(update_compatibility_version=VERSION)
+    pipeline = beam.Pipeline(runner="DirectRunner", options=options)
+    _ = pipeline | ReadDocuments(".", IngestConfig(documents="file"))
+    result = pipeline.run()
+    result.wait_until_finish()
+    counted = {each.key.metric.name for each in result.metrics().query()["counters"]}
+    assert {"files_of_unknown_format", "empty_file"} <= counted
 
 
 def test_a_source_that_does_not_exist_is_refused_at_once(tmp_path):

@@ -301,6 +301,13 @@ def test_a_folder_that_another_process_removes_too_is_removed(
     assert not (tmp_path / "folder").exists()
 
 
+def test_a_link_is_removed_without_its_folder(tmp_path: Path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    storage.remove(str(tmp_path / "link"))
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_removing_a_path_below_a_file_does_nothing(tmp_path: Path):
     (tmp_path / "file").write_text("mine")
     storage.remove(str(tmp_path / "file" / "below"))
