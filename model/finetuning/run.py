@@ -437,11 +437,11 @@ def train_run(
         is_done = ranks.rank == 0 and read_summary(directory, RunSummary) is not None
         if ranks.from_first(is_done):
             return True
-        model = make_model(setup.task, setup.checkpoint, setup.config, run.seed)
         work = FinetuneWork(
             setup=setup,
             run=run,
-            model=model.to(ranks.device),
+            # Not a variable, in which a model that only lends its weights would stay on the GPU.
+            model=make_model(setup.task, setup.checkpoint, setup.config, run.seed).to(ranks.device),
             ranks=ranks,
             directory=directory,
             show=show,

@@ -144,7 +144,9 @@ class InstanceDataset(IterableDataset[dict[str, Any]]):
                 raise UserError(
                     f"The state has {name} {state[name]}, but the data set has {value}."
                 )
-        self._position, self._num_skipped = state["position"], state["num_rows"]
+        self._position = state["position"]
+        self._num_skipped = state["num_rows"]
+        self._num_yielded = self._num_skipped
 
 
 def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:

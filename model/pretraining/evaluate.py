@@ -24,6 +24,7 @@ from ..training.device import (
     trim_memory,
 )
 from ..training.graphs import Inference, make_inference
+from ..training.ranks import Ranks
 from .batches import make_batches
 from .data import InstanceDirectory, open_instances, read_split
 
@@ -101,11 +102,12 @@ def evaluation_batches(
     return make_batches(rows, num_rows, objective)
 
 
-def text_measures(rows: Rows, vocabulary: Vocabulary) -> dict[str, float]:
-    """Return the tokens that a word of these rows has, and the characters that a token has: losses
-    of different vocabularies compare by the character.
+def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str, float]:
+    """Return the tokens that a word of all ranks' rows has, and the characters that a token has:
+    losses of different vocabularies compare by the character.
     """
-    counts = np.bincount(rows.unmasked_ids(), minlength=len(vocabulary))
+    own_counts = np.bincount(rows.unmasked_ids(), minlength=len(vocabulary))
+    counts = ranks.sum(torch.from_numpy(own_counts).to(ranks.device)).cpu().numpy()
     counts[~vocabulary.is_ordinary] = 0
     num_words = int(counts[~vocabulary.continues].sum())
     lengths = np.array([len(text) for text in vocabulary.texts])

@@ -150,15 +150,19 @@ def _summary(work: PretrainWork, status: str) -> Summary:
         "final": state.final,
         "best": state.best,
         "validation_rows": min(num_held_out, EVALUATION_ROWS),
-        "text": text_measures(work.setup.validation[-1], last_phase.vocabulary),
+        "text": text_measures(work.setup.validation[-1], last_phase.vocabulary, work.ranks),
     }
-    # A run that began without `also` has nothing to compare with.
+    also = work.plan.also
     rows = work.setup.also
-    if status == "finished" and work.plan.also and rows is not None and state.also:
+    if status != "finished" or also is None or rows is None:
+        return summary
+    if state.also_digest != also.manifest.digest:
+        print_notice(f"{also.path} was not measured before the first step: nothing is compared.")
+    else:
         summary["also"] = {
-            "path": work.plan.also.path,
-            "initial": state.also,
+            "path": also.path,
+            "initial": state.also or {},
             "final": work.measure_also() or {},
-            "text": text_measures(rows, last_phase.vocabulary),
+            "text": text_measures(rows, last_phase.vocabulary, work.ranks),
         }
     return summary

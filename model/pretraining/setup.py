@@ -83,6 +83,8 @@ class PretrainState:
     final: Mapping[str, int | float] | None = None
     also: Mapping[str, int | float] | None = None
     """What was measured before the first step on the rows of `PretrainPlan.also`."""
+    also_digest: str = ""
+    """Of the manifest of these rows, as a run may resume with others."""
     num_ranks: int | None = None
     """Processes that train together, whose shares of a batch decide the last bits, too."""
     num_threads: int | None = None

@@ -60,6 +60,8 @@ class PretrainWork(Work):
         if self.state.initial is None:
             self.state.initial = self.evaluate_phase(len(self.plan.phases) - 1)
             self.state.also = self.measure_also()
+            if self.plan.also:
+                self.state.also_digest = self.plan.also.manifest.digest
 
     def measure_also(self) -> dict[str, float] | None:
         """Return the metrics on the rows of `PretrainPlan.also`, of masked words alone."""

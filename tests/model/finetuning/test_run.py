@@ -6,6 +6,7 @@ import csv
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.results import Hyperparameters
-from clozeworks.model.finetuning.run import FinetuneWork, batch_rows, micro_batches
+from clozeworks.model.finetuning.run import FinetuneWork, batch_rows, micro_batches, train_run
 from clozeworks.model.finetuning.setup import FinetuneSetup
+from clozeworks.model.notices import StopRequest
 from clozeworks.model.tasks.batches import Feature, num_targets
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.splits import TaskSplits
@@ -305,6 +307,23 @@ def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoi
     assert other.best_weights is not None
     for name, weight in work.model.state_dict().items():
         assert torch.equal(weight, other.best_weights[name]), name
+
+
+def test_a_run_that_takes_over_an_updater_keeps_no_second_model(checkpoint, tmp_path, monkeypatch):
+    setup = make_work(checkpoint, sentences(16)).setup
+    vars(setup)["identity"] = {}  # there are no files
+    setup.updaters.append(make_work(checkpoint, sentences(16)).updater)
+    alive: list[bool] = []
+
+    def make(*settings: Any) -> TaskModel:
+        model = make_model(*settings)
+        one = weakref.ref(model)
+        monkeypatch.setattr(FinetuneWork, "train", lambda work: alive.append(one() is not None))
+        return model
+
+    monkeypatch.setattr("clozeworks.model.finetuning.run.make_model", make)
+    train_run(setup, RUN, ALONE, tmp_path, lambda figures: None, StopRequest())
+    assert alive == [False]
 
 
 def test_of_equal_measurements_the_last_is_the_best(checkpoint):

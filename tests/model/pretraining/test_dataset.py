@@ -147,6 +147,7 @@ def test_one_process_resumes_after_any_row(instances):
     assert [plain(next(rows)) for _ in range(13)] == expected[:13]
     resumed = InstanceDataset(instances, batch_size=8)
     resumed.load_state_dict(dataset.state_dict())
+    assert resumed.state_dict() == dataset.state_dict()
     assert [plain(row) for row in islice(resumed, 27)] == expected[13:]
 
 

@@ -40,12 +40,10 @@ def start_ranks(
 def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch, caplog):
     changes = {"dropout": 0.0, "device": "cpu"}
     config = make_config(**changes)
-    pretrain(config, [instances], tmp_path / "one")
+    text = pretrain(config, [instances], tmp_path / "one").get("text")
     others = start_ranks(monkeypatch, SHORT | changes, instances, [tmp_path / "all"] * 2)
-    assert (
-        pretrain(config, [instances], tmp_path / "all", **interrupt_at(6))["status"]
-        == "interrupted"
-    )
+    interrupted = pretrain(config, [instances], tmp_path / "all", **interrupt_at(6))
+    assert (interrupted["status"], interrupted.get("text")) == ("interrupted", text)
     assert [(process.communicate(timeout=120)[1], process.returncode) for process in others] == [
         ("", 0)
     ] * 2

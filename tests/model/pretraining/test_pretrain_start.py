@@ -1,6 +1,7 @@
 """Runs that start from another model."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         PretrainConfig(**config, num_layers=3)
 
 
-def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path):
+def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path, capsys):
     general = str(write_instances(tmp_path / "general", seed=5))
     pretrain(make_config(steps=2), [instances], tmp_path / "first")
     also: dict[str, Any] = {"checkpoint": str(tmp_path / "first"), "also": general}
@@ -69,9 +70,14 @@ def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path):
     sizes = [len(f"w{token}") for token in ids if token >= len(SPECIALS)]
     assert measured["text"]["tokens_per_word"] == 1
     assert measured["text"]["characters_per_token"] == sum(sizes) / len(sizes)
+    # Two sets do not compare.
+    pretrain(config, [instances], tmp_path / "third", **interrupt_at(2))
+    changed = replace(config, also=instances)
+    assert "also" not in pretrain(changed, [instances], tmp_path / "third")
+    assert f"{instances} was not measured before the first step" in capsys.readouterr().err
     other = str(write_instances(tmp_path / "other", vocab_size=70))
     with pytest.raises(UserError, match=r"`also`.*different vocabularies"):
-        pretrain(PretrainConfig(also=other, **options), [instances], tmp_path / "third")
+        pretrain(PretrainConfig(also=other, **options), [instances], tmp_path / "fourth")
 
 
 def test_rows_longer_than_the_model_extend_it(instances, tmp_path, capsys):
